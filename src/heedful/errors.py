@@ -1,0 +1,36 @@
+"""What goes wrong by the user's hand, said in one paragraph.
+
+Everything else that is raised is a bug of ours; only `cli/main.py` turns either into an exit code.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """What was given, where, what is allowed, what to do. Shown without a traceback."""
+
+
+class MissingExtra(UserError):
+    """A part of heedful that is installed only when asked for."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs an optional part that is not installed. Install it with: pip install 'heedful[{extra}]'"
+        )
+
+
+def nearest(given: str, allowed: Iterable[str]) -> str:
+    """A phrase like "; did you mean 'warmup_steps'?", or nothing when no allowed name is close."""
+    # A name that somebody cut short ("warmup") is closer to what they meant than difflib's ratio says.
+    names = list(allowed)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6) or [
+        name for name in names if given and (name.startswith(given) or given.startswith(name))
+    ]
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def one_of(what: str, given: object, allowed: Iterable[str]) -> UserError:
+    """The error for a name outside a closed set: the value, the nearest name and the whole set."""
+    names = list(allowed)
+    return UserError(f"{what}: unknown value {given!r}{nearest(str(given), names)}\nallowed: {', '.join(names)}")
