@@ -1,0 +1,114 @@
+"""Folders that are either whole or absent: written aside, synced to the disk, renamed when complete.
+
+A folder made here carries `manifest.json` with the SHA-256 of each of its files, so that a changed byte, a half-written
+file or a swapped tokenizer is found before anything is used.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from heedful.config import read_json
+from heedful.errors import UserError
+
+MANIFEST = "manifest.json"
+ASIDE = ".writing-"  # a folder with this prefix was never completed and may be deleted
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Make the disk keep what was written: of a file its bytes, of a folder its names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def folder_aside(folder: Path) -> Iterator[Path]:
+    """A new folder to write into; on success it gets a manifest and takes the place of `folder`, old or absent."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.parent / f"{ASIDE}{folder.name}-{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        yield aside
+        write_manifest(aside)
+        for path in [*files_below(aside), aside]:
+            sync(path)
+        put_in_place(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)  # after a success it is the old folder, or nothing
+
+
+def put_in_place(aside: Path, folder: Path) -> None:
+    """Rename `aside` to `folder`. An old folder of that name is exchanged in one step, so one of the two is always there."""
+    if folder.exists() and not _exchange(aside, folder):
+        retired = folder.parent / f"{ASIDE}{folder.name}-retired-{os.getpid()}"
+        folder.rename(retired)
+        aside.rename(folder)
+        shutil.rmtree(retired, ignore_errors=True)
+    elif not folder.exists():
+        aside.rename(folder)
+    sync(folder.parent)
+
+
+def clear_unfinished(parent: Path) -> list[Path]:
+    """Delete what interrupted writers left below `parent`; the caller must own the place. Returns what was deleted."""
+    unfinished = sorted(parent.glob(f"{ASIDE}*"))
+    for path in unfinished:
+        shutil.rmtree(path, ignore_errors=True)
+    return unfinished
+
+
+def write_manifest(folder: Path) -> None:
+    hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in files_below(folder)}
+    (folder / MANIFEST).write_text(json.dumps({"sha256": hashes}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def check_manifest(folder: Path) -> None:
+    """Refuse a folder in which any listed file is missing or differs from what was written."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    if not (folder / MANIFEST).is_file():
+        raise UserError(f"{folder}: has no {MANIFEST}; it is not a folder that heedful wrote, or it was not finished")
+    hashes = read_json(folder / MANIFEST).get("sha256")
+    if not isinstance(hashes, dict):
+        raise UserError(f"{folder / MANIFEST}: holds no list of files")
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{folder / MANIFEST}: names a file outside of the folder: {name!r}")
+        if not path.is_file():
+            raise UserError(f"{path}: is missing, although {MANIFEST} lists it; copy the folder again")
+        if sha256(path) != expected:
+            raise UserError(
+                f"{path}: has changed since it was written (its SHA-256 is not the one in {MANIFEST}); "
+                "copy the folder again, or restore this file"
+            )
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two names in one step where the system can (Linux's renameat2); False where it cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    at_current_folder, exchange = -100, 2
+    return bool(libc.renameat2(at_current_folder, os.fsencode(a), at_current_folder, os.fsencode(b), exchange) == 0)

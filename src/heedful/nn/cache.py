@@ -1,0 +1,76 @@
+"""Keys and values kept between decoding steps: a value that the caller makes, passes in and reorders.
+
+The modules keep nothing. Memory is taken in blocks, so that a step writes one column and copies nothing.
+"""
+
+import torch
+from torch import Tensor
+
+BLOCK = 32  # columns taken at a time: a few growths for a sentence, little waste for a word
+
+
+class KeyValueStore:
+    """The keys and values that one attention has seen so far, (N, H, length, K) each."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys = torch.empty(0)
+        self._values = torch.empty(0)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the newest columns (N, H, T, K) and return all columns so far."""
+        end = self.length + k.size(2)
+        if self.length == 0:
+            self._keys, self._values = _room(k, end), _room(v, end)
+        elif end > self._keys.size(2):
+            # Half as much again, so that the copying of a long decode stays proportional to its length.
+            capacity = max(end, self._keys.size(2) * 3 // 2)
+            self._keys = _grown(self._keys, self.length, capacity)
+            self._values = _grown(self._values, self.length, capacity)
+        self._keys[:, :, self.length : end] = k
+        self._values[:, :, self.length : end] = v
+        self.length = end
+        return self.read()
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows, in that order, some perhaps several times: what a beam search asks for."""
+        if self.length > 0:
+            self._keys, self._values = self._keys[rows], self._values[rows]
+
+
+class LayerCache:
+    """What one decoder layer keeps: its own past, and the projected memory, which is computed once."""
+
+    def __init__(self) -> None:
+        self.past = KeyValueStore()
+        self.memory = KeyValueStore()
+
+
+class Cache:
+    """What a whole decoder keeps; `length` tokens of each row have been fed."""
+
+    def __init__(self, n_layers: int) -> None:
+        self.layers = [LayerCache() for _ in range(n_layers)]
+
+    @property
+    def length(self) -> int:
+        return self.layers[0].past.length
+
+    def reorder(self, rows: Tensor) -> None:
+        for layer in self.layers:
+            layer.past.reorder(rows)
+            layer.memory.reorder(rows)
+
+
+def _room(x: Tensor, length: int) -> Tensor:
+    n_blocks = -(-length // BLOCK)
+    return x.new_empty(x.size(0), x.size(1), n_blocks * BLOCK, x.size(3))
+
+
+def _grown(x: Tensor, length: int, capacity: int) -> Tensor:
+    larger = _room(x, capacity)
+    larger[:, :, :length] = x[:, :, :length]
+    return larger

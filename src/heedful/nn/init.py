@@ -1,0 +1,62 @@
+"""The numbers that a model starts from."""
+
+import math
+from collections.abc import Callable
+
+from torch import nn
+
+from .attention import MultiHeadAttention
+from .embeddings import TokenEmbedding
+from .feedforward import FeedForward, GatedFeedForward
+
+
+def xavier(model: nn.Module) -> None:
+    """Glorot's uniform matrices, zero biases, embeddings with variance 1 / D: the Transformer's own."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            _zero_bias(module)
+    _embeddings(model)
+
+
+def t5(model: nn.Module) -> None:
+    """Variance 1 / (inputs) everywhere, and 1 / (inputs x K) for queries: q . k then needs no division by sqrt(K)."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            _zero_bias(module)
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            nn.init.normal_(module.to_q.weight, std=(module.to_q.in_features * module.d_head) ** -0.5)
+    _embeddings(model)
+
+
+def gpt2(model: nn.Module) -> None:
+    """Standard deviation 0.02, and for what is added to the residual stream, divided by the root of the additions."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            _zero_bias(module)
+    into_residual = [
+        module.to_out if isinstance(module, MultiHeadAttention) else module.outer
+        for module in model.modules()
+        if isinstance(module, (MultiHeadAttention, FeedForward, GatedFeedForward))
+    ]
+    for linear in into_residual:
+        nn.init.normal_(linear.weight, std=0.02 / math.sqrt(len(into_residual)))
+
+
+INITS: dict[str, Callable[[nn.Module], None]] = {"xavier": xavier, "t5": t5, "gpt2": gpt2}
+
+
+def _embeddings(model: nn.Module) -> None:
+    # Last, since a tied output layer is also a Linear and has just been set.
+    for module in model.modules():
+        if isinstance(module, TokenEmbedding):
+            nn.init.normal_(module.table.weight, std=module.table.embedding_dim**-0.5)
+
+
+def _zero_bias(linear: nn.Linear) -> None:
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

@@ -1,0 +1,132 @@
+"""One layer of the encoder, one layer of the decoder, and the residual around each of their parts (figure 1)."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from .attention import MultiHeadAttention
+from .cache import LayerCache
+from .dropout import Dropout
+
+SubLayer = Callable[[Tensor], Tensor]
+
+
+class PreNorm(nn.Module):
+    """x + drop(f(norm(x))); the stack then ends with one more norm."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, f: SubLayer, real: Tensor | None = None) -> Tensor:
+        added: Tensor = self.dropout(f(self.norm(x, real)))
+        return x + added
+
+
+class PostNorm(nn.Module):
+    """norm(x + drop(f(x))); the 2017 paper's own."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, f: SubLayer, real: Tensor | None = None) -> Tensor:
+        normed: Tensor = self.norm(x + self.dropout(f(x)), real)
+        return normed
+
+
+class NoResidual(nn.Module):
+    """norm(drop(f(x))): for experiments that ask what the residual is good for."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, f: SubLayer, real: Tensor | None = None) -> Tensor:
+        normed: Tensor = self.norm(self.dropout(f(x)), real)
+        return normed
+
+
+RESIDUALS: dict[str, type[PreNorm] | type[PostNorm] | type[NoResidual]] = {
+    "pre": PreNorm,
+    "post": PostNorm,
+    "none": NoResidual,
+}
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each inside its residual (figure 1, left)."""
+
+    def __init__(
+        self,
+        *,
+        attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        attention_residual: nn.Module,
+        feed_forward_residual: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.feed_forward = feed_forward
+        self.attention_residual = attention_residual
+        self.feed_forward_residual = feed_forward_residual
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        positions: Tensor | None = None,
+        real: Tensor | None = None,
+    ) -> Tensor:  # (B, S, D) -> (B, S, D)
+        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, bias=bias, positions=positions), real)
+        result: Tensor = self.feed_forward_residual(x, self.feed_forward, real)
+        return result
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention on what is written, cross-attention to the memory, feed-forward (figure 1, right)."""
+
+    def __init__(
+        self,
+        *,
+        attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        attention_residual: nn.Module,
+        cross_attention_residual: nn.Module,
+        feed_forward_residual: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        self.attention_residual = attention_residual
+        self.cross_attention_residual = cross_attention_residual
+        self.feed_forward_residual = feed_forward_residual
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        *,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        positions: Tensor | None = None,
+        real: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:  # (B, T, D), (B, S, D) -> (B, T, D)
+        past, projected = (None, None) if cache is None else (cache.past, cache.memory)
+        x = self.attention_residual(
+            x, lambda y: self.attention(y, mask=mask, bias=bias, positions=positions, cache=past), real
+        )
+        x = self.cross_attention_residual(
+            x, lambda y: self.cross_attention(y, memory, mask=memory_mask, cache=projected), real
+        )
+        result: Tensor = self.feed_forward_residual(x, self.feed_forward, real)
+        return result

@@ -1,0 +1,267 @@
+"""Restricted attention: each query reads a few keys, so that long input costs less than its square.
+
+A rule says which pairs of positions may meet (`may_attend`) and knows a way to compute just those (`attend`).
+`Restricted(rule)` takes the place of `attend` in a multi-head layer: its result is that of full attention under the
+rule's mask, at the cost of the allowed pairs alone. A rule with `causal=True` hides the future by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .attention import attend_fused, masked_softmax, share_heads
+from .masks import combine
+
+
+class Rule(Protocol):
+    @property
+    def causal(self) -> bool: ...
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        """Positions that broadcast against each other -> True where the pair belongs to the pattern."""
+        ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        """q, k, v (B, H, T, K) of one sequence; real (B, T), True = a real key -> (B, H, T, K)."""
+        ...
+
+
+class Restricted:
+    """An `attend` that follows a rule."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> Tensor:
+        if bias is not None:
+            raise ValueError("a bias on the scores is as large as full attention: a pattern takes none")
+        scale = q.size(-1) ** -0.5 if scale is None else scale
+        k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
+        hides_keys_only = mask is None or (mask.dim() == 4 and mask.size(1) == 1 and mask.size(2) == 1)
+        if hides_keys_only and q.size(2) == k.size(2):
+            real = None if mask is None else mask[:, 0, 0]  # (B, S)
+            return self.rule.attend(q, k, v, real, scale=scale, dropout=dropout)
+        # A few queries against a cache, or a mask that differs from query to query: there is little to save.
+        own = rule_mask(self.rule, q.size(2), k.size(2), device=q.device)
+        return attend_fused(q, k, v, combine(own, mask), scale=scale, dropout=dropout)
+
+
+def rule_mask(rule: Rule, n_queries: int, n_keys: int, *, device: torch.device | None = None) -> Tensor:
+    """The rule as a mask, (T, S); the queries are the last T of the S keys."""
+    query = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
+    return _allowed(rule, query, torch.arange(n_keys, device=device)[None, :])
+
+
+def _allowed(rule: Rule, query: Tensor, key: Tensor) -> Tensor:
+    allowed = rule.may_attend(query, key)
+    return allowed & (key <= query) if rule.causal else allowed
+
+
+@dataclass(frozen=True)
+class Local:
+    """The neighbours: keys at most `span` positions away."""
+
+    span: int
+    causal: bool = False
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query - key).abs() <= self.span
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        # With blocks as wide as the span, neighbours lie in the block before, the own block and the one after.
+        offsets = (-1, 0) if self.causal else (-1, 0, 1)
+        return attend_in_blocks(self, q, k, v, real, width=self.span, offsets=offsets, scale=scale, dropout=dropout)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Fixed blocks of `span` positions: attention inside one's own block."""
+
+    span: int
+    causal: bool = False
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        return query // self.span == key // self.span
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        return attend_in_blocks(self, q, k, v, real, width=self.span, offsets=(0,), scale=scale, dropout=dropout)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Every `span`-th key, counted from the query: a comb over the whole sequence, a `span`-th of the cost."""
+
+    span: int
+    causal: bool = False
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query - key) % self.span == 0
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        # Positions with the same remainder attend among themselves, as sequences of their own.
+        length = q.size(2)
+        exists = torch.ones(q.size(0), length, dtype=torch.bool, device=q.device) if real is None else real
+        mask = _comb(exists[:, None, :, None], self.span).transpose(2, 3)  # (B x span, 1, 1, T / span)
+        q, k, v = (_comb(x, self.span) for x in (q, k, v))
+        if self.causal:
+            mask = mask & rule_mask(Strided(1, causal=True), q.size(2), q.size(2), device=q.device)
+        return _uncomb(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), self.span)[:, :, :length]
+
+
+@dataclass(frozen=True)
+class Dilated:
+    """Gaps that widen exponentially: the query itself and the keys 1, 2, 4, 8, … away, `span` of them on each side."""
+
+    span: int
+    causal: bool = False
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        distance = (query - key).abs()
+        return (distance & (distance - 1) == 0) & (distance < 1 << self.span)  # zero or a power of two
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        length = q.size(2)
+        back = [-(1 << i) for i in range(self.span)]
+        distances = torch.tensor([0, *back, *([] if self.causal else [-d for d in back])], device=q.device)
+        wanted = torch.arange(length, device=q.device)[:, None] + distances  # (T, few)
+        may = (wanted >= 0) & (wanted < length)
+        wanted = wanted.clamp(0, length - 1)
+        if real is not None:
+            may = (may & real[:, wanted])[:, None]  # (B, 1, T, few)
+        scores = (q[:, :, :, None] * k[:, :, wanted]).sum(-1) * scale  # (B, H, T, few)
+        weights = F.dropout(masked_softmax(scores, may), dropout)
+        return (weights[..., None] * v[:, :, wanted]).sum(-2)
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Blocks set in advance, with global tokens: one's own block, its neighbours, and the first `n_global` positions.
+
+    Global tokens see all and are seen by all, as in Longformer and BigBird; when causal, they see only their past.
+    """
+
+    span: int
+    causal: bool = False
+    n_global: int = 1
+
+    def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
+        near = (query // self.span - key // self.span).abs() <= 1
+        return near | (query < self.n_global) | (key < self.n_global)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
+        n_global = min(self.n_global, q.size(2))
+        offsets = (-1, 0) if self.causal else (-1, 0, 1)
+        near = attend_in_blocks(
+            self, q, k, v, real, width=self.span, offsets=offsets, n_global=n_global, scale=scale, dropout=dropout
+        )
+        first = torch.arange(n_global, device=q.device)[:, None]
+        own = _allowed(self, first, torch.arange(k.size(2), device=q.device)[None, :])
+        mask = own if real is None else own & real[:, None, None]
+        overall = attend_fused(q[:, :, :n_global], k, v, mask, scale=scale, dropout=dropout)
+        return torch.cat([overall, near[:, :, n_global:]], dim=2)
+
+
+RULES: dict[str, type[Local] | type[Window] | type[Strided] | type[Dilated] | type[Sparse]] = {
+    "local": Local,
+    "window": Window,
+    "strided": Strided,
+    "dilated": Dilated,
+    "sparse": Sparse,
+}
+
+
+class Strongest:
+    """Learned sparsity: each query keeps its `span` highest scores and forgets the rest.
+
+    Not a rule on positions: every score is computed, and only the kept ones pass weight and gradient.
+    """
+
+    def __init__(self, span: int, causal: bool = False) -> None:
+        self.span = span
+        self.causal = causal
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> Tensor:
+        k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
+        scores = q @ k.transpose(-2, -1) * (q.size(-1) ** -0.5 if scale is None else scale)  # (B, H, T, S)
+        scores = scores if bias is None else scores + bias
+        everything = rule_mask(Strided(1, causal=self.causal), q.size(2), k.size(2), device=q.device)
+        may = (everything if mask is None else everything & mask).expand_as(scores)
+        kept = scores.detach().masked_fill(~may, -torch.inf).topk(min(self.span, k.size(2)), dim=-1).indices
+        strongest = torch.zeros_like(may).scatter(-1, kept, True)
+        return F.dropout(masked_softmax(scores, may & strongest), dropout) @ v
+
+
+def attend_in_blocks(
+    rule: Rule,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    real: Tensor | None,
+    *,
+    width: int,
+    offsets: Sequence[int],
+    n_global: int = 0,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """Cut the queries into blocks; each block reads the key blocks at `offsets` from its own, and the global keys.
+
+    Time and memory grow with the length, not its square: T x (len(offsets) x width + n_global) pairs.
+    """
+    batch, n_heads, length, d_head = q.shape
+    n_blocks = -(-length // width)
+    query = torch.arange(n_blocks * width, device=q.device).view(n_blocks, width)
+    near = torch.cat([query + offset * width for offset in offsets], dim=1)  # (n, len(offsets) x width)
+    everywhere = torch.arange(n_global, device=q.device).expand(n_blocks, -1)
+    key = torch.cat([everywhere, near], dim=1)  # (n, M), M keys for each block of queries
+    # Keys outside the sequence do not count, and a global key that is also near must not count twice.
+    counts = torch.cat([torch.ones_like(everywhere, dtype=torch.bool), (near >= n_global) & (near < length)], dim=1)
+    key = key.clamp(0, length - 1)
+    may = (_allowed(rule, query[:, :, None], key[:, None, :]) & counts[:, None, :]).expand(batch, -1, -1, -1)
+    if real is not None:
+        may = may & real[:, key][:, :, None, :]  # (B, n, width, M)
+
+    # (B, T, H, K) is how a multi-head layer lays its heads out in memory, so this order gathers whole rows.
+    blocks = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 0, n_blocks * width - length))
+    blocks = blocks.reshape(batch * n_blocks, width, n_heads, d_head).transpose(1, 2)  # (B x n, H, width, K)
+    k, v = (x.transpose(1, 2)[:, key].flatten(0, 1).transpose(1, 2) for x in (k, v))  # (B x n, H, M, K)
+    mixed = attend_fused(blocks, k, v, may.flatten(0, 1)[:, None], scale=scale, dropout=dropout)
+    return mixed.transpose(1, 2).reshape(batch, n_blocks * width, n_heads, d_head)[:, :length].transpose(1, 2)
+
+
+def _comb(x: Tensor, span: int) -> Tensor:
+    """(B, H, T, K) -> (B x span, H, T / span, K): row r holds the positions with remainder r; the last is padded."""
+    batch, n_heads, length, d_head = x.shape
+    padded = F.pad(x, (0, 0, 0, -length % span))
+    rows = padded.reshape(batch, n_heads, -1, span, d_head).permute(0, 3, 1, 2, 4)
+    return rows.reshape(batch * span, n_heads, -1, d_head)
+
+
+def _uncomb(x: Tensor, span: int) -> Tensor:
+    rows, n_heads, length, d_head = x.shape
+    parts = x.reshape(rows // span, span, n_heads, length, d_head).permute(0, 2, 3, 1, 4)
+    return parts.reshape(rows // span, n_heads, length * span, d_head)

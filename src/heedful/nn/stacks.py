@@ -1,0 +1,111 @@
+"""Layers on top of each other, and the ways in which a decoder can read an encoder.
+
+A stack takes built layers. The same layer given N times is a stack that shares its weights, as the Universal
+Transformer's does.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .cache import Cache
+
+
+class LastLayer(nn.Module):
+    """Every decoder layer reads what the last encoder layer says: the paper's way."""
+
+    def forward(self, outputs: list[Tensor]) -> list[Tensor]:
+        return outputs[-1:]
+
+
+class MatchingLayer(nn.Module):
+    """Decoder layer i reads encoder layer i; with unlike depths, the one at the same relative height."""
+
+    def __init__(self, *, n_encoder_layers: int, n_decoder_layers: int) -> None:
+        super().__init__()
+        self.reads = [-(-(i + 1) * n_encoder_layers // n_decoder_layers) - 1 for i in range(n_decoder_layers)]
+
+    def forward(self, outputs: list[Tensor]) -> list[Tensor]:
+        return [outputs[i] for i in self.reads]
+
+
+class LearnedMix(nn.Module):
+    """Each decoder layer reads its own learned average of all encoder layers, at first an even one."""
+
+    def __init__(self, *, n_encoder_layers: int, n_decoder_layers: int) -> None:
+        super().__init__()
+        self.mixture = nn.Parameter(torch.zeros(n_decoder_layers, n_encoder_layers))
+
+    def forward(self, outputs: list[Tensor]) -> list[Tensor]:
+        mixed = torch.einsum("ne,ebsd->nbsd", self.mixture.softmax(dim=-1), torch.stack(outputs))
+        return list(mixed.unbind())
+
+
+class Encoder(nn.Module):
+    """N encoder layers; `join` makes of their outputs the memories to read: one for all readers, or one for each."""
+
+    def __init__(
+        self,
+        *,
+        layers: Sequence[nn.Module],
+        join: nn.Module,
+        final_norm: nn.Module | None = None,
+        bias: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.join = join
+        self.final_norm = final_norm
+        self.bias = bias  # (query positions, key positions) -> a bias on the scores, shared by the layers
+
+    def forward(
+        self, x: Tensor, *, positions: Tensor, mask: Tensor | None = None, real: Tensor | None = None
+    ) -> list[Tensor]:
+        bias = None if self.bias is None else self.bias(positions, positions).to(x.dtype)
+        outputs = []
+        for layer in self.layers:
+            x = layer(x, mask=mask, bias=bias, positions=positions, real=real)
+            outputs.append(x)
+        memories: list[Tensor] = self.join(outputs)  # each (B, S, D)
+        return memories if self.final_norm is None else [self.final_norm(memory, real) for memory in memories]
+
+
+class Decoder(nn.Module):
+    """N decoder layers; layer i reads memories[i], or the only one there is."""
+
+    def __init__(
+        self, *, layers: Sequence[nn.Module], final_norm: nn.Module | None = None, bias: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+        self.bias = bias
+
+    def forward(
+        self,
+        x: Tensor,
+        memories: Sequence[Tensor],
+        *,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        real: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:  # (B, T, D) -> (B, T, D)
+        bias = None
+        if self.bias is not None:
+            keys = positions if cache is None else torch.arange(cache.length + x.size(1), device=x.device)
+            bias = self.bias(positions, keys).to(x.dtype)
+        for i, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                memories[i if len(memories) > 1 else 0],
+                mask=mask,
+                memory_mask=memory_mask,
+                bias=bias,
+                positions=positions,
+                real=real,
+                cache=None if cache is None else cache.layers[i],
+            )
+        return x if self.final_norm is None else self.final_norm(x, real)
