@@ -20,14 +20,21 @@ class MissingExtra(UserError):
         )
 
 
+def closest(given: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name that was probably meant, or None when no name is close."""
+    names = {name.casefold(): name for name in allowed}
+    wanted = given.casefold()
+    # A name that somebody cut short ("warmup") is closer to what they meant than difflib's ratio says.
+    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.6) or [
+        name for name in names if wanted and (name.startswith(wanted) or wanted.startswith(name))
+    ]
+    return names[close[0]] if close else None
+
+
 def nearest(given: str, allowed: Iterable[str]) -> str:
     """A phrase like "; did you mean 'warmup_steps'?", or nothing when no allowed name is close."""
-    # A name that somebody cut short ("warmup") is closer to what they meant than difflib's ratio says.
-    names = list(allowed)
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6) or [
-        name for name in names if given and (name.startswith(given) or given.startswith(name))
-    ]
-    return f"; did you mean '{close[0]}'?" if close else ""
+    name = closest(given, allowed)
+    return "" if name is None else f"; did you mean '{name}'?"
 
 
 def one_of(what: str, given: object, allowed: Iterable[str]) -> UserError:

@@ -1,66 +1,142 @@
-"""The one door: `heedful COMMAND`. A command's module is imported only when it is called, so help is instant."""
+"""The one door: `heedful COMMAND`. A command's module is imported only when it is called, so help is instant.
 
+A command's function returns None, or its own exit code. What it raises becomes an exit code here and nowhere else:
+0 done, 1 the user's mistake, 2 bad usage, 3 our bug, 130 interrupted, 141 the reader of our output went away.
+"""
+
+import errno
 import os
+import select
 import sys
 import traceback
 
 import cyclopts
 
-from heedful.errors import UserError
+from heedful import __version__
+from heedful.errors import UserError, nearest
 
-# command -> "module:function"; cyclopts imports the module when the command, or the help, needs it.
+# command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
     "check": "heedful.cli.check:check",
     "doctor": "heedful.cli.doctor:doctor",
 }
 
-DONE, USER_MISTAKE, BAD_USAGE, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, USER_MISTAKE, BAD_USAGE, OUR_BUG, INTERRUPTED, READER_GONE = 0, 1, 2, 3, 130, 141
+STDOUT, STDERR = 1, 2
+
+
+class UnknownCommand(Exception):
+    def __str__(self) -> str:
+        return f"unknown command '{self.args[0]}'{nearest(self.args[0], COMMANDS)}\nallowed: {', '.join(COMMANDS)}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def make_app() -> cyclopts.App:
     app = cyclopts.App(
         name="heedful",
         help="Train, run and look into Transformers.",
-        version=_version,
+        version=f"heedful {__version__}",
+        group_commands=cyclopts.Group("Commands", sort_key=0),
+        default_parameter=cyclopts.Parameter(
+            negative=(),  # --json, without a --no-json beside it
+            show_default=lambda value: None if value in (None, (), "") or value is False else str(value),
+        ),
         result_action="return_value",
+        suppress_keyboard_interrupt=False,
     )
-    for name, where in COMMANDS.items():
-        app.command(where, name=name)
+    for place, (name, where) in enumerate(COMMANDS.items()):
+        app.command(where, name=name, sort_key=place)
+    options = cyclopts.Group("Options", sort_key=1)
+    for flag in ("--help", "--version"):
+        app[flag].group = options
     return app
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run one command and leave with its exit code: 0 done, 1 user's mistake, 2 bad usage, 3 our bug, 130 interrupted."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
-
-
 def run(arguments: list[str]) -> int:
+    """Run one command; whatever happens becomes an exit code and, where it failed, words on standard error."""
     try:
-        code = make_app()(arguments, exit_on_error=False, print_error=True)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else DONE
-    except cyclopts.CycloptsError:
-        return BAD_USAGE  # cyclopts has printed what was wrong
+        code = _call(arguments)
+        sys.stdout.flush()  # here, where a reader that went away or a full disk can still be told
+        return code
+    except UnknownCommand as error:
+        _say(str(error))
+        return BAD_USAGE
+    except cyclopts.CycloptsError as error:
+        _say(_usage_error(error))
+        return BAD_USAGE
     except UserError as error:
-        print(f"heedful: {error}", file=sys.stderr)
+        _say(str(error))
         return USER_MISTAKE
     except KeyboardInterrupt:
+        _say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`heedful … | head`): that is its right. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return USER_MISTAKE
+    except OSError as error:
+        return _failed_output(error)
     except Exception:
-        traceback.print_exc()
-        print(
-            f"heedful {_version()}: this is a bug of ours, not your mistake. "
-            "Please report it with the lines above and the output of `heedful doctor`.",
-            file=sys.stderr,
-        )
-        return OUR_BUG
+        return _our_bug()
 
 
-def _version() -> str:
-    from heedful import __version__
+def _call(arguments: list[str]) -> int:
+    app = make_app()
+    if not arguments or arguments[0] in app.help_flags:
+        for name in COMMANDS:
+            app[name]  # imports it: the help quotes the first line of each docstring
+    elif arguments[0] not in app:  # cyclopts would import all commands to say so, and list only some of them
+        raise UnknownCommand(arguments[0])
+    code = app(arguments, exit_on_error=False, print_error=False)
+    assert code is None or type(code) is int, f"heedful {arguments[0]} returned {code!r}, not an exit code"
+    return DONE if code is None else code
 
-    return __version__
+
+def _usage_error(error: cyclopts.CycloptsError) -> str:
+    words = str(error)
+    if isinstance(error, cyclopts.UnusedCliTokensError):  # its own words are a Python list
+        words = f"nothing is expected after the other arguments, found: {' '.join(error.unused_tokens or ())}"
+    return f"{words}\nSee: {' '.join(['heedful', *(error.command_chain or ()), '--help'])}"
+
+
+def _failed_output(error: OSError) -> int:
+    """The two failures of the outside world that no command can foresee; any other OSError is our bug."""
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+        _forget_unwritten_output()
+        return READER_GONE  # `heedful … | head`: the reader's right, so not a word
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _forget_unwritten_output()
+        place = f"{error.filename}: " if error.filename else ""
+        _say(f"{place}{error.strerror}: free some space, or write to another disk, and run the command again")
+        return USER_MISTAKE
+    return _our_bug()
+
+
+def _reader_is_gone() -> bool:
+    """Whether it is our own output that broke, and not, say, the pipe to a worker that died: that would be a bug."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    output = select.poll()
+    for stream in (STDOUT, STDERR):
+        output.register(stream, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
+
+
+def _forget_unwritten_output() -> None:
+    """Python flushes standard output once more at exit, and would complain again: let it flush into nothing."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, STDOUT)
+    os.close(nothing)
+
+
+def _our_bug() -> int:
+    traceback.print_exc()
+    _say(
+        "this is a bug of ours, not your mistake. "
+        "Please report it with the lines above, the command you typed and the output of `heedful doctor`."
+    )
+    return OUR_BUG
+
+
+def _say(words: str) -> None:
+    print(f"heedful: {words}", file=sys.stderr)
