@@ -1,6 +1,8 @@
 # Each target makes its own .venv from constraints.txt: nothing but Python 3.11 or newer is needed.
-PYTHON ?= python3
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(or $(shell for p in python3.11 python3; do $$p $(NEW_ENOUGH) 2>/dev/null && echo $$p && break; done),python3)
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
 .PHONY: help test lint mutants clean
@@ -9,16 +11,22 @@ help:
 	@echo "make test     install into .venv and run the tests"
 	@echo "make lint     ruff and the strict type checker"
 	@echo "make mutants  plant bugs one by one and see the tests catch each (some minutes)"
+	@echo "make clean    remove what the others made"
 
 # The stamp is newer than what the environment is made from, or the environment is made again.
 .venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch setuptools
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $@
+	@$(PYTHON) $(NEW_ENOUGH) || \
+		{ echo "heedful needs Python 3.11 or newer, and $(PYTHON) is not. Name another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "installing into .venv; the first time takes some minutes"
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) setuptools
+	@# Built with the setuptools of constraints.txt, not with whatever is newest today.
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@
 
+# One thread for each worker: two workers with two threads each are slower than one alone.
 test: .venv/ready
-	$(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -26,7 +34,7 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 mutants: .venv/ready
-	$(BIN)/python tests/mutants.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
