@@ -53,7 +53,7 @@ def folder_aside(folder: Path) -> Iterator[Path]:
 
 
 def put_in_place(aside: Path, folder: Path) -> None:
-    """Rename `aside` to `folder`. An old folder of that name is exchanged in one step, so one of the two is always there."""
+    """Rename `aside` to `folder`; an old folder of that name is exchanged in one step, so there is always one."""
     if folder.exists() and not _exchange(aside, folder):
         retired = folder.parent / f"{ASIDE}{folder.name}-retired-{os.getpid()}"
         folder.rename(retired)

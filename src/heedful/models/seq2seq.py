@@ -79,8 +79,8 @@ class Seq2SeqConfig:
             raise UserError(f"n_kv_heads = {self.n_kv_heads} does not divide n_heads = {self.n_heads}")
         if self.positions in ("relative", "alibi") and self.pattern.kind in RULES:
             raise UserError(
-                f"positions = '{self.positions}' adds a bias to every pair of tokens, and pattern '{self.pattern.kind}' "
-                "does not compute every pair; use sinusoidal, learned, rotary or none"
+                f"positions = '{self.positions}' adds a bias to every pair of tokens, and pattern "
+                f"'{self.pattern.kind}' does not compute every pair; use sinusoidal, learned, rotary or none"
             )
         if self.positions == "rotary" and (self.d_head or self.d_model // self.n_heads) % 2:
             raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
