@@ -19,6 +19,7 @@ from heedful.errors import UserError
 
 MANIFEST = "manifest.json"
 ASIDE = ".writing-"  # a folder with this prefix was never completed and may be deleted
+RETIRED = ".retired-"  # the old folder, for the moment in which the new one takes its name
 
 
 def sha256(path: Path) -> str:
@@ -38,16 +39,20 @@ def sync(path: Path) -> None:
 @contextlib.contextmanager
 def folder_aside(folder: Path) -> Iterator[Path]:
     """A new folder to write into; on success it gets a manifest and takes the place of `folder`, old or absent."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.parent / f"{ASIDE}{folder.name}-{os.getpid()}"
+    place = folder.resolve()  # a link stays a link: what it points to is replaced
+    _refuse_foreign(folder, place)
+    aside = place.parent / f"{ASIDE}{place.name}-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    try:
+        aside.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
     try:
         yield aside
         write_manifest(aside)
-        for path in [*files_below(aside), aside]:
+        for path in [*aside.rglob("*"), aside]:
             sync(path)
-        put_in_place(aside, folder)
+        put_in_place(aside, place)
     finally:
         shutil.rmtree(aside, ignore_errors=True)  # after a success it is the old folder, or nothing
 
@@ -55,7 +60,7 @@ def folder_aside(folder: Path) -> Iterator[Path]:
 def put_in_place(aside: Path, folder: Path) -> None:
     """Rename `aside` to `folder`; an old folder of that name is exchanged in one step, so there is always one."""
     if folder.exists() and not _exchange(aside, folder):
-        retired = folder.parent / f"{ASIDE}{folder.name}-retired-{os.getpid()}"
+        retired = folder.parent / f"{RETIRED}{folder.name}-{os.getpid()}"
         folder.rename(retired)
         aside.rename(folder)
         shutil.rmtree(retired, ignore_errors=True)
@@ -66,7 +71,11 @@ def put_in_place(aside: Path, folder: Path) -> None:
 
 def clear_unfinished(parent: Path) -> list[Path]:
     """Delete what interrupted writers left below `parent`; the caller must own the place. Returns what was deleted."""
-    unfinished = sorted(parent.glob(f"{ASIDE}*"))
+    for retired in sorted(parent.glob(f"{RETIRED}*")):
+        name = retired.name.removeprefix(RETIRED).rpartition("-")[0]
+        if not (parent / name).exists():  # stopped between two renames: the old folder is the only one that counts
+            retired.rename(parent / name)
+    unfinished = sorted([*parent.glob(f"{ASIDE}*"), *parent.glob(f"{RETIRED}*")])
     for path in unfinished:
         shutil.rmtree(path, ignore_errors=True)
     return unfinished
@@ -74,11 +83,11 @@ def clear_unfinished(parent: Path) -> list[Path]:
 
 def write_manifest(folder: Path) -> None:
     hashes = {path.relative_to(folder).as_posix(): sha256(path) for path in files_below(folder)}
-    (folder / MANIFEST).write_text(json.dumps({"sha256": hashes}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_bytes(_manifest_bytes(hashes))
 
 
-def check_manifest(folder: Path) -> None:
-    """Refuse a folder in which any listed file is missing or differs from what was written."""
+def check_manifest(folder: Path) -> frozenset[str]:
+    """The names that the folder lists; refused if any of these files is missing or differs from what was written."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     if not (folder / MANIFEST).is_file():
@@ -86,17 +95,41 @@ def check_manifest(folder: Path) -> None:
     hashes = read_json(folder / MANIFEST).get("sha256")
     if not isinstance(hashes, dict):
         raise UserError(f"{folder / MANIFEST}: holds no list of files")
+    if (folder / MANIFEST).read_bytes() != _manifest_bytes(hashes):
+        raise UserError(f"{folder / MANIFEST}: has changed since it was written; copy the folder again")
     for name, expected in hashes.items():
-        path = folder / name
+        _check_file(folder, name, expected)
+    return frozenset(hashes)
+
+
+def _check_file(folder: Path, name: str, expected: object) -> None:
+    path = folder / name
+    try:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{folder / MANIFEST}: names a file outside of the folder: {name!r}")
         if not path.is_file():
             raise UserError(f"{path}: is missing, although {MANIFEST} lists it; copy the folder again")
-        if sha256(path) != expected:
-            raise UserError(
-                f"{path}: has changed since it was written (its SHA-256 is not the one in {MANIFEST}); "
-                "copy the folder again, or restore this file"
-            )
+        found = sha256(path)
+    except (OSError, ValueError, RuntimeError) as error:  # no permission; a name that no file can have; a loop of links
+        raise UserError(f"{folder}: {name!r}, listed in {MANIFEST}, cannot be read: {error}") from None
+    if found != expected:
+        raise UserError(
+            f"{path}: has changed since it was written (its SHA-256 is not the one in {MANIFEST}); "
+            "copy the folder again, or restore this file"
+        )
+
+
+def _manifest_bytes(hashes: dict[str, str]) -> bytes:
+    """One spelling only, so that not even a blank in it can change unnoticed."""
+    return (json.dumps({"sha256": hashes}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _refuse_foreign(folder: Path, place: Path) -> None:
+    """A folder that is replaced loses all that is in it: so only one that was written here, or an empty one."""
+    if place.exists() and not (place.is_dir() and ((place / MANIFEST).is_file() or not any(place.iterdir()))):
+        raise UserError(
+            f"{folder}: exists and is not a folder that heedful wrote; choose another name, or move it away"
+        )
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -26,6 +26,20 @@ from heedful.nn.patterns import RULES, Restricted, Sparse, Strongest
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer
 
+# Far above any model: a damaged or hostile config.json must be refused, not built for hours.
+LARGEST = {
+    "source_vocab_size": 10**8,
+    "target_vocab_size": 10**8,
+    "d_model": 10**6,
+    "n_layers": 1_000,
+    "n_decoder_layers": 1_000,
+    "n_heads": 10**4,
+    "n_kv_heads": 10**4,
+    "d_head": 10**6,
+    "d_ff": 10**7,
+    "max_len": 10**9,
+}
+
 
 @dataclass(frozen=True)
 class PatternConfig:
@@ -34,6 +48,12 @@ class PatternConfig:
     kind: Literal["full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest"] = "full"
     span: int = 64  # neighbours, width of a window, stride, number of gaps, width of a block, keys kept
     n_global: int = 1  # of "sparse": how many first positions see all and are seen by all
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.span <= LARGEST["max_len"]:
+            raise UserError(f"'span' must lie between 1 and {LARGEST['max_len']:,}, found {self.span}")
+        if not 0 <= self.n_global <= LARGEST["max_len"]:
+            raise UserError(f"'n_global' must lie between 0 and {LARGEST['max_len']:,}, found {self.n_global}")
 
 
 @dataclass(frozen=True)
@@ -62,9 +82,10 @@ class Seq2SeqConfig:
     init: Literal["xavier", "t5", "gpt2"] = "xavier"
 
     def __post_init__(self) -> None:
-        for name in ("source_vocab_size", "target_vocab_size", "d_model", "n_layers", "n_heads", "d_ff", "max_len"):
-            if getattr(self, name) < 1:
-                raise UserError(f"'{name}' must be at least 1, found {getattr(self, name)}")
+        for name, largest in LARGEST.items():
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= largest:
+                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {value}")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise UserError(f"'{name}' must lie in [0, 1), found {getattr(self, name)}")
@@ -84,8 +105,8 @@ class Seq2SeqConfig:
             )
         if self.positions == "rotary" and (self.d_head or self.d_model // self.n_heads) % 2:
             raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
-        if self.pattern.span < 1 or self.pattern.n_global < 0:
-            raise UserError(f"'pattern.span' must be at least 1 and 'pattern.n_global' not negative: {self.pattern}")
+        if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
+            raise UserError(f"positions = '{self.positions}' come in pairs: d_model = {self.d_model} must be even")
 
 
 @dataclass(frozen=True)
@@ -126,13 +147,15 @@ class Seq2Seq(nn.Module):
         self.needs_causal_mask = config.pattern.kind not in RULES and config.pattern.kind != "strongest"
         INITS[config.init](self)
 
-    def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Teacher forcing: (B, S), (B, T), (B, S) True = a real token -> logits (B, T, V).
+    def forward(
+        self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
+        """Teacher forcing: (B, S), (B, T), masks of the same shapes, True = a real token -> logits (B, T, V).
 
         Row t of the logits is the prediction of what follows target[:, t]. Padding on the right of the target needs
-        no mask: no real position looks ahead.
+        no mask, since no real position looks ahead, unless the norm mixes tokens (batch).
         """
-        return self.decode(target, self.encode(source, source_mask))
+        return self.decode(target, self.encode(source, source_mask), target_mask=target_mask)
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory:
         self._check_length(source.size(1))

@@ -50,6 +50,8 @@ class BatchNorm(nn.Module):
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor, n: int) -> None:
+        if n == 0:  # a rank without rows has no statistics, only 0/0
+            return
         unbiased = var * n / max(n - 1, 1)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(unbiased, self.momentum)

@@ -53,7 +53,7 @@ class Restricted:
         k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
         hides_keys_only = mask is None or (mask.dim() == 4 and mask.size(1) == 1 and mask.size(2) == 1)
         if hides_keys_only and q.size(2) == k.size(2):
-            real = None if mask is None else mask[:, 0, 0]  # (B, S)
+            real = None if mask is None else mask[:, 0, 0].expand(q.size(0), -1)  # (B, S)
             return self.rule.attend(q, k, v, real, scale=scale, dropout=dropout)
         # A few queries against a cache, or a mask that differs from query to query: there is little to save.
         own = rule_mask(self.rule, q.size(2), k.size(2), device=q.device)
@@ -114,12 +114,13 @@ class Strided:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
         # Positions with the same remainder attend among themselves, as sequences of their own.
         length = q.size(2)
+        span = min(self.span, length)  # a wider comb has one tooth as well, and costs its width
         exists = torch.ones(q.size(0), length, dtype=torch.bool, device=q.device) if real is None else real
-        mask = _comb(exists[:, None, :, None], self.span).transpose(2, 3)  # (B x span, 1, 1, T / span)
-        q, k, v = (_comb(x, self.span) for x in (q, k, v))
+        mask = _comb(exists[:, None, :, None], span).transpose(2, 3)  # (B x span, 1, 1, T / span)
+        q, k, v = (_comb(x, span) for x in (q, k, v))
         if self.causal:
             mask = mask & rule_mask(Strided(1, causal=True), q.size(2), q.size(2), device=q.device)
-        return _uncomb(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), self.span)[:, :, :length]
+        return _uncomb(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), span)[:, :, :length]
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,11 @@ class Dilated:
 
     def may_attend(self, query: Tensor, key: Tensor) -> Tensor:
         distance = (query - key).abs()
-        return (distance & (distance - 1) == 0) & (distance < 1 << self.span)  # zero or a power of two
+        return (distance & (distance - 1) == 0) & (distance < 1 << min(self.span, 62))  # zero or a power of two
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
         length = q.size(2)
-        back = [-(1 << i) for i in range(self.span)]
+        back = [-(1 << i) for i in range(min(self.span, (length - 1).bit_length()))]  # no further than there are keys
         distances = torch.tensor([0, *back, *([] if self.causal else [-d for d in back])], device=q.device)
         wanted = torch.arange(length, device=q.device)[:, None] + distances  # (T, few)
         may = (wanted >= 0) & (wanted < length)
@@ -233,6 +234,7 @@ def attend_in_blocks(
     Time and memory grow with the length, not its square: T x (len(offsets) x width + n_global) pairs.
     """
     batch, n_heads, length, d_head = q.shape
+    width = min(width, length)  # one block holds all: a wider one would be padding
     n_blocks = -(-length // width)
     query = torch.arange(n_blocks * width, device=q.device).view(n_blocks, width)
     near = torch.cat([query + offset * width for offset in offsets], dim=1)  # (n, len(offsets) x width)
