@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import attend_fused, masked_softmax, share_heads
+from .distances import dots_at, mix_at
 from .masks import combine
 
 
@@ -137,15 +138,13 @@ class Dilated:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
         length = q.size(2)
         back = [-(1 << i) for i in range(min(self.span, (length - 1).bit_length()))]  # no further than there are keys
-        distances = torch.tensor([0, *back, *([] if self.causal else [-d for d in back])], device=q.device)
-        wanted = torch.arange(length, device=q.device)[:, None] + distances  # (T, few)
+        distances = [0, *back, *([] if self.causal else [-d for d in back])]
+        wanted = torch.arange(length, device=q.device)[:, None] + torch.tensor(distances, device=q.device)  # (T, few)
         may = (wanted >= 0) & (wanted < length)
-        wanted = wanted.clamp(0, length - 1)
         if real is not None:
-            may = (may & real[:, wanted])[:, None]  # (B, 1, T, few)
-        scores = (q[:, :, :, None] * k[:, :, wanted]).sum(-1) * scale  # (B, H, T, few)
-        weights = F.dropout(masked_softmax(scores, may), dropout)
-        return (weights[..., None] * v[:, :, wanted]).sum(-2)
+            may = (may & real[:, wanted.clamp(0, length - 1)])[:, None]  # (B, 1, T, few)
+        weights = masked_softmax(dots_at(q, k, distances) * scale, may)  # (B, H, T, few)
+        return mix_at(F.dropout(weights, dropout), v, distances)
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,10 @@ def attend_in_blocks(
     Time and memory grow with the length, not its square: T x (len(offsets) x width + n_global) pairs.
     """
     batch, n_heads, length, d_head = q.shape
-    width = min(width, length)  # one block holds all: a wider one would be padding
+    if length <= len(offsets) * width:  # each block would read everything, and padding besides
+        own = rule_mask(rule, length, length, device=q.device)
+        seen = own if real is None else own & real[:, None, None]
+        return attend_fused(q, k, v, seen, scale=scale, dropout=dropout)
     n_blocks = -(-length // width)
     query = torch.arange(n_blocks * width, device=q.device).view(n_blocks, width)
     near = torch.cat([query + offset * width for offset in offsets], dim=1)  # (n, len(offsets) x width)
@@ -258,9 +260,10 @@ def attend_in_blocks(
 def _comb(x: Tensor, span: int) -> Tensor:
     """(B, H, T, K) -> (B x span, H, T / span, K): row r holds the positions with remainder r; the last is padded."""
     batch, n_heads, length, d_head = x.shape
-    padded = F.pad(x, (0, 0, 0, -length % span))
-    rows = padded.reshape(batch, n_heads, -1, span, d_head).permute(0, 3, 1, 2, 4)
-    return rows.reshape(batch * span, n_heads, -1, d_head)
+    n_teeth = -(-length // span)
+    padded = F.pad(x, (0, 0, 0, n_teeth * span - length))
+    rows = padded.reshape(batch, n_heads, n_teeth, span, d_head).permute(0, 3, 1, 2, 4)
+    return rows.reshape(batch * span, n_heads, n_teeth, d_head)
 
 
 def _uncomb(x: Tensor, span: int) -> Tensor:
