@@ -45,6 +45,7 @@ def make_app() -> cyclopts.App:
             negative=(),  # --json, without a --no-json beside it
             show_default=lambda value: None if value in (None, (), "") or value is False else str(value),
         ),
+        help_format="plaintext",  # Markdown takes as long to import as all the rest
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )

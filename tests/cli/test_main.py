@@ -1,0 +1,219 @@
+"""Whatever a command does, `heedful` leaves with the right exit code and the right words."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import types
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.cli import main
+from heedful.errors import UserError
+
+FULL_DISK = Path("/dev/full")
+ALLOWED = f"allowed: {', '.join(main.COMMANDS)}"
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+    """Put functions here, and they are commands: commands.greet = lambda: print("hello")."""
+    module = types.ModuleType("made_up_commands")
+    monkeypatch.setitem(sys.modules, "made_up_commands", module)
+
+    class Commands(types.SimpleNamespace):
+        def __setattr__(self, name: str, function: object) -> None:
+            setattr(module, name, function)
+            monkeypatch.setitem(main.COMMANDS, name, f"made_up_commands:{name}")
+
+    return Commands()
+
+
+def raising(error: BaseException) -> object:
+    def command() -> None:
+        """Fail."""
+        raise error
+
+    return command
+
+
+def test_done(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    def greet(name: str, *, loud: bool = False) -> None:
+        """Greet somebody."""
+        print(name.upper() if loud else name)
+
+    commands.greet = greet
+    assert main.run(["greet", "you", "--loud"]) == 0
+    assert capsys.readouterr() == ("YOU\n", "")
+
+
+def test_a_command_may_choose_its_exit_code(commands: types.SimpleNamespace) -> None:
+    commands.judge = lambda: 1
+    assert main.run(["judge"]) == 1
+
+
+@pytest.mark.parametrize("answer", [True, "text", 1.0])
+def test_an_answer_that_is_no_exit_code_is_our_bug(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str], answer: object
+) -> None:
+    commands.judge = lambda: answer
+    assert main.run(["judge"]) == 3
+    assert repr(answer) in capsys.readouterr().err
+
+
+def test_a_users_mistake(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.fail = raising(UserError("a.en: no such file"))
+    assert main.run(["fail"]) == 1
+    assert capsys.readouterr() == ("", "heedful: a.en: no such file\n")
+
+
+def test_our_bug(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.fail = raising(ZeroDivisionError("by chance"))
+    assert main.run(["fail"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" in err
+    assert "ZeroDivisionError: by chance" in err
+    assert "report it" in err
+    assert "heedful doctor" in err
+
+
+def test_interrupted(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.fail = raising(KeyboardInterrupt())
+    assert main.run(["fail"]) == 130
+    assert capsys.readouterr() == ("", "heedful: interrupted\n")
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), BrokenPipeError(32, "Broken pipe")])
+def test_a_failure_of_the_system_that_no_command_explained_is_our_bug(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str], error: OSError
+) -> None:
+    commands.fail = raising(error)  # a broken pipe to a worker, while our own reader is still there
+    assert main.run(["fail"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["doctr"], ["unknown command 'doctr'", "did you mean 'doctor'?", ALLOWED]),
+        (["doc"], ["unknown command 'doc'", "did you mean 'doctor'?"]),
+        (["zzz"], ["unknown command 'zzz'\n", ALLOWED]),
+        (["--zzz"], ["unknown command '--zzz'\n", ALLOWED]),
+        ([""], ["unknown command ''"]),
+        (["doctor", "--jsn"], ["--jsn", "--json", "See: heedful doctor --help"]),
+        (["doctor", "--no-json"], ["--no-json"]),
+        (["doctor", "--json=perhaps"], ["--json", "perhaps"]),
+        (["doctor", "one", "two"], ["found: one two", "See: heedful doctor --help"]),
+    ],
+)
+def test_bad_usage(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("heedful: ")
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+def test_a_missing_argument_is_named(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    def greet(name: str, n: int) -> None:
+        """Greet somebody."""
+
+    commands.greet = greet
+    assert main.run(["greet", "you"]) == 2
+    assert "--n" in capsys.readouterr().err
+    assert main.run(["greet", "you", "often"]) == 2
+    assert '"often"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_the_commands_in_their_order(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    def aaa() -> None:
+        """Come last.
+
+        More words.
+        """
+
+    commands.aaa = aaa
+    assert main.run(arguments) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f" {name} ") for name in main.COMMANDS]
+    assert places == sorted(places)
+    assert re.search(r"aaa +Come last\.", text)
+    assert "More words" not in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"heedful {heedful.__version__}\n"
+
+
+def test_main_leaves_with_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["heedful", "doctr"])
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    assert left.value.code == 2
+
+
+@pytest.mark.parametrize("door", [["-m", "heedful"], ["-c", "import sys; from heedful.cli.main import main; main()"]])
+def test_both_doors(door: list[str]) -> None:
+    done = subprocess.run([sys.executable, *door, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"heedful {heedful.__version__}\n", "")
+
+
+def start(command: str, **options: object) -> "subprocess.Popen[bytes]":
+    """`heedful made-up` in a process of its own; `command` is the body of the function."""
+    body = textwrap.indent(textwrap.dedent(command), "    ")
+    program = (
+        "import sys, types, os, time, subprocess\nfrom heedful.cli import main\nmodule = types.ModuleType('made_up')\n"
+        f"def made_up():\n{body}\n"
+        "module.made_up = made_up\nsys.modules['made_up'] = module\nmain.COMMANDS['made-up'] = 'made_up:made_up'\n"
+        "main.main(['made-up'])"
+    )
+    return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_reader_that_went_away_is_no_error() -> None:
+    process = start("for i in range(100_000): print(i)", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_a_reader_that_went_away_before_the_last_words() -> None:
+    process = start("sys.stdin.readline(); print('short')", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(b"go\n", timeout=30)
+    assert (process.returncode, err) == (141, b"")
+
+
+@pytest.mark.skipif(not FULL_DISK.exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said_and_is_no_bug() -> None:
+    with FULL_DISK.open("wb") as full:
+        process = start("print('short')", stdout=full)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.startswith(b"heedful: No space left on device: free some space")
+    assert b"Traceback" not in err
+    assert b"Exception ignored" not in err
+
+
+def test_interrupted_from_the_keyboard() -> None:
+    process = start("print('ready', flush=True); time.sleep(30)", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, b"heedful: interrupted\n")

@@ -1,0 +1,42 @@
+"""The package's source files, read and never imported: what the contract tests look at."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+PACKAGE = PROJECT / "src" / "heedful"
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str  # dotted, as it is imported: heedful.cli.main
+    is_package: bool
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the map that it belongs to, or its own name at the top: cli, errors, __init__."""
+        parts = self.name.split(".")
+        return parts[1] if len(parts) > 1 else "__init__"
+
+    def place(self, node: ast.stmt | ast.expr) -> str:
+        return f"{self.name}, line {node.lineno}"
+
+
+def sources() -> list[Source]:
+    return [_source(path) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def _source(path: Path) -> Source:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return Source(
+        name=".".join(parts[:-1] if is_package else parts),
+        is_package=is_package,
+        text=path.read_text(encoding="utf-8"),
+    )
