@@ -40,18 +40,16 @@ class BatchNorm(nn.Module):
         self.momentum = momentum
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:  # (B, T, D) -> (B, T, D)
+        mean, var = self.running_mean, self.running_var
         if self.training:
             tokens = x.flatten(0, 1) if real is None else x[real]  # (n real tokens, D)
-            mean, var = tokens.mean(dim=0), tokens.var(dim=0, correction=0)
-            self._remember(mean.detach(), var.detach(), len(tokens))
-        else:
-            mean, var = self.running_mean, self.running_var
+            if len(tokens) > 0:  # a rank without rows has no statistics, only 0/0
+                mean, var = tokens.mean(dim=0), tokens.var(dim=0, correction=0)
+                self._remember(mean.detach(), var.detach(), len(tokens))
         return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor, n: int) -> None:
-        if n == 0:  # a rank without rows has no statistics, only 0/0
-            return
         unbiased = var * n / max(n - 1, 1)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(unbiased, self.momentum)
