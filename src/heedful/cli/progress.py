@@ -1,0 +1,50 @@
+"""How far a long pass has come, on standard error: a live bar on a terminal, elsewhere a line every half minute."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+EVERY = 30.0  # seconds between lines where there is no terminal
+
+
+class Passing:
+    """Use as a context; `update` as often as you like. Nothing is shown of a pass that is soon over."""
+
+    def __init__(self, *, unit: str = "pairs") -> None:
+        self._unit = unit
+        self._start = self._last = time.monotonic()
+        self._what, self._before = "", 0
+        self._bar: Progress | None = None
+        if sys.stderr.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> "Passing":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, what: str, done: int, share: float | None) -> None:
+        """`done` units of `what`; `share` of the whole where it is known."""
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._start, self._last, self._before = what, now, now, done
+            return
+        rate = (done - self._before) / max(1e-9, now - self._start)
+        text = f"{what}: {done:,} {self._unit}, {rate:,.0f} a second"
+        if self._bar:
+            self._bar.start()
+            if not self._bar.tasks:
+                self._bar.add_task(text, total=None)
+            task = self._bar.tasks[0].id
+            self._bar.update(task, description=text, completed=share or 0, total=None if share is None else 1.0)
+        elif now - self._last >= EVERY:
+            self._last = now
+            print(text if share is None else f"{text}, {share:.0%}", file=sys.stderr, flush=True)

@@ -1,0 +1,260 @@
+"""The check-up of a corpus: one pass, every problem counted by kind and file, three examples of each.
+
+Memory does not grow with the corpus but for 8 bytes a pair, by which duplicates are found (`seen.py`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from heedful.data.corpus import FATAL, Corpus
+from heedful.data.fields import Content
+from heedful.data.findings import KINDS, BadData, Finding, Place, Problem, shown
+from heedful.data.profile import SURE, Profile, learn_profile
+from heedful.data.records import Cell, Record
+from heedful.data.scripts import fits, main_script
+from heedful.data.seen import Seen
+
+SAMPLE = 20_000  # records from which the profile is learnt
+CHUNK = 8_192  # records looked at together
+CHUNK_CHARACTERS = 1 << 24  # … or fewer, if they are long
+LONG: dict[Content, int] = {"pairs": 2_000, "labels": 20_000, "text": 200_000}  # characters
+
+# Every character that is not printable in Python's sense and means trouble. A line of printable ones is not searched.
+TROUBLE = re.compile(
+    "(?P<nul>\0)|(?P<separator>[\x0b\x0c\x1c-\x1e\x85\u2028\u2029])|(?P<carriage_return>\r)|(?P<line_break>\n)"
+    "|(?P<control>[\x01-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f])|(?P<inner_bom>\ufeff)"
+)
+
+
+class Judged(NamedTuple):
+    """One record and its problems, each with the side it stands on."""
+
+    record: Record
+    problems: tuple[tuple[int, Problem], ...]
+
+
+@dataclass
+class Report:
+    """What the check-up found. `n_suspicious` counts examples with at least one fatal problem or warning."""
+
+    corpus: Corpus
+    n_examples: int = 0
+    n_suspicious: int = 0
+    n_characters: list[int] = field(default_factory=lambda: [0, 0])
+    findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        return not any(finding.kind in FATAL for finding in self.findings.values())
+
+    @property
+    def suspicious_share(self) -> float:
+        return self.n_suspicious / max(1, self.n_examples)
+
+    def add(self, kind: str, place: Place, value: str) -> None:
+        finding = self.findings.setdefault((kind, place.file), Finding(kind, place.file))
+        finding.add(place, value)
+
+    def count(self, kind: str) -> int:
+        return sum(finding.count for finding in self.findings.values() if finding.kind == kind)
+
+    def in_order(self) -> list[Finding]:
+        """The gravest first, as KINDS lists them; of one kind the source before the target."""
+        kinds, files = list(KINDS), [str(path) for path in self.corpus.paths]
+
+        def order(finding: Finding) -> tuple[int, int]:
+            return kinds.index(finding.kind), files.index(finding.file) if finding.file in files else len(files)
+
+        return sorted(self.findings.values(), key=order)
+
+
+class Checkup:
+    """Iterate for the records with their problems, chunk by chunk; `report` grows on the way.
+
+    `test_sources` are those of test sets, with their places, as `read_test_sources` gives them.
+    """
+
+    def __init__(self, corpus: Corpus, *, test_sources: dict[str, str] | None = None) -> None:
+        self.corpus = corpus
+        self.report = Report(corpus)
+        self._files = [str(path) for path in corpus.cell_paths]
+        self._unit = "row" if corpus.format == "parquet" else "line"
+        self._tests = test_sources or {}
+        self._seen = Seen()
+        self._is_pairs = corpus.content == "pairs"
+
+    def __iter__(self) -> Iterator[list[Judged]]:
+        records = self.corpus.records()
+        profile: Profile | None = None
+        try:
+            for chunk in _chunks(records):
+                if profile is None:
+                    profile = learn_profile(chunk, is_pairs=self._is_pairs)
+                judged = self._judge(chunk, profile)
+                self._count(judged)
+                yield judged
+        except BadData as error:
+            self.report.add(error.kind, error.place, error.value)
+
+    def _judge(self, chunk: list[Record], profile: Profile) -> list[Judged]:
+        judged = []
+        repeated = self._repeated(chunk)
+        for record, again in zip(chunk, repeated, strict=True):
+            problems: list[tuple[int, Problem]] = []
+            for side, cell in enumerate(record.cells):
+                problems += [(side, problem) for problem in cell.problems]
+            if not any(problem.kind in FATAL for _, problem in problems):
+                self._judge_readable(record, again, profile, problems)
+            judged.append(Judged(record, tuple(problems)))
+        return judged
+
+    def _judge_readable(
+        self, record: Record, again: bool, profile: Profile, problems: list[tuple[int, Problem]]
+    ) -> None:
+        cells = record.cells
+        for side, cell in enumerate(cells):
+            text = cell.text
+            if not text.isprintable():
+                problems += [(side, problem) for problem in _trouble(cell)]
+            if "\ufffd" in text:
+                problems.append((side, Problem("replacement", f"“{shown(text)}”")))
+            if len(text) > LONG[self.corpus.content]:
+                problems.append((side, Problem("long", f"{len(text):,} characters: “{shown(text, 40)}”")))
+        empty = [side for side, cell in enumerate(cells) if not cell.text or cell.text.isspace()]
+        if empty:
+            problems += self._empty(cells, empty)
+            return
+        if again:
+            problems.append((0, Problem("repeat" if self.corpus.content == "text" else "duplicate", _both(cells))))
+        if self._tests and (where := self._tests.get(_normal(cells[0].text))):
+            problems.append((0, Problem("overlap", f"{where}: “{shown(cells[0].text)}”")))
+        if self._is_pairs:
+            problems += _compare(cells[0].text, cells[1].text, profile)
+        elif not fits(cells[0].text, profile.scripts[0], profile.script_of):
+            problems.append(_wrong_script(0, cells[0].text, profile))
+
+    def _empty(self, cells: tuple[Cell, ...], empty: list[int]) -> list[tuple[int, Problem]]:
+        if self.corpus.content == "text":
+            return [(0, Problem("blank"))]
+        if any(problem.kind == "blank" for problem in cells[0].problems):
+            return []  # a blank line of JSONL is no record at all, and already noted
+        if len(empty) == 2:
+            return [(0, Problem("empty", "both sides"))]
+        return [(empty[0], Problem("empty", f"the other side: “{shown(cells[1 - empty[0]].text)}”"))]
+
+    def _repeated(self, chunk: list[Record]) -> list[bool]:
+        """Whether each record was seen before; unreadable and empty ones are judged by other rules."""
+        hashes = [hash("\0\t".join([cell.text for cell in record.cells])) for record in chunk]
+        repeated: list[bool] = self._seen.add(np.array(hashes, dtype=np.int64)).tolist()
+        return repeated
+
+    def _count(self, judged: list[Judged]) -> None:
+        report = self.report
+        for record, problems in judged:
+            report.n_examples += 1
+            for side, cell in enumerate(record.cells):
+                report.n_characters[side] += len(cell.text)
+            if not problems:
+                continue
+            for side, problem in problems:
+                cell = record.cells[side]
+                byte = cell.byte if problem.byte is None else problem.byte
+                report.add(problem.kind, Place(self._files[side], cell.line, byte, self._unit), problem.value)
+            report.n_suspicious += any(KINDS[problem.kind].severity != "note" for _, problem in problems)
+
+
+def check_corpus(
+    corpus: Corpus,
+    *,
+    test_sources: dict[str, str] | None = None,
+    progress: Callable[[Report, Cell], None] | None = None,
+) -> Report:
+    """The whole check-up; `progress` is called after each chunk with the report so far and the last cell read."""
+    checkup = Checkup(corpus, test_sources=test_sources)
+    for judged in checkup:
+        if progress:
+            progress(checkup.report, judged[-1].record.cells[0])
+    return checkup.report
+
+
+def read_test_sources(corpora: Iterable[Corpus]) -> dict[str, str]:
+    """Each source of the test sets, its whitespace made one, with the place it stands."""
+    sources: dict[str, str] = {}
+    for corpus in corpora:
+        for example in corpus:
+            sources.setdefault(_normal(example.source), f"{Path(corpus.paths[0])}:{example.line}")
+    return sources
+
+
+def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """The first chunk is the larger sample; long texts make shorter chunks, so that memory stays bounded."""
+    chunk: list[Record] = []
+    n_characters, limit = 0, SAMPLE
+    try:
+        for record in records:
+            chunk.append(record)
+            for cell in record.cells:
+                n_characters += len(cell.text)
+            if len(chunk) >= limit or n_characters >= CHUNK_CHARACTERS:
+                yield chunk
+                chunk, n_characters, limit = [], 0, CHUNK
+    except BadData:  # the file breaks off there; what came before it counts
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
+
+
+def _trouble(cell: Cell) -> Iterator[Problem]:
+    """Each kind of troublesome character once, with the byte where the first of it stands."""
+    seen = set()
+    for match in TROUBLE.finditer(cell.text):
+        kind = str(match.lastgroup).replace("_", "-")
+        if kind not in seen:
+            seen.add(kind)
+            start = match.start()
+            byte = None if cell.byte is None else cell.byte + len(cell.text[:start].encode())
+            around = shown(cell.text[max(0, start - 20) : start + 20])
+            yield Problem(kind, f"U+{ord(match.group()):04X} in “{around}”", byte)
+
+
+def _compare(source: str, target: str, profile: Profile) -> Iterator[tuple[int, Problem]]:
+    """What only the two sides together can show."""
+    if source.strip() == target.strip():
+        yield 0, Problem("copy", f"“{shown(source)}”")
+        return
+    wrong = [
+        side for side, text in enumerate((source, target)) if not fits(text, profile.scripts[side], profile.script_of)
+    ]
+    reads = (profile.odds(source), profile.odds(target)) if profile.weights and not wrong else (0.0, 0.0)
+    if len(wrong) == 2 or (reads[0] < -SURE and reads[1] > SURE):
+        yield 0, Problem("swapped", f"“{shown(source, 40)}” / “{shown(target, 40)}”")
+        return
+    for side in wrong:
+        yield _wrong_script(side, (source, target)[side], profile)
+    if reads[0] < -SURE:
+        yield 0, Problem("language", f"“{shown(source)}”")
+    if reads[1] > SURE:
+        yield 1, Problem("language", f"“{shown(target)}”")
+    if profile.is_extreme(source, target):
+        sizes = f"{len(source):,} / {len(target):,} characters"
+        yield 0, Problem("ratio", f"{sizes}: “{shown(source, 30)}” / “{shown(target, 30)}”")
+
+
+def _wrong_script(side: int, text: str, profile: Profile) -> tuple[int, Problem]:
+    found = main_script(text, profile.script_of)
+    return side, Problem("script", f"{found}, not {profile.scripts[side]}: “{shown(text)}”")
+
+
+def _both(cells: tuple[Cell, ...]) -> str:
+    return " / ".join(f"“{shown(cell.text, 60 // len(cells))}”" for cell in cells)
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.split())

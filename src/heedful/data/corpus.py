@@ -1,0 +1,226 @@
+"""Files into Examples: `open_corpus` for pairs, `read_text` for language models, `read_labelled` for classification.
+
+Whatever the format, a corpus is read line by line, in order, as often as you iterate, and line n stays line n: an
+example that is left out takes both its sides with it and is counted.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from heedful.data.fields import Content
+from heedful.data.findings import KINDS, BadData, Place, Problem, remedy_for
+from heedful.data.jsonl import jsonl_records
+from heedful.data.lines import MAX_LINE_BYTES, open_bytes, plain_name
+from heedful.data.parquet import parquet_records
+from heedful.data.records import Record, pair_records, text_records, tsv_records
+from heedful.data.tmx import tmx_records
+from heedful.errors import UserError, one_of
+
+OnBadLine = Literal["error", "skip"]
+Format = Literal["text", "pair", "tsv", "jsonl", "tmx", "parquet"]
+Paths = str | Path | Sequence[str | Path]
+
+# By the ending of the name, after .gz, .xz or .bz2 is taken off; every other name is plain text.
+SUFFIXES: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tmx": "tmx",
+    ".parquet": "parquet",
+}
+FATAL = frozenset(name for name, kind in KINDS.items() if kind.severity == "fatal")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What a model learns from: a pair; a line of text (target ""); a text and its label."""
+
+    source: str
+    target: str = ""
+    line: int = field(default=0, compare=False)  # where it stands in its file, from 1 (the row, in Parquet)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Examples in the order of their file, as often as you iterate; `skipped` counts what the last pass left out."""
+
+    paths: tuple[Path, ...]
+    content: Content
+    format: Format
+    languages: tuple[str, str] | None = None
+    on_bad_line: OnBadLine = "error"
+    keep_empty: bool = False
+    max_line_bytes: int = MAX_LINE_BYTES
+    skipped: Counter[str] = field(default_factory=Counter, compare=False)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(path.name for path in self.paths)
+
+    def __iter__(self) -> Iterator[Example]:
+        self.skipped.clear()
+        n = 0
+        for record in self.records():
+            reason = self._reason_to_skip(record)
+            if reason:
+                self.skipped[reason] += 1
+                continue
+            n += 1
+            texts = [cell.text for cell in record.cells]
+            yield Example(texts[0], texts[1] if len(texts) > 1 else "", record.cells[0].line)
+        if n == 0:
+            reasons = ", ".join(f"{count:,} {KINDS[kind].what}" for kind, count in self.skipped.items())
+            raise BadData("empty-file", Place(self.name), f"no usable example ({reasons})")
+
+    def records(self) -> Iterator[Record]:
+        """Everything that stands in the files, good or bad; BadData where a file as a whole cannot be used."""
+        n = 0
+        for record in self._records():
+            n += 1
+            yield record
+        if n == 0:
+            raise BadData("empty-file", Place(self.name), "no line in it")
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the bytes of the files as they lie on the disk, and over how they are read."""
+        digest = hashlib.sha256(repr((self.format, self.content, self.languages, self.keep_empty)).encode())
+        for path in self.paths:
+            with open(path, "rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        return digest.hexdigest()
+
+    def place(self, example: Example) -> str:
+        """Where an example stands, for a message: `train.en:12 + train.de:12`."""
+        return " + ".join(f"{path}:{example.line}" for path in self.paths)
+
+    def _records(self) -> Iterator[Record]:
+        path, limit = self.paths[0], self.max_line_bytes
+        if self.format == "pair":
+            return pair_records(path, self.paths[1], max_bytes=limit)
+        if self.format == "text":
+            return text_records(path, max_bytes=limit)
+        if self.format == "tsv":
+            return tsv_records(path, max_bytes=limit)
+        if self.format == "jsonl":
+            return jsonl_records(path, content=self.content, languages=self.languages, max_bytes=limit)
+        if self.format == "tmx":
+            return tmx_records(path, languages=self.languages, max_bytes=limit)
+        return parquet_records(path, content=self.content, languages=self.languages)
+
+    def _reason_to_skip(self, record: Record) -> str:
+        """The kind for which this record is left out, or nothing; raises for a bad line unless told to skip those."""
+        for path, cell in zip(self.cell_paths, record.cells, strict=True):
+            for problem in cell.problems:
+                if problem.kind in FATAL:
+                    if self.on_bad_line == "error":
+                        raise _refusal(path, cell.line, problem, cell.byte)
+                    return problem.kind
+        if any(not cell.text or cell.text.isspace() for cell in record.cells):
+            if self.content == "text":
+                return "" if self.keep_empty else "blank"
+            return "blank" if Problem("blank") in record.cells[0].problems else "empty"
+        return ""
+
+    @property
+    def cell_paths(self) -> tuple[Path, ...]:
+        """The file of each cell of a record."""
+        if self.format == "pair":
+            return self.paths
+        return self.paths if self.content == "text" else self.paths * 2
+
+
+def open_corpus(
+    paths: Paths,
+    *,
+    languages: tuple[str, str] | None = None,
+    on_bad_line: OnBadLine = "error",
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Corpus:
+    """Pairs: two aligned text files, or one .tsv, .jsonl, .tmx or .parquet, each also as .gz, .xz or .bz2.
+
+    `languages` says which two, and which is the source, where a file names its languages.
+    """
+    files = _as_paths(paths)
+    formats = [format_of(path) for path in files]
+    if len(files) == 2:
+        for path, kind in zip(files, formats, strict=True):
+            if kind != "text":
+                raise UserError(f"{path}: two files are the two sides of plain text, line by line; give this one alone")
+        form: Format = "pair"
+    elif len(files) == 1 and formats[0] != "text":
+        form = formats[0]
+    elif len(files) == 1:
+        known = ", ".join(dict.fromkeys(SUFFIXES))
+        raise UserError(f"{files[0]}: one plain text file is one side only. Give two, or one of: {known}")
+    else:
+        raise UserError(f"{len(files)} files given ({', '.join(map(str, files))}); pairs are two files, or one")
+    return _corpus(files, "pairs", form, languages, on_bad_line, max_line_bytes)
+
+
+def read_text(
+    path: str | Path,
+    *,
+    keep_empty: bool = False,
+    on_bad_line: OnBadLine = "error",
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Corpus:
+    """Lines for a language model: plain text, .jsonl or .parquet with "text". `keep_empty` keeps blank lines, which
+    often stand between documents; otherwise they are left out and counted."""
+    files = _as_paths(path)
+    form = format_of(files[0])
+    form = "text" if form == "tsv" else form
+    if form == "tmx":
+        raise UserError(f"{path}: TMX holds pairs; running text comes as plain text, .jsonl or .parquet")
+    return _corpus(files, "text", form, None, on_bad_line, max_line_bytes, keep_empty=keep_empty)
+
+
+def read_labelled(
+    path: str | Path, *, on_bad_line: OnBadLine = "error", max_line_bytes: int = MAX_LINE_BYTES
+) -> Corpus:
+    """Texts with labels: text TAB label (any name), or .jsonl and .parquet with "text" and "label"."""
+    files = _as_paths(path)
+    form = format_of(files[0])
+    if form == "tmx":
+        raise UserError(f"{path}: TMX holds pairs; labelled text comes as text TAB label, .jsonl or .parquet")
+    return _corpus(files, "labels", "tsv" if form == "text" else form, None, on_bad_line, max_line_bytes)
+
+
+def format_of(path: Path) -> Format:
+    suffix = Path(plain_name(path)).suffix.lower()
+    if suffix == ".csv":
+        raise UserError(f"{path}: CSV is not read, because its quoting has many dialects. Convert it to .tsv or .jsonl")
+    return SUFFIXES.get(suffix, "text")
+
+
+def _corpus(
+    files: tuple[Path, ...],
+    content: Content,
+    form: Format,
+    languages: tuple[str, str] | None,
+    on_bad_line: OnBadLine,
+    max_line_bytes: int,
+    *,
+    keep_empty: bool = False,
+) -> Corpus:
+    if on_bad_line not in ("error", "skip"):
+        raise one_of("on_bad_line", on_bad_line, ["error", "skip"])
+    for path in files:
+        if path.is_file() or path.is_dir() or not path.exists():  # a pipe is opened once, when it is read
+            open_bytes(path).close()
+    return Corpus(files, content, form, languages, on_bad_line, keep_empty, max_line_bytes)
+
+
+def _as_paths(paths: Paths) -> tuple[Path, ...]:
+    return (Path(paths),) if isinstance(paths, (str, Path)) else tuple(Path(path) for path in paths)
+
+
+def _refusal(path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
+    """A line's problem as an error, with the way out that only line-wise problems have."""
+    remedy = f"{remedy_for(problem.kind, str(path))}, or pass --on-bad-line skip."
+    place = Place(str(path), line, byte if problem.byte is None else problem.byte)
+    return BadData(problem.kind, place, problem.value, remedy=remedy)

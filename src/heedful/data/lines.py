@@ -1,0 +1,168 @@
+"""Bytes into lines: split at LF only, one CR before it taken off, at most so many bytes in memory.
+
+`str.splitlines` and text mode also break at U+2028, U+0085, VT, FF or a lone CR. Standard corpora contain those, so
+that the lines of one side move against the other (fairseq#3571, huggingface/datasets#3729). Here line n is what
+`sed -n np` prints, in every file.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from heedful.data.findings import BadData, Place, Problem, shown
+from heedful.errors import UserError, nearest
+
+MAX_LINE_BYTES = 16 << 20  # a decompression bomb is one endless line: memory must not follow it
+BLOCK = 1 << 20
+
+# suffix -> (what it is, its first bytes)
+COMPRESSIONS = {
+    ".gz": ("gzip", b"\x1f\x8b"),
+    ".xz": ("xz", b"\xfd7zXZ\x00"),
+    ".bz2": ("bzip2", b"BZh"),
+}
+# First bytes that no text begins with -> (what it is, what to do).
+FOREIGN = {
+    b"\x1f\x8b": ("gzip data", "Rename it so that it ends in .gz"),
+    b"\xfd7zXZ\x00": ("xz data", "Rename it so that it ends in .xz"),
+    b"BZh91AY&SY": ("bzip2 data", "Rename it so that it ends in .bz2"),
+    b"PK\x03\x04": ("a zip archive", "Unpack it first: unzip FILE"),
+    b"\x28\xb5\x2f\xfd": ("zstd data", "Unpack it first: zstd -d FILE"),
+}
+OPENERS: dict[str, Callable[[Path], object]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile, ".bz2": bz2.BZ2File}
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError)
+CRLF = (Problem("crlf"),)
+
+
+class Line(NamedTuple):
+    number: int  # from 1
+    byte: int  # where its content begins, in the decompressed file
+    content: bytes  # without its end
+    problems: tuple[Problem, ...] = ()
+
+
+def plain_name(path: Path) -> str:
+    """The name without the suffix of a compression: `train.en.gz` -> `train.en`."""
+    return path.stem if path.suffix in COMPRESSIONS else path.name
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """The file's bytes, decompressed by suffix; a clear refusal for what is no file, or not what its name says."""
+    try:
+        stream: io.BufferedReader = io.BufferedReader(io.FileIO(path), BLOCK)
+        head = stream.peek(16)[:16]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file{_sibling(path)}") from None
+    except IsADirectoryError:
+        raise UserError(
+            f"{path}: a folder, where a file was expected. Name the files in it, for example {path}/*"
+        ) from None
+    except PermissionError:
+        raise UserError(f"{path}: not readable for this user. Allow it with: chmod u+r {path}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if path.suffix not in COMPRESSIONS and not any(head.startswith(magic) for magic in FOREIGN):
+        return stream
+    stream.close()
+    _refuse_misnamed(path, head)
+    # Their own readline is Python; a BufferedReader around them reads lines in C.
+    return io.BufferedReader(cast(io.RawIOBase, OPENERS[path.suffix](path)), BLOCK)
+
+
+def read_lines(path: Path, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """The lines of a text file, a byte order mark at its start left out."""
+    name = str(path)
+    with open_bytes(path) as stream:
+        number = byte = 0
+        try:
+            head = stream.peek(4096)[:4096]
+            _refuse_utf16(name, head)
+            for line in split_lines(stream, bom=head.startswith(b"\xef\xbb\xbf"), max_bytes=max_bytes):
+                number, byte = line.number, line.byte
+                yield line
+        except DAMAGE as error:
+            place = Place(name, number + 1, byte) if number else Place(name)
+            raise BadData("damaged", place, f"the file breaks off or is damaged there ({_say(error)})") from None
+
+
+def split_lines(stream: BinaryIO, *, bom: bool = False, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """As many lines as there are LFs, and one more where bytes follow the last of them."""
+    limit = max_bytes + 2  # room for CR LF
+    number = byte = 0
+    while raw := stream.readline(limit):
+        number += 1
+        start = byte
+        problems: tuple[Problem, ...] = ()
+        if raw[-1:] == b"\n":
+            content, size = raw[:-1], len(raw)
+        elif len(raw) < limit:
+            content, size, problems = raw, len(raw), (Problem("unterminated"),)
+        else:
+            content, size = raw, len(raw) + _pass_over(stream)
+        if content[-1:] == b"\r" and raw[-1:] == b"\n":
+            content, problems = content[:-1], CRLF
+        if bom and number == 1:
+            content, start, problems = content[3:], 3, (Problem("bom", byte=0), *problems)
+        if len(content) > max_bytes:
+            value = f"{size:,} bytes in one line, at most {max_bytes:,} are read; it begins {_begin(content)}"
+            content, problems = content[:200], (*problems, Problem("too-long", value))
+        yield Line(number, start, content, problems)
+        byte += size
+
+
+def _pass_over(stream: BinaryIO) -> int:
+    """Read to the end of an endless line without keeping it."""
+    size = 0
+    while part := stream.readline(BLOCK):
+        size += len(part)
+        if part[-1:] == b"\n":
+            break
+    return size
+
+
+def _refuse_misnamed(path: Path, head: bytes) -> None:
+    """gzip read as text is noise, text read as gzip a traceback."""
+    if path.suffix in COMPRESSIONS:
+        what, magic = COMPRESSIONS[path.suffix]
+        if head and not head.startswith(magic):
+            remedy = f"Remove {path.suffix} from its name, or compress it"
+            raise BadData(
+                "compressed", Place(str(path)), f"named {path.suffix}, and no {what} data", remedy=f"{remedy}."
+            )
+        return
+    for magic, (what, remedy) in FOREIGN.items():
+        if head.startswith(magic):
+            raise BadData("compressed", Place(str(path)), f"{what}, by its first bytes", remedy=f"{remedy}.")
+
+
+def _refuse_utf16(name: str, head: bytes) -> None:
+    """A byte order mark of two-byte text, or NUL in nearly every second place as Latin letters have there."""
+    marks = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+    encoding = next((encoding for mark, encoding in marks.items() if head.startswith(mark)), "")
+    how = "by its byte order mark"
+    if not encoding and head.count(0) >= 8:
+        evens, odds = head[::2], head[1::2]
+        few, many = sorted([(evens.count(0), len(evens), "be"), (odds.count(0), len(odds), "le")])
+        if many[0] >= 0.7 * many[1] and few[0] <= 0.1 * few[1]:
+            encoding, how = f"utf-16{many[2]}", "every second byte is NUL"
+    if encoding:
+        remedy = f"Convert it with: iconv -f {encoding} -t utf-8 {name} > {name}.utf8"
+        raise BadData("utf16", Place(name, 1, 0), f"{encoding.upper()} text, not UTF-8 ({how})", remedy=remedy)
+
+
+def _begin(content: bytes) -> str:
+    return f"“{shown(content[:40].decode('utf-8', 'backslashreplace'), 40)}”"
+
+
+def _say(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _sibling(path: Path) -> str:
+    folder = path.parent
+    return nearest(path.name, sorted(file.name for file in folder.iterdir())) if folder.is_dir() else ""
