@@ -1,0 +1,105 @@
+"""What one forward eats: rows of ids, padded to one width, with masks that say which ids are real."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from heedful.data.batching import IntArray, split_rows
+from heedful.text import SPECIAL
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs, teacher-forced: position t reads `target_in[t]` and must say `target_out[t]`.
+
+    A batch may have no rows: a rank gets one when a step has fewer rows than ranks. Its tensors are (0, 1), its counts
+    0; the rank still takes part in the step, with a loss of zero.
+    """
+
+    source: Tensor  # (B, S) int64: ids, end
+    source_mask: Tensor  # (B, S) bool, True = real
+    target_in: Tensor  # (B, T) int64: start, ids
+    target_out: Tensor  # (B, T) int64: ids, end
+    target_mask: Tensor  # (B, T) bool, True = real
+    indices: Tensor  # (B,) int64: example numbers in the corpus
+
+    def __len__(self) -> int:
+        return self.indices.size(0)
+
+    @property
+    def n_source_tokens(self) -> int:
+        return int(self.source_mask.sum())
+
+    @property
+    def n_target_tokens(self) -> int:
+        return int(self.target_mask.sum())
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
+
+    def pin_memory(self) -> "Batch":
+        """The same in page-locked memory, from where a copy to a GPU does not block."""
+        return Batch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
+
+    def split(self, n_parts: int) -> list["Batch"]:
+        """The same rows as micro-batches, each only as wide as it must be; the last are empty if rows are few."""
+        source_lengths = self.source_mask.sum(dim=1).cpu().numpy()
+        target_lengths = self.target_mask.sum(dim=1).cpu().numpy()
+        parts = split_rows(source_lengths, target_lengths, n_parts)
+        return [self._rows(part, source_lengths[part], target_lengths[part]) for part in parts]
+
+    def _rows(self, rows: IntArray, source_lengths: IntArray, target_lengths: IntArray) -> "Batch":
+        chosen = torch.from_numpy(rows.astype(np.int64)).to(self.indices.device)
+        source, target = int(source_lengths.max(initial=1)), int(target_lengths.max(initial=1))
+        return Batch(
+            source=self.source[chosen, :source],
+            source_mask=self.source_mask[chosen, :source],
+            target_in=self.target_in[chosen, :target],
+            target_out=self.target_out[chosen, :target],
+            target_mask=self.target_mask[chosen, :target],
+            indices=self.indices[chosen],
+        )
+
+
+def collate(sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray) -> Batch:
+    """Put the marks around the ids (which have none), and pad: source + end; start + target; target + end."""
+    source, source_mask = pad_sources(sources)
+    target_mask = _mask([len(ids) + 1 for ids in targets])
+    target_in = np.full(target_mask.shape, SPECIAL.pad, np.int64)
+    target_out = target_in.copy()
+    for row, ids in enumerate(targets):
+        target_in[row, 0] = SPECIAL.start
+        target_in[row, 1 : len(ids) + 1] = ids
+        target_out[row, : len(ids)] = ids
+        target_out[row, len(ids)] = SPECIAL.end
+    return Batch(
+        source=source,
+        source_mask=source_mask,
+        target_in=torch.from_numpy(target_in),
+        target_out=torch.from_numpy(target_out),
+        target_mask=torch.from_numpy(target_mask),
+        indices=torch.from_numpy(np.asarray(indices, np.int64)),
+    )
+
+
+def pad_sources(sources: Sequence[IntArray | Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """The encoder's input and its mask, for training and translating alike: each row is ids + end (B, S).
+
+    The end mark tells the encoder where the text stops, and keeps an empty text from being a row without any token.
+    """
+    mask = _mask([len(ids) + 1 for ids in sources])
+    source = np.full(mask.shape, SPECIAL.pad, np.int64)
+    for row, ids in enumerate(sources):
+        source[row, : len(ids)] = ids
+        source[row, len(ids)] = SPECIAL.end
+    return torch.from_numpy(source), torch.from_numpy(mask)
+
+
+def _mask(lengths: Sequence[int]) -> npt.NDArray[np.bool_]:
+    width = max(lengths, default=1)  # (0, 1) for no rows: models slice positions by the width
+    mask: npt.NDArray[np.bool_] = np.arange(width) < np.asarray(lengths, np.int64).reshape(-1, 1)
+    return mask

@@ -1,0 +1,178 @@
+"""Batches without end, and a state of three numbers that brings back the very next one.
+
+The plan of an epoch is a function of the lengths, the seed and the epoch; a batch is a function of the plan and the
+position. So the state is where the *consumer* stands: what workers have made ahead of it is simply made again. It is
+given to the constructor, never to a loader that runs (PrimeIntellect-ai/prime-rl#3332).
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from heedful.data.batching import IntArray, Plan, derived_seed, epoch_order, plan_batches, source_ceiling, split_rows
+from heedful.errors import UserError
+
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
+
+PLAN_VERSION = 1  # raise it when the same numbers give other batches
+BATCHES_AHEAD = 2  # for each worker
+
+
+class Dataset(Protocol[B_co]):
+    """What a loader draws from: examples of some corpora, how long each is in a batch, and the batch of chosen ones."""
+
+    keys: list[str]  # hashes of the corpora
+    sizes: list[int]  # how many examples each corpus has
+    source_lengths: IntArray
+    target_lengths: IntArray
+
+    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> B_co:
+        """The rows `rows` of the step made of the examples `indices`; a function of its arguments, in any thread."""
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """Where the data stands: the next batch is number `position` of `epoch`, both from 0."""
+
+    epoch: int
+    position: int
+    seed: int
+
+
+class Loader(Generic[B]):
+    """An iterator over this rank's part of each step, epoch after epoch (or for `epochs` of them).
+
+    The state after the last batch of an epoch is position 0 of the next.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[B],
+        *,
+        batch_tokens: int,
+        seed: int,
+        state: LoaderState | None = None,
+        source_tokens: int | None = None,
+        max_len: int | None = None,
+        weights: Sequence[float] | None = None,
+        rank: int = 0,
+        n_ranks: int = 1,
+        n_workers: int = 0,
+        epochs: int | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.batch_tokens = batch_tokens
+        self.source_tokens = source_tokens or source_ceiling(
+            dataset.source_lengths, dataset.target_lengths, batch_tokens=batch_tokens
+        )
+        self.max_len = max_len
+        self.weights = [1.0] * len(dataset.sizes) if weights is None else list(weights)
+        self.rank, self.n_ranks = rank, n_ranks
+        self.epochs = epochs
+        self._state = state or LoaderState(epoch=0, position=0, seed=seed)
+        if self._state.seed != seed:
+            raise UserError(f"the state was saved with seed {self._state.seed}, the run has {seed}: use the same seed")
+        self._plan = self._plan_epoch(self._state.epoch)
+        self._state = self._checked(self._state)
+        self._next = self._state  # the batch to be asked for next; ahead of the state when workers run
+        self._pool = ThreadPoolExecutor(n_workers, thread_name_prefix="loader") if n_workers else None
+        self._n_ahead = 1 + BATCHES_AHEAD * n_workers
+        self._ahead: deque[tuple[Callable[[], B], LoaderState]] = deque()
+
+    @property
+    def state(self) -> LoaderState:
+        """Where the consumer stands, after the last batch that it was given."""
+        return self._state
+
+    @property
+    def left_out(self) -> IntArray:
+        """The examples that are too long for any batch, sorted."""
+        return self._plan.left_out
+
+    @property
+    def n_batches(self) -> int:
+        """The steps of the epoch that is being planned; epochs differ a little."""
+        return len(self._plan)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two loaders exactly when a state of one means the same in the other, whatever the ranks."""
+        parts = [PLAN_VERSION, self.dataset.keys, self.batch_tokens, self.source_tokens, self.max_len, self.weights]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def __iter__(self) -> "Loader[B]":
+        return self
+
+    def __next__(self) -> B:
+        while len(self._ahead) < self._n_ahead and not self._finished:
+            self._ask_for_next()
+        if not self._ahead:
+            raise StopIteration
+        make, after = self._ahead[0]
+        batch = make()  # may raise: then nothing was consumed
+        self._ahead.popleft()
+        self._state = after
+        return batch
+
+    @property
+    def _finished(self) -> bool:
+        return self.epochs is not None and self._next.epoch >= self.epochs
+
+    def _ask_for_next(self) -> None:
+        epoch, position, seed = self._next.epoch, self._next.position, self._next.seed
+        if self._plan_of != epoch:
+            self._plan = self._plan_epoch(epoch)
+        indices = self._plan[position]
+        make: Callable[[], B] = partial(self._make, indices, derived_seed(seed, epoch, position))
+        if self._pool is not None:
+            make = self._pool.submit(make).result
+        last = position + 1 == len(self._plan)
+        self._next = LoaderState(epoch + 1, 0, seed) if last else LoaderState(epoch, position + 1, seed)
+        self._ahead.append((make, self._next))
+
+    def _make(self, indices: IntArray, seed: int) -> B:
+        lengths = self.dataset.source_lengths[indices], self.dataset.target_lengths[indices]
+        return self.dataset.batch(indices, split_rows(*lengths, self.n_ranks)[self.rank], seed=seed)
+
+    def _plan_epoch(self, epoch: int) -> Plan:
+        seed = self._state.seed
+        plan = plan_batches(
+            self.dataset.source_lengths,
+            self.dataset.target_lengths,
+            batch_tokens=self.batch_tokens,
+            source_tokens=self.source_tokens,
+            max_len=self.max_len,
+            order=epoch_order(self.dataset.sizes, self.weights, seed=seed, epoch=epoch),
+            seed=seed,
+            epoch=epoch,
+        )
+        if not len(plan):  # otherwise a loader without an end would turn without a batch
+            raise self._nothing_to_give(plan)
+        self._plan_of = epoch
+        return plan
+
+    def _checked(self, state: LoaderState) -> LoaderState:
+        """The state in its one form: the end of an epoch is the beginning of the next."""
+        n_batches = len(self._plan)
+        if not 0 <= state.position <= n_batches or state.epoch < 0:
+            raise UserError(
+                f"the data cannot go on from {asdict(state)}: this epoch has {n_batches} batches. "
+                "The corpus, the weights or data.batch_tokens are not those of the saved run."
+            )
+        if state.position < n_batches:
+            return state
+        return LoaderState(state.epoch + 1, 0, state.seed)
+
+    def _nothing_to_give(self, plan: Plan) -> UserError:
+        total = sum(self.dataset.sizes)
+        return UserError(
+            f"no batch can be made: of {total:,} examples {len(plan.left_out):,} are longer than "
+            f"data.batch_tokens = {self.batch_tokens} or max_len = {self.max_len} allow (weights {self.weights}). "
+            "Raise them, or give a corpus of shorter texts."
+        )
