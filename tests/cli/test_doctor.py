@@ -12,6 +12,7 @@ import torch
 
 from heedful.cli import doctor as doctor_module
 from heedful.cli import machine as machine_module
+from heedful.cli import speed as speed_module
 from heedful.cli.doctor import Report, doctor, examine, lines
 from heedful.cli.machine import (
     Device,
@@ -209,7 +210,9 @@ CORES = {
     "version 2, more than there is": ({"proc/self/cgroup": "0::/\n", f"{CGROUP}/cpu.max": "1600000 100000\n"}, 8),
     "version 1": (
         {
-            "proc/self/cgroup": "4:memory:/x\n3:cpu,cpuacct:/x\n",
+            "proc/self/cgroup": "4:memory:/other\n3:cpu,cpuacct:/x\n",
+            f"{CGROUP}/cpu/other/cpu.cfs_quota_us": "100000\n",
+            f"{CGROUP}/cpu/other/cpu.cfs_period_us": "100000\n",
             f"{CGROUP}/cpu/x/cpu.cfs_quota_us": "300000\n",
             f"{CGROUP}/cpu/x/cpu.cfs_period_us": "100000\n",
             f"{CGROUP}/cpu/cpu.cfs_quota_us": "-1\n",
@@ -346,15 +349,15 @@ class Clock:
 
 
 def test_a_rate_is_the_best_run_and_tells_how_unsteady_it_was() -> None:
-    clock = Clock([9.0, 2.0, 1.0, 3.0, 9.0])  # the first run only warms up
+    clock = Clock([0.5, 2.0, 1.0, 3.0, 0.5])  # the first run only warms up, and after the fourth the time is over
     found = rate(clock.work, amount=10.0, seconds=5.0, clock=clock)
     assert found.best == 10.0
     assert found.spread == 1.0
 
 
 def test_a_slow_work_is_run_three_times() -> None:
-    clock = Clock([50.0, 50.0, 50.0, 50.0])
-    assert rate(clock.work, amount=100.0, seconds=1.0, clock=clock) == Rate(best=2.0, spread=0.0)
+    clock = Clock([50.0, 50.0, 40.0, 20.0, 1.0])
+    assert rate(clock.work, amount=100.0, seconds=1.0, clock=clock) == Rate(best=5.0, spread=1.0)
 
 
 def test_measuring_leaves_torch_as_it_was() -> None:
@@ -366,5 +369,8 @@ def test_measuring_leaves_torch_as_it_was() -> None:
         assert min(speed.fp32_gflop_per_s.best, speed.bf16_gflop_per_s.best, speed.memory_gb_per_s.best) > 0
 
 
-def test_one_thread_is_measured_once() -> None:
-    assert [speed.threads for speed in measure(threads=1, memory_free=64 * 10**6)] == [1]
+def test_it_is_measured_with_the_threads_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed_module, "rate", lambda *_, **__: Rate(best=float(torch.get_num_threads()), spread=0.0))
+    for threads, counts in {1: [1], 3: [1, 3]}.items():
+        speeds = measure(threads=threads, memory_free=10**6)
+        assert [speed.threads for speed in speeds] == [speed.fp32_gflop_per_s.best for speed in speeds] == counts

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,7 +170,7 @@ def test_both_doors(door: list[str]) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"heedful {heedful.__version__}\n", "")
 
 
-def start(command: str, **options: object) -> "subprocess.Popen[bytes]":
+def start(command: str, **options: Any) -> "subprocess.Popen[bytes]":
     """`heedful made-up` in a process of its own; `command` is the body of the function."""
     body = textwrap.indent(textwrap.dedent(command), "    ")
     program = (
@@ -178,7 +179,9 @@ def start(command: str, **options: object) -> "subprocess.Popen[bytes]":
         "module.made_up = made_up\nsys.modules['made_up'] = module\nmain.COMMANDS['made-up'] = 'made_up:made_up'\n"
         "main.main(['made-up'])"
     )
-    return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
+    # Without its buffer Python would fail earlier than it does for people.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen([sys.executable, "-c", program], env=buffered, stderr=subprocess.PIPE, **options)
 
 
 def test_a_reader_that_went_away_is_no_error() -> None:
