@@ -1,0 +1,313 @@
+"""Folders that are whole or absent: the manifest, the exchange, and a stop at any moment."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful import files
+from heedful.errors import UserError
+from heedful.files import (
+    ASIDE,
+    MANIFEST,
+    RETIRED,
+    check_manifest,
+    clear_unfinished,
+    folder_aside,
+    sha256,
+    write_manifest,
+)
+
+
+def write(folder: Path, **contents: str) -> Path:
+    with folder_aside(folder) as aside:
+        for name, text in contents.items():
+            (aside / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.name != MANIFEST}
+
+
+@pytest.fixture(params=["exchanged", "renamed twice"])
+def any_system(request, monkeypatch):
+    """With the system's one-step exchange, and as where there is none."""
+    if request.param == "renamed twice":
+        monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+
+
+def test_a_new_folder_appears_whole_and_nothing_else(tmp_path):
+    folder = write(tmp_path / "deep" / "down" / "model", a="1", b="2")
+    assert contents(folder) == {"a": "1", "b": "2"}
+    assert check_manifest(folder) == {"a", "b"}
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.usefixtures("any_system")
+def test_an_old_folder_is_replaced_as_a_whole(tmp_path):
+    write(tmp_path / "model", a="old", gone="old")
+    folder = write(tmp_path / "model", a="new", b="new")
+    assert contents(folder) == {"a": "new", "b": "new"}
+    assert check_manifest(folder) == {"a", "b"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, UserError])
+def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
+    write(tmp_path / "model", a="old")
+    with pytest.raises(failure), folder_aside(tmp_path / "model") as aside:
+        (aside / "a").write_text("new")
+        raise failure("stop")
+    with pytest.raises(failure), folder_aside(tmp_path / "other"):
+        raise failure("stop")
+    assert contents(tmp_path / "model") == {"a": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_folders_inside_are_kept_and_listed(tmp_path):
+    with folder_aside(tmp_path / "model") as aside:
+        (aside / "inner").mkdir()
+        (aside / "inner" / "a").write_text("1")
+    assert check_manifest(tmp_path / "model") == {"inner/a"}
+
+
+# What must not be deleted
+
+
+def test_a_folder_that_heedful_did_not_write_is_never_replaced(tmp_path):
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "thesis.txt").write_text("three years of work")
+    with pytest.raises(UserError, match="documents: exists and is not a folder that heedful wrote"):
+        write(documents, a="1")
+    assert contents(documents) == {"thesis.txt": "three years of work"}
+    assert [path.name for path in tmp_path.iterdir()] == ["documents"]
+
+
+def test_a_file_is_never_replaced_by_a_folder(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(UserError, match="notes: exists and is not a folder"):
+        write(tmp_path / "notes", a="1")
+    assert (tmp_path / "notes").read_text() == "mine"
+    with pytest.raises(UserError, match="cannot be written"):
+        write(tmp_path / "notes" / "model", a="1")
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "model").mkdir()
+    assert contents(write(tmp_path / "model", a="1")) == {"a": "1"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.usefixtures("any_system")
+def test_a_link_stays_and_its_goal_is_replaced(tmp_path):
+    write(tmp_path / "disk" / "model", a="old")
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "model")
+    write(tmp_path / "link", a="new")
+    assert (tmp_path / "link").is_symlink()
+    assert contents(tmp_path / "disk" / "model") == {"a": "new"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["model"]
+
+
+def test_a_relative_folder_and_the_current_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(Path("model"), a="1")
+    assert contents(tmp_path / "model") == {"a": "1"}
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write(Path("."), a="2")
+    assert contents(tmp_path / "here") == {"a": "2"}
+
+
+# A stop at any moment
+
+KILLED = Path(__file__).with_name("kill_while_writing.py")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
+@pytest.mark.parametrize("system", ["exchange", "rename"])
+@pytest.mark.parametrize("before", ["old", "nothing"])
+def test_a_killed_writer_leaves_the_old_or_the_new_folder(tmp_path, system, before):
+    """SIGKILL before each call that touches the disk in turn; what is there afterwards is whole, and tidied up."""
+    ran = subprocess.run(
+        [sys.executable, str(KILLED), str(tmp_path), system, before], capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    moments = json.loads(ran.stdout)
+    assert len(moments) >= 8
+    for moment in moments:
+        allowed = [["model: new"], ["model: old"] if before == "old" else []]
+        assert moment["after clearing"] in allowed, moment
+        if system == "exchange" or before == "nothing":  # there is no moment without a folder
+            assert moment["at once"] in allowed, moment
+    assert moments[-1]["at once"] == ["model: new"]
+
+
+@pytest.mark.usefixtures("any_system")
+def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+    """A kill does not test this (the system's memory survives it), so the order of the calls is looked at."""
+    write(tmp_path / "model", a="old")
+    calls = []
+    real_sync, real_rename, real_exchange = files.sync, Path.rename, files._exchange
+
+    def sync(path):
+        calls.append(("sync", path.relative_to(tmp_path).parts))
+        real_sync(path)
+
+    def rename(self, goal):
+        calls.append(("rename", self.name))
+        return real_rename(self, goal)
+
+    def exchange(a, b):
+        done = real_exchange(a, b)
+        calls.extend([("rename", a.name)] if done else [])
+        return done
+
+    monkeypatch.setattr(files, "sync", sync)
+    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(files, "_exchange", exchange)
+    with folder_aside(tmp_path / "model") as aside:
+        (aside / "a").write_text("new")
+        (aside / "inner").mkdir()
+        (aside / "inner" / "b").write_text("new")
+    name = aside.name
+    first_rename = next(i for i, call in enumerate(calls) if call[0] == "rename")
+    before = {call[1] for call in calls[:first_rename]}
+    assert before == {(name,), (name, "a"), (name, "inner"), (name, "inner", "b"), (name, MANIFEST)}
+    assert calls[-1] == ("sync", ())
+
+
+def test_clearing_takes_only_what_was_never_completed(tmp_path):
+    write(tmp_path / "model", a="1")
+    for name in (f"{ASIDE}model-17", f"{RETIRED}model-17"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("x")
+    assert [path.name for path in clear_unfinished(tmp_path)] == [f"{RETIRED}model-17", f"{ASIDE}model-17"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert clear_unfinished(tmp_path) == []
+
+
+def test_clearing_brings_back_a_folder_that_had_just_been_retired(tmp_path):
+    write(tmp_path / "my-model", a="old").rename(tmp_path / f"{RETIRED}my-model-17")
+    clear_unfinished(tmp_path)
+    assert contents(tmp_path / "my-model") == {"a": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["my-model"]
+
+
+# The manifest
+
+
+def test_the_manifest_holds_the_hash_of_each_file(tmp_path):
+    folder = write(tmp_path / "model", a="abc")
+    stored = json.loads((folder / MANIFEST).read_text())
+    assert stored == {"sha256": {"a": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}}
+    assert sha256(folder / "a") == stored["sha256"]["a"]
+
+
+def test_a_change_of_any_byte_of_any_file_is_found(tmp_path):
+    folder = write(tmp_path / "model", a="hello", b="x" * 1000)
+    for name in ("a", "b", MANIFEST):
+        original = (folder / name).read_bytes()
+        for place in range(0, len(original), max(1, len(original) // 60)):
+            for change in (1, 32, 255):
+                changed = bytearray(original)
+                changed[place] ^= change
+                (folder / name).write_bytes(changed)
+                with pytest.raises(UserError):
+                    check_manifest(folder)
+        for damaged in (b"", original[:-1], original + b" ", original + original):
+            (folder / name).write_bytes(damaged)
+            with pytest.raises(UserError, match=f"{name}|is missing"):
+                check_manifest(folder)
+        (folder / name).write_bytes(original)
+    assert check_manifest(folder) == {"a", "b"}
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        check_manifest(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"has no manifest\.json"):
+        check_manifest(tmp_path)
+    folder = write(tmp_path / "model", a="1")
+    (folder / "a").unlink()
+    with pytest.raises(UserError, match="a: is missing"):
+        check_manifest(folder)
+    (folder / "a").mkdir()
+    with pytest.raises(UserError, match="a: is missing"):
+        check_manifest(folder)
+
+
+def with_manifest(folder: Path, hashes: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / MANIFEST).write_bytes(files._manifest_bytes(hashes))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret",
+        "/etc/hostname",
+        "a/../../secret",
+        "",
+        ".",
+        "a\0b",
+        "x" * 5000,
+        "\ud800",
+        "link",
+        "loop",
+        "..",
+        "inner",
+    ],
+)
+def test_names_that_no_folder_of_ours_holds_are_refused(tmp_path, name):
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "model" / "loop").symlink_to(tmp_path / "model" / "loop")
+    (tmp_path / "model" / "inner").mkdir()
+    folder = with_manifest(tmp_path / "model", {name: sha256(tmp_path / "secret")})
+    with pytest.raises(UserError, match=r"outside of the folder|is missing|cannot be read") as caught:
+        check_manifest(folder)
+    assert "model" in str(caught.value)
+
+
+@pytest.mark.parametrize("hashes", [[], "x", None, 3, {"a": None}, {"a": 5}, {"a": {"b": "c"}}, {"a": ""}])
+def test_a_manifest_of_another_shape_is_refused(tmp_path, hashes):
+    folder = write(tmp_path / "model", a="1")
+    with_manifest(folder, hashes)
+    with pytest.raises(UserError, match="model"):
+        check_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"sha256": {}, "sha256": {}}', '{"sha256": {}, "more": 1}', "[" * 100_000, '{"sha256":{}}', "nan"],
+)
+def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(UserError, match=MANIFEST):
+        check_manifest(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_the_users_matter(tmp_path, monkeypatch):
+    folder = write(tmp_path / "model", a="1")
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files, "sha256", forbidden)
+    with pytest.raises(UserError, match=r"'a', listed in manifest\.json, cannot be read.*Permission denied"):
+        check_manifest(folder)
+
+
+def test_a_manifest_can_be_written_for_a_folder_as_it_is(tmp_path):
+    (tmp_path / "a").write_text("1")
+    write_manifest(tmp_path)
+    write_manifest(tmp_path)  # it does not list itself
+    assert check_manifest(tmp_path) == {"a"}
