@@ -12,7 +12,7 @@ from heedful.cli.progress import Passing
 from heedful.data.checkup import Report, check_corpus, read_test_sources
 from heedful.data.corpus import Corpus, format_of, open_corpus, read_labelled, read_text
 from heedful.data.fields import Content
-from heedful.data.lines import plain_name
+from heedful.data.lines import is_pipe, plain_name
 from heedful.data.records import Cell
 from heedful.data.repair import Repair, write_clean
 from heedful.errors import UserError
@@ -133,7 +133,7 @@ def _two(languages: str | None) -> tuple[str, str] | None:
 def _share(corpus: Corpus, last: Cell) -> float | None:
     """How much of the first file is read; of a compressed one that is not known."""
     path = corpus.paths[0]
-    if last.byte is None or plain_name(path) != path.name or not path.is_file():
+    if last.byte is None or plain_name(path) != path.name or is_pipe(path):
         return None
     return min(1.0, last.byte / max(1, path.stat().st_size))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.lines import read_lines
+from heedful.data.lines import is_pipe, read_lines
 
 MAX_SHIFT = 1000  # with more lines than this between them, one break is not what happened
 
@@ -16,8 +16,8 @@ def first_shifted_line(source: Path, target: Path) -> int | None:
     Translations are about as long as their sources. So before the break line i fits line i, after it line i + k, where
     k is how many lines one side has more; the break is where the sum of misfits is smallest. Files are read again.
     """
-    if not (source.is_file() and target.is_file()):
-        return None  # a pipe cannot be read twice
+    if is_pipe(source) or is_pipe(target):
+        return None
     lengths = [_lengths(path) for path in (source, target)]
     shorter, longer = sorted(lengths, key=len)
     shift = len(longer) - len(shorter)

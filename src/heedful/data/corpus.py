@@ -14,9 +14,9 @@ from typing import Literal
 from heedful.data.fields import Content
 from heedful.data.findings import KINDS, BadData, Place, Problem, remedy_for
 from heedful.data.jsonl import jsonl_records
-from heedful.data.lines import MAX_LINE_BYTES, open_bytes, plain_name
+from heedful.data.lines import MAX_LINE_BYTES, is_pipe, open_bytes, plain_name
 from heedful.data.parquet import parquet_records
-from heedful.data.records import Record, pair_records, text_records, tsv_records
+from heedful.data.records import Record, pair_records, require_equal_counts, text_records, tsv_records
 from heedful.data.tmx import tmx_records
 from heedful.errors import UserError, one_of
 
@@ -63,6 +63,8 @@ class Corpus:
         return " + ".join(path.name for path in self.paths)
 
     def __iter__(self) -> Iterator[Example]:
+        if self.format == "pair":
+            require_equal_counts(*self.paths)
         self.skipped.clear()
         n = 0
         for record in self.records():
@@ -210,7 +212,7 @@ def _corpus(
     if on_bad_line not in ("error", "skip"):
         raise one_of("on_bad_line", on_bad_line, ["error", "skip"])
     for path in files:
-        if path.is_file() or path.is_dir() or not path.exists():  # a pipe is opened once, when it is read
+        if not is_pipe(path):
             open_bytes(path).close()
     return Corpus(files, content, form, languages, on_bad_line, keep_empty, max_line_bytes)
 

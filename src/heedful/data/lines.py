@@ -9,6 +9,7 @@ import bz2
 import gzip
 import io
 import lzma
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,14 @@ def plain_name(path: Path) -> str:
     return path.stem if path.suffix in COMPRESSIONS else path.name
 
 
+def is_pipe(path: Path) -> bool:
+    """Whether it can be read only once: `heedful check <(zcat a.zst) <(zcat b.zst)`."""
+    try:
+        return not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISDIR(mode))
+    except OSError:
+        return False  # whoever opens it will say why not
+
+
 def open_bytes(path: Path) -> io.BufferedReader:
     """The file's bytes, decompressed by suffix; a clear refusal for what is no file, or not what its name says."""
     try:
@@ -78,7 +87,7 @@ def read_lines(path: Path, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]
     """The lines of a text file, a byte order mark at its start left out."""
     name = str(path)
     with open_bytes(path) as stream:
-        number = byte = 0
+        number = byte = 0  # of the last whole line
         try:
             head = stream.peek(4096)[:4096]
             _refuse_utf16(name, head)
@@ -86,8 +95,21 @@ def read_lines(path: Path, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]
                 number, byte = line.number, line.byte
                 yield line
         except DAMAGE as error:
-            place = Place(name, number + 1, byte) if number else Place(name)
-            raise BadData("damaged", place, f"the file breaks off or is damaged there ({_say(error)})") from None
+            raise _damaged(Place(name, number + 1, byte), error) from None
+
+
+def count_lines(path: Path) -> int:
+    """How many lines `read_lines` would give, without looking at them."""
+    name, n_lines, last = str(path), 0, b"\n"
+    with open_bytes(path) as stream:
+        try:
+            _refuse_utf16(name, stream.peek(4096)[:4096])
+            while block := stream.read(BLOCK):
+                n_lines += block.count(b"\n")
+                last = block[-1:]
+        except DAMAGE as error:
+            raise _damaged(Place(name, n_lines + 1), error) from None
+    return n_lines + (last != b"\n")
 
 
 def split_lines(stream: BinaryIO, *, bom: bool = False, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
@@ -159,8 +181,9 @@ def _begin(content: bytes) -> str:
     return f"“{shown(content[:40].decode('utf-8', 'backslashreplace'), 40)}”"
 
 
-def _say(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _damaged(place: Place, error: Exception) -> BadData:
+    what = str(error) or type(error).__name__
+    return BadData("damaged", place, f"the file breaks off or is damaged there ({what})")
 
 
 def _sibling(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from heedful.data.alignment import first_shifted_line
 from heedful.data.findings import BadData, Place, Problem, shown
-from heedful.data.lines import Line, read_lines
+from heedful.data.lines import Line, count_lines, is_pipe, read_lines
 
 
 class Cell(NamedTuple):
@@ -32,7 +32,8 @@ def text_records(path: Path, *, max_bytes: int) -> Iterator[Record]:
 
 
 def pair_records(source: Path, target: Path, *, max_bytes: int) -> Iterator[Record]:
-    """Line n of one file with line n of the other; files of different length are refused when the shorter one ends."""
+    """Line n of one file with line n of the other; files of different length are refused where the shorter one ends,
+    or before anything is read by `require_equal_counts`."""
     sources, targets = read_lines(source, max_bytes=max_bytes), read_lines(target, max_bytes=max_bytes)
     n = 0
     for left in sources:
@@ -44,6 +45,14 @@ def pair_records(source: Path, target: Path, *, max_bytes: int) -> Iterator[Reco
     rest = sum(1 for _ in targets)
     if rest:
         raise _counts_differ(source, target, n, n + rest)
+
+
+def require_equal_counts(source: Path, target: Path) -> None:
+    """Refuse the two files before one pair of them is used: from the missing line on, every pair would be wrong."""
+    if not is_pipe(source) and not is_pipe(target):
+        n_source, n_target = count_lines(source), count_lines(target)
+        if n_source != n_target:
+            raise _counts_differ(source, target, n_source, n_target)
 
 
 def tsv_records(path: Path, *, max_bytes: int) -> Iterator[Record]:

@@ -4,6 +4,7 @@ Nothing is edited in place. The folder appears when everything in it is written,
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +112,9 @@ def _log(log: TextIO, action: str, corpus: Corpus, cells: tuple[Cell, ...], side
         "value": problem.value,
         "texts": [cell.text for cell in cells],
     }
-    log.write(json.dumps(row, ensure_ascii=False) + "\n")
+    line = json.dumps(row, ensure_ascii=False)
+    # JSON lets them stand as they are; whoever reads the log with splitlines() would break its rows there.
+    log.write(re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match.group()):04x}", line) + "\n")
 
 
 def _refuse_folder(folder: Path, corpora: Sequence[Corpus]) -> None:

@@ -1,0 +1,161 @@
+"""`heedful check`: what it prints, what it returns, which files it takes for a pair."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.cli import progress
+from heedful.cli.check import group
+from heedful.cli.main import run
+from heedful.errors import UserError
+
+
+def write(folder: Path, *names: str, text: str = "one\ntwo\n") -> list[Path]:
+    for name in names:
+        (folder / name).write_text(text)
+    return [folder / name for name in names]
+
+
+def grouped(paths: list[Path]) -> list[list[str]]:
+    return [[path.name for path in corpus.paths] for corpus in group(paths)]
+
+
+def test_two_text_files_are_a_pair_whatever_their_names(tmp_path: Path) -> None:
+    assert grouped(write(tmp_path, "left", "right.txt")) == [["left", "right.txt"]]
+
+
+def test_more_text_files_are_paired_by_name(tmp_path: Path) -> None:
+    names = ["train.en", "valid.en.gz", "train.de", "more.tsv", "valid.de"]
+    paths = write(tmp_path, *(name for name in names if not name.endswith("gz")))
+    paths.insert(1, tmp_path / "valid.en.gz")
+    import gzip
+
+    paths[1].write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert grouped(paths) == [["train.en", "train.de"], ["valid.en.gz", "valid.de"], ["more.tsv"]]
+
+
+def test_one_text_file_is_text(tmp_path: Path) -> None:
+    (corpus,) = group(write(tmp_path, "a.txt"))
+    assert corpus.content == "text"
+
+
+def test_text_files_that_make_no_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"valid\.en: several text files are paired by name"):
+        group(write(tmp_path, "train.en", "train.de", "valid.en"))
+
+
+def test_content_says_what_a_name_does_not(tmp_path: Path) -> None:
+    paths = write(tmp_path, "a.txt", "b.txt", text="good\tyes\n")
+    assert [corpus.content for corpus in group(paths, content="text")] == ["text", "text"]
+    assert [corpus.content for corpus in group(paths, content="labels")] == ["labels", "labels"]
+
+
+def poisoned(folder: Path) -> list[str]:
+    (folder / "a.en").write_bytes(b"A dog.\nA caf\xe9.\n[red]A\x1b[31m cat.[/red]\n" + b"x\n" * 4)
+    (folder / "a.de").write_bytes(b"Ein Hund.\nEin Caf\xc3\xa9.\nEine Katze.\n" + b"y\n" * 4)
+    return [str(folder / "a.en"), str(folder / "a.de")]
+
+
+def test_the_table_names_file_line_and_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", *poisoned(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "a.en + a.de  7 pairs" in out
+    assert "line 2  byte 12  invalid UTF-8 byte 0xE9 in “A caf\\xe9.”. Probably Latin-1" in out
+    assert "U+001B in “[red]A\\x1b[31m cat.[/red]”" in out  # nothing is interpreted, nothing reaches the terminal raw
+    assert "\x1b" not in out
+    assert "pairs seen before" in out and "42.86 %" in out
+    assert "cannot be used" in out
+
+
+def test_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", *poisoned(tmp_path), "--json"]) == 1
+    values = json.loads(capsys.readouterr().out)
+    assert (values["version"], values["usable"]) == (1, False)
+    (corpus,) = values["corpora"]
+    assert (corpus["examples"], corpus["suspicious"], corpus["content"]) == (7, 5, "pairs")
+    found = {finding["kind"]: finding for finding in corpus["findings"]}
+    assert {kind: finding["count"] for kind, finding in found.items()} == {"encoding": 1, "control": 1, "duplicate": 3}
+    assert [found[kind]["severity"] for kind in found] == ["fatal", "warning", "warning"]
+    assert found["duplicate"]["examples"][2] == {
+        "file": str(tmp_path / "a.en"),
+        "line": 7,
+        "byte": (tmp_path / "a.en").stat().st_size - len(b"x\n"),
+        "value": "“x” / “y”",
+    }
+
+
+def test_warnings_leave_the_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = write(tmp_path, "a.en", "a.de")  # copies
+    assert run(["check", *map(str, paths)]) == 0
+    assert "source = target" in capsys.readouterr().out
+
+
+def test_one_bad_corpus_among_good_ones_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "good.tsv", text="one\teins\n")
+    write(tmp_path, "bad.tsv", text="one\n")
+    assert run(["check", str(tmp_path / "good.tsv"), str(tmp_path / "bad.tsv")]) == 1
+    assert run(["check", str(tmp_path / "good.tsv")]) == 0
+    capsys.readouterr()
+
+
+def test_test_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "train.tsv", text="one\teins\ntwo\tzwei\nthree\tdrei\n")
+    write(tmp_path, "t1.en", text="two\n")
+    write(tmp_path, "t2.tsv", text="three\tDREI\n")
+    files = [str(tmp_path / name) for name in ("train.tsv", "t1.en", "t2.tsv")]
+    assert run(["check", files[0], "--test", *files[1:], "--json"]) == 0
+    (finding,) = json.loads(capsys.readouterr().out)["corpora"][0]["findings"]
+    assert (finding["kind"], finding["count"]) == ("overlap", 2)
+    assert [example["value"] for example in finding["examples"]] == [f"{files[1]}:1: “two”", f"{files[2]}:1: “three”"]
+
+
+def test_fix_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", *poisoned(tmp_path), "--fix", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out
+    assert "3 pairs kept" in out
+    assert "3 × pairs seen before, 1 × invalid UTF-8" in out
+    assert run(["check", str(tmp_path / "out" / "a.en"), str(tmp_path / "out" / "a.de"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["corpora"][0]["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check"], "no files given"),
+        (["check", "nowhere.tsv"], "nowhere.tsv: no such file"),
+        (["check", "a.tmx", "--languages", "en"], "--languages en: expected the source and the target"),
+        (["check", "a.tmx", "--languages", "en,en"], "--languages en,en"),
+    ],
+)
+def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 1
+    out, err = capsys.readouterr()
+    assert words in err and "Traceback" not in err and not out
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    with progress.Passing(unit="pairs") as passing:
+        for done in range(8):
+            passing.update("a.en", done * 1000, done / 10)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "a.en: 3,000 pairs, 100 a second, 30%\na.en: 6,000 pairs, 100 a second, 60%\n"
+
+
+def test_a_check_needs_no_torch(tmp_path: Path) -> None:
+    paths = write(tmp_path, "a.en", "a.de")
+    program = f"""
+import sys
+from heedful.cli.main import run
+assert run(["check", *{[str(path) for path in paths]!r}]) == 0
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

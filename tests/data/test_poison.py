@@ -1,0 +1,481 @@
+"""Files that break other toolkits, each with its documented outcome: nothing shifts, nothing is a traceback.
+
+Every pair carries its number on both sides, so that a shift anywhere is seen.
+"""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from heedful.cli.main import run
+from heedful.data.corpus import Corpus, open_corpus
+from heedful.errors import UserError
+
+N = 60  # enough for something to be usual
+Sides = tuple[list[bytes], list[bytes]]
+
+
+def good() -> Sides:
+    sources = [f"A dog with the number {i} runs to the house and the garden." for i in range(N)]
+    targets = [f"Ein Hund mit der Nummer {i} läuft zu dem Haus und dem Garten." for i in range(N)]
+    return [line.encode() for line in sources], [line.encode() for line in targets]
+
+
+@dataclass(frozen=True)
+class Poison:
+    """What is planted, what the check-up says of it (kind -> count), and what the reader gives or how it refuses."""
+
+    name: str
+    make: Callable[[Path], list[Path]]
+    finds: dict[str, int] = field(default_factory=dict)
+    reads: int = N
+    refuses: tuple[str, ...] = ()  # words of the reader's refusal
+    with_skip: int | None = None  # what is left with on_bad_line="skip"
+    fatal: bool = False
+    says: tuple[str, ...] = ()  # words of the check-up's refusal, where it cannot even begin
+
+
+def write(folder: Path, sides: Sides, *, end: bytes = b"\n") -> list[Path]:
+    paths = [folder / "a.en", folder / "a.de"]
+    for path, lines in zip(paths, sides, strict=True):
+        path.write_bytes(b"".join(line + end for line in lines))
+    return paths
+
+
+def line(source: bytes | None = None, target: bytes | None = None, *, at: int = 30) -> Callable[[Path], list[Path]]:
+    """Plant something in line 31: `{}` keeps the pair's own text there."""
+
+    def make(folder: Path) -> list[Path]:
+        sides = good()
+        for lines, planted in zip(sides, (source, target), strict=True):
+            if planted is not None:
+                lines[at] = planted.replace(b"{}", lines[at])
+        return write(folder, sides)
+
+    return make
+
+
+def whole(change: Callable[[bytes], bytes], *, name: str = "a.en") -> Callable[[Path], list[Path]]:
+    """Change the bytes of the source file as a whole, and perhaps its name."""
+
+    def make(folder: Path) -> list[Path]:
+        source, target = write(folder, good())
+        content = change(source.read_bytes())
+        source.unlink()
+        (folder / name).write_bytes(content)
+        return [folder / name, target]
+
+    return make
+
+
+def one(name: str, content: Callable[[list[str], list[str]], bytes]) -> Callable[[Path], list[Path]]:
+    """A single file made from the good pairs."""
+
+    def make(folder: Path) -> list[Path]:
+        path = folder / name
+        path.write_bytes(content(*([text.decode() for text in side] for side in good())))
+        return [path]
+
+    return make
+
+
+def tsv(*, at: int = 30, instead: str) -> Callable[[Path], list[Path]]:
+    def content(sources: list[str], targets: list[str]) -> bytes:
+        lines = [f"{source}\t{target}" for source, target in zip(sources, targets, strict=True)]
+        lines[at] = instead.format(source=sources[at], target=targets[at])
+        return "".join(f"{text}\n" for text in lines).encode()
+
+    return one("a.tsv", content)
+
+
+def jsonl(instead: str) -> Callable[[Path], list[Path]]:
+    def content(sources: list[str], targets: list[str]) -> bytes:
+        rows = [{"translation": {"en": s, "de": t}} for s, t in zip(sources, targets, strict=True)]
+        lines = [json.dumps(row) for row in rows]
+        lines[30] = instead
+        return "".join(f"{text}\n" for text in lines).encode()
+
+    return one("a.jsonl", content)
+
+
+def tmx(*, head: str = "", inner: str = "", cut: int | None = None) -> Callable[[Path], list[Path]]:
+    def content(sources: list[str], targets: list[str]) -> bytes:
+        units = [
+            f'<tu><tuv xml:lang="en"><seg>{s}{inner}</seg></tuv><tuv xml:lang="de"><seg>{t}</seg></tuv></tu>\n'
+            for s, t in zip(sources, targets, strict=True)
+        ]
+        whole_file = f'<?xml version="1.0"?>\n{head}<tmx version="1.4"><header/><body>{"".join(units)}</body></tmx>'
+        return whole_file.encode()[:cut]
+
+    return one("a.tmx", content)
+
+
+def swap_some(folder: Path) -> list[Path]:
+    sides = good()
+    for i in (30, 40):
+        sides[0][i], sides[1][i] = sides[1][i], sides[0][i]
+    path = folder / "a.tsv"
+    path.write_bytes(b"".join(source + b"\t" + target + b"\n" for source, target in zip(*sides, strict=True)))
+    return [path]
+
+
+def only(n: int, source: bytes, target: bytes) -> Callable[[Path], list[Path]]:
+    return lambda folder: write(folder, ([source] * n, [target] * n))
+
+
+def remove(side: int, at: int) -> Callable[[Path], list[Path]]:
+    def make(folder: Path) -> list[Path]:
+        sides = good()
+        for i in range(N):  # lengths of lines that say where the sides stop fitting
+            sides[0][i] += b" and on" * (i * 7 % 11)
+            sides[1][i] += b" und so" * (i * 7 % 11)
+        del sides[side][at]
+        return write(folder, sides)
+
+    return make
+
+
+def zipped(folder: Path) -> list[Path]:
+    source, target = write(folder, good())
+    content = source.read_bytes()
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("a.en", content)
+    return [source, target]
+
+
+def folder_instead(folder: Path) -> list[Path]:
+    (folder / "a.en").mkdir()
+    return [folder / "a.en", write_target(folder)]
+
+
+def write_target(folder: Path) -> Path:
+    path = folder / "a.de"
+    path.write_bytes(b"Ein Hund.\n")
+    return path
+
+
+def bomb(folder: Path) -> list[Path]:
+    """200 MB of one letter without a newline, in 200 kB."""
+    with gzip.open(folder / "a.en.gz", "wb", compresslevel=1) as file:
+        for _ in range(200):
+            file.write(b"a" * 1_000_000)
+    return [folder / "a.en.gz", write_target(folder)]
+
+
+LAUGHS = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+EXTERNAL = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+UNKNOWN_ENTITY = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+DEEP = "[" * 200_000
+
+POISONS = [
+    Poison("good", line()),
+    # marks and line ends
+    Poison("BOM", whole(lambda text: b"\xef\xbb\xbf" + text), {"bom": 1}),
+    Poison("BOM inside, as cat joins files", line(b"\xef\xbb\xbf{}"), {"inner-bom": 1}),
+    Poison("CRLF", lambda folder: write(folder, good(), end=b"\r\n"), {"crlf": 2 * N}),
+    Poison("CRLF on one side", whole(lambda text: text.replace(b"\n", b"\r\n")), {"crlf": N}),
+    Poison("no final newline", whole(lambda text: text[:-1]), {"unterminated": 1}),
+    Poison("lone CR", line(b"{} and\rmore"), {"carriage-return": 1}),
+    Poison(
+        "old Mac line ends",
+        whole(lambda text: text.replace(b"\n", b"\r")),
+        {"counts": 1, "carriage-return": 1, "long": 1, "ratio": 1, "unterminated": 1},
+        refuses=("a.en", "1 lines", "a.de has 60"),
+        fatal=True,
+    ),
+    # characters at which other tools break a line
+    *(
+        Poison(
+            f"U+{ord(character):04X}", line(f"{{}} a{character}b".encode(), f"{{}} a{character}b".encode()), {kind: 2}
+        )
+        for character, kind in [
+            *((separator, "separator") for separator in "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"),
+            *(("\0", "nul"), ("\x1b", "control"), ("\x92", "control"), ("\ufffd", "replacement")),
+        ]
+    ),
+    # bytes that are no UTF-8
+    *(
+        Poison(
+            name,
+            line(None, b"{} " + planted),
+            {"encoding": 1},
+            refuses=("a.de: line 31 (byte ", f"byte 0x{planted[0]:02X}", guess, "iconv", "--on-bad-line skip"),
+            with_skip=N - 1,
+            fatal=True,
+        )
+        for name, planted, guess in [
+            ("Latin-1", b"\xe9 caf", "Probably Latin-1"),
+            ("Windows-1252", b"\x93quote", "Probably Windows-1252"),
+            ("overlong", b"\xc0\xaf", "overlong"),
+            ("surrogates in UTF-8", b"\xed\xa0\x80", "surrogate"),
+            ("cut in the middle of a character", "ä".encode()[:1], "Probably Latin-1"),
+            ("above U+10FFFF", b"\xf4\x90\x80\x80", "Latin-1"),
+        ]
+    ),
+    *(
+        Poison(
+            encoding,
+            whole(lambda text, encoding=encoding: text.decode().encode(encoding)),
+            {"utf16": 1},
+            refuses=("a.en: line 1 (byte 0)", words, "iconv -f utf-"),
+            fatal=True,
+        )
+        for encoding, words in [
+            ("utf-16", "byte order mark"),
+            ("utf-16-le", "UTF-16LE"),
+            ("utf-16-be", "UTF-16BE"),
+            ("utf-32", "UTF-32"),
+        ]
+    ),
+    # lengths
+    Poison("empty files", only(0, b"", b""), {"empty-file": 1}, refuses=("a.en + a.de", "no line"), fatal=True),
+    Poison(
+        "one empty file",
+        whole(lambda text: b""),
+        {"counts": 1},
+        refuses=("a.en: 0 lines", "a.de has 60"),
+        fatal=True,
+    ),
+    Poison("10 MB line", line(b"{} " + b"long " * 2_000_000, b"{} " + b"lang " * 2_000_000), {"long": 2}),
+    Poison(
+        "17 MiB line",
+        line(b"{} " + b"x" * (17 << 20)),
+        {"too-long": 1},
+        refuses=("a.en: line 31", "at most 16,777,216"),
+        with_skip=N - 1,
+        fatal=True,
+    ),
+    Poison(
+        "decompression bomb",
+        bomb,
+        {"too-long": 1, "unterminated": 0},
+        refuses=("a.en.gz: line 1", "200,000,000"),
+        fatal=True,
+    ),
+    Poison(
+        "one line less at the end",
+        remove(1, N - 1),
+        {"counts": 1},
+        refuses=("60 lines", "has 59", "the first 59 fit"),
+        fatal=True,
+    ),
+    Poison(
+        "one line less in the middle",
+        remove(0, 20),
+        {"counts": 1, "language": 0},
+        refuses=("59 lines", "has 60", "about line 21"),
+        fatal=True,
+    ),
+    Poison("one side empty", line(b""), {"empty": 1}, reads=N - 1),
+    Poison("one side nothing but spaces", line(None, " \t\u3000".encode()), {"empty": 1}, reads=N - 1),
+    Poison("both sides empty", line(b"", b""), {"empty": 1}, reads=N - 1),
+    Poison("length ratio", line(None, b"{}" + b" und so weiter" * 40), {"ratio": 1}),
+    # contents
+    Poison("nothing but duplicates", only(N, b"A dog 7.", b"Ein Hund 7."), {"duplicate": N - 1}),
+    Poison("source = target", only(1, b"A dog 7.", b"A dog 7. "), {"copy": 1}, reads=1),
+    Poison("swapped columns", swap_some, {"swapped": 2}),
+    Poison("another script", line("Совсем другой язык, число 30".encode()), {"script": 1}),
+    Poison("untranslated", line(None, b"A dog with the number 30 runs to the garden and the house."), {"language": 1}),
+    # what is no text at all
+    Poison("gz as text", whole(gzip.compress), {"compressed": 1}, refuses=("a.en", "gzip data", ".gz"), fatal=True),
+    Poison("xz as text", whole(lzma.compress), {"compressed": 1}, refuses=("a.en", "xz data"), fatal=True),
+    Poison("bz2 as text", whole(bz2.compress), {"compressed": 1}, refuses=("a.en", "bzip2 data"), fatal=True),
+    Poison("zip as text", zipped, {"compressed": 1}, refuses=("a.en", "zip archive", "unzip"), fatal=True),
+    Poison(
+        "text as gz",
+        whole(lambda text: text, name="a.en.gz"),
+        {"compressed": 1},
+        refuses=("a.en.gz", "no gzip data"),
+        fatal=True,
+    ),
+    Poison(
+        "gz cut short",
+        whole(lambda text: gzip.compress(text)[:-30], name="a.en.gz"),
+        {"damaged": 1},
+        refuses=("a.en.gz", "breaks off or is damaged"),
+        fatal=True,
+    ),
+    Poison(
+        "xz with a flipped byte",
+        whole(lambda text: (packed := lzma.compress(text))[:-40] + b"\xff" * 4 + packed[-36:], name="a.en.xz"),
+        {"damaged": 1},
+        refuses=("a.en.xz", "breaks off or is damaged"),
+        fatal=True,
+    ),
+    Poison("folder", folder_instead, refuses=("a.en", "folder"), says=("a.en", "folder")),
+    Poison(
+        "missing file",
+        lambda folder: [folder / "a.en", write_target(folder)],
+        refuses=("a.en: no such file", "did you mean 'a.de'"),
+        says=("a.en: no such file",),
+    ),
+    Poison("CSV", one("a.csv", lambda *_: b"a,b\n"), refuses=("CSV is not read",)),
+    # TSV
+    Poison(
+        "TSV without TAB",
+        tsv(instead="{source} {target}"),
+        {"columns": 1},
+        refuses=("a.tsv: line 31", "one column"),
+        with_skip=N - 1,
+        fatal=True,
+    ),
+    Poison("TSV with quotes", tsv(instead='"{source}\t"{target}'), {}),
+    Poison("TSV with one TAB more", tsv(instead="{source}\tx\t{target}"), {"extra-columns": 1, "ratio": 0}),
+    Poison("TSV with a blank line", tsv(instead=""), {"empty": 1}, reads=N - 1),
+    # JSONL
+    *(
+        Poison(name, jsonl(text), {kind: 1}, refuses=("a.jsonl: line 31", words), with_skip=N - 1, fatal=True)
+        for name, text, kind, words in [
+            ("JSONL cut short", '{"translation": {"en": "A d', "json", "Unterminated string"),
+            ("JSONL nested deeply", DEEP, "json", "nested too deeply"),
+            (
+                "JSONL with a key twice",
+                '{"translation": {"en": "a", "en": "b", "de": "c"}}',
+                "json",
+                "'en' stands twice",
+            ),
+            ("JSONL without a key", '{"translation": {"en": "a"}}', "json", "no key 'de'; the keys are: en"),
+            ("JSONL of another shape", '["a", "b"]', "json", "object was expected, not list"),
+            ("JSONL with a number for text", '{"translation": {"en": 1.5, "de": "x"}}', "json", "no text but float"),
+            ("JSONL with half a pair", '{"translation": {"en": "\\ud800", "de": "x"}}', "encoding", "surrogate"),
+        ]
+    ),
+    Poison("JSONL with a blank line", jsonl(""), {"blank": 1}, reads=N - 1),
+    Poison("JSONL with null", jsonl('{"translation": {"en": "a", "de": null}}'), {"empty": 1}, reads=N - 1),
+    # TMX
+    Poison(
+        "TMX that laughs",
+        tmx(head=LAUGHS, inner="&b;"),
+        {"xml": 1},
+        refuses=("a.tmx: line 2", "declarations of its own"),
+        fatal=True,
+    ),
+    Poison("TMX that fetches", tmx(head=EXTERNAL, inner="&x;"), {"xml": 1}, refuses=("a.tmx: line 2",), fatal=True),
+    Poison(
+        "TMX with unknown entities", tmx(head=UNKNOWN_ENTITY, inner="&x;"), {"xml": 1}, refuses=("&x;",), fatal=True
+    ),
+    Poison("TMX cut short", tmx(cut=1000), {"xml": 1}, refuses=("a.tmx: line ", "no element found"), fatal=True),
+    Poison("TMX with inline tags", tmx(inner="<ph>{1}</ph>"), {"markup": N}),
+    # Parquet
+    Poison(
+        "Parquet that is none",
+        one("a.parquet", lambda *_: b"PAR1 and nothing more"),
+        {"damaged": 1},
+        refuses=("a.parquet", "no readable Parquet"),
+        fatal=True,
+    ),
+]
+
+
+def numbers_fit(corpus: Corpus) -> int:
+    """How many pairs there are; all with the same number on both sides, or none (what was planted without one)."""
+    n = 0
+    for example in corpus:
+        source, target = (re.search(r"\d+", text) for text in (example.source, example.target))
+        assert source is None or target is None or source.group() == target.group(), example
+        if source and corpus.format != "parquet" and source.group() != "7":
+            assert int(source.group()) == example.line - (2 if corpus.format == "tmx" else 1), example
+        n += 1
+    return n
+
+
+def opened(paths: list[Path], **options: str) -> Corpus:
+    return open_corpus(paths, **options)  # type: ignore[arg-type]
+
+
+def test_there_are_forty_and_more() -> None:
+    assert len({poison.name for poison in POISONS}) == len(POISONS) >= 40
+
+
+@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
+def test_reader(poison: Poison, tmp_path: Path) -> None:
+    paths = poison.make(tmp_path)
+    if not poison.refuses:
+        assert numbers_fit(opened(paths)) == poison.reads
+        return
+    with pytest.raises(UserError) as refusal:
+        numbers_fit(opened(paths))
+    for words in poison.refuses:
+        assert words in str(refusal.value)
+    if poison.with_skip is not None:
+        skipping = opened(paths, on_bad_line="skip")
+        assert numbers_fit(skipping) == poison.with_skip
+        assert skipping.skipped.total() == N - poison.with_skip
+
+
+@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
+def test_check_up(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = poison.make(tmp_path)
+    code = run(["check", *map(str, paths), "--json"])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    if not out:
+        assert code == 1
+        assert all(words in err for words in poison.says or poison.refuses)
+        return
+    assert code == (1 if poison.fatal else 0)
+    found: dict[str, int] = {}
+    for finding in json.loads(out)["corpora"][0]["findings"]:
+        found[finding["kind"]] = found.get(finding["kind"], 0) + finding["count"]
+        assert 1 <= len(finding["examples"]) <= 3
+        for example in finding["examples"]:  # an empty corpus is named as a whole
+            assert example["file"] in {*map(str, paths), "a.en + a.de"}
+    assert {kind: n for kind, n in found.items() if poison.finds.get(kind) != 0} == {
+        kind: n for kind, n in poison.finds.items() if n
+    }
+
+
+@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
+def test_fix(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fixed corpus has no fatal finding and no shifted pair; one that cannot be fixed leaves nothing behind."""
+    paths = poison.make(tmp_path)
+    before = {path: path.read_bytes() for path in paths if path.is_file()}
+    out = tmp_path / "out"
+    code = run(["check", *map(str, paths), "--fix", str(out)])
+    assert {path: path.read_bytes() for path in before} == before
+    assert "Traceback" not in capsys.readouterr().err
+    if code != 0:
+        assert not out.exists()
+        assert {path.name for path in tmp_path.iterdir()} <= {"a.en", "a.de", *(path.name for path in paths)}
+        return
+    fixed = [out / path.name for path in paths]
+    numbers = 0
+    for example in open_corpus(fixed):
+        source, target = (re.search(r"\d+", text) for text in (example.source, example.target))
+        assert source is None or target is None or source.group() == target.group()
+        numbers += 1
+    log = [json.loads(text) for text in (out / "dropped.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert numbers + sum(row["action"] == "dropped" for row in log) == (
+        N - 1 if "blank" in poison.finds or poison.name == "source = target" else N
+    )
+    assert run(["check", *map(str, fixed)]) == 0
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """As a user who may not read the file; the superuser may read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_unreadable_file(tmp_path: Path) -> None:
+    paths = line()(tmp_path)
+    paths[0].chmod(0)
+    with nobody(), pytest.raises(UserError, match=r"a\.en: not readable for this user"):
+        open_corpus(paths)

@@ -1,0 +1,121 @@
+"""`--fix`: a new folder, complete or absent; the format, its other columns and its compression kept."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
+from heedful.data.repair import write_clean
+from heedful.errors import UserError
+
+
+def log_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "dropped.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def fixed(corpus: Corpus, folder: Path) -> list[Example]:
+    write_clean([corpus], folder / "out")
+    paths = [folder / "out" / path.name for path in corpus.paths]
+    return list(open_corpus(paths, languages=corpus.languages))
+
+
+def test_text_files_keep_their_compression(tmp_path: Path) -> None:
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfone\r\n\r\nnul \0here\r\nfour"))
+    (tmp_path / "a.de").write_bytes(b"eins\nzwei\nnull\n\xff\n")
+    corpus = open_corpus([tmp_path / "a.en.gz", tmp_path / "a.de"])
+    assert fixed(corpus, tmp_path) == [Example("one", "eins"), Example("nul here", "null")]
+    assert gzip.decompress((tmp_path / "out" / "a.en.gz").read_bytes()) == b"one\nnul here\n"
+    assert [(row["action"], row["kind"], row["line"]) for row in log_of(tmp_path / "out")] == [
+        ("dropped", "empty", 2),
+        ("changed", "nul", 3),
+        ("dropped", "encoding", 4),
+    ]
+    assert log_of(tmp_path / "out")[0]["texts"] == ["", "zwei"]
+
+
+def test_tsv_keeps_its_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"one\teins\tCC-BY 1\nt\x0bwo\tzwei\tCC-BY 2\nsame\tsame\tCC-BY 3\n")
+    assert fixed(open_corpus(tmp_path / "a.tsv"), tmp_path) == [Example("one", "eins"), Example("t wo", "zwei")]
+    assert (tmp_path / "out" / "a.tsv").read_bytes() == b"one\teins\tCC-BY 1\nt wo\tzwei\tCC-BY 2\n"
+
+
+def test_jsonl_keeps_its_other_keys(tmp_path: Path) -> None:
+    lines = [
+        '{"id": 1,  "translation": {"en": "one", "de": "eins"}}',
+        '{"id": 2, "translation": {"en": "t\\u0000wo", "de": "ü"}}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "", "{broken", ""]))
+    corpus = open_corpus(tmp_path / "a.jsonl", languages=("en", "de"))
+    assert fixed(corpus, tmp_path) == [Example("one", "eins"), Example("two", "ü")]
+    first, second, *rest = (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").split("\n")
+    assert (first, json.loads(second), rest) == (lines[0], {"id": 2, "translation": {"en": "two", "de": "ü"}}, [""])
+
+
+def test_tmx_keeps_its_languages(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="fr"><seg>{}</seg></tuv></tu>'
+    units = [unit.format("A &lt; B\u2028", "A &amp; B"), unit.format("x", ""), unit.format("b", "c")]
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>{''.join(units)}</body></tmx>", encoding="utf-8")
+    assert fixed(open_corpus(tmp_path / "a.tmx"), tmp_path) == [Example("A < B ", "A & B"), Example("b", "c")]
+    assert 'xml:lang="fr"' in (tmp_path / "out" / "a.tmx").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_parquet_keeps_its_columns(nested: bool, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    sources, targets = ["one", "nul\0", "", "same"], ["eins", "null", "leer", "same"]
+    pairs = [{"en": source, "de": target} for source, target in zip(sources, targets, strict=True)]
+    table = arrow.table({"translation": pairs} if nested else {"en": sources, "de": targets})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    corpus = open_corpus(tmp_path / "a.parquet", languages=("en", "de"))
+    assert fixed(corpus, tmp_path) == [Example("one", "eins"), Example("nul", "null")]
+    assert parquet.read_schema(tmp_path / "out" / "a.parquet").equals(table.schema)
+
+
+def test_labels_keep_their_type_in_parquet(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": ["good", "good", "bad"], "label": [1, 1, 0]}), tmp_path / "a.parquet")
+    write_clean([read_labelled(tmp_path / "a.parquet")], tmp_path / "out")
+    assert parquet.read_table(tmp_path / "out" / "a.parquet").to_pydict() == {"text": ["good", "bad"], "label": [1, 0]}
+
+
+def test_running_text_loses_only_what_must_go(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"ROMEO:\n\nROMEO:\nsecret line\n\xff\xfe\xfd\nvt\x0b\n")
+    write_clean([read_text(tmp_path / "a.txt")], tmp_path / "out", test_sources={"secret line": "test.txt:1"})
+    assert (tmp_path / "out" / "a.txt").read_bytes() == b"ROMEO:\n\nROMEO:\nvt \n"
+
+
+def test_a_text_of_nothing_but_control_characters_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"\0\0\tx\none\teins\n")
+    assert fixed(open_corpus(tmp_path / "a.tsv"), tmp_path) == [Example("one", "eins")]
+    assert log_of(tmp_path / "out")[0]["kind"] == "empty"
+
+
+def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("one\teins\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    with pytest.raises(UserError, match="exists and is not empty"):
+        write_clean([open_corpus(tmp_path / "a.tsv")], tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
+    (tmp_path / "out" / "precious").unlink()
+    assert fixed(open_corpus(tmp_path / "a.tsv"), tmp_path) == [Example("one", "eins")]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.tsv").write_text("one\teins\n")
+    with pytest.raises(UserError, match=r"more than one file would be called a\.tsv"):
+        write_clean([open_corpus(tmp_path / name / "a.tsv") for name in "xy"], tmp_path / "out")
+
+
+def test_what_cannot_be_repaired_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "good.tsv").write_text("one\teins\n")
+    (tmp_path / "copies.tsv").write_text("one\tone\n")
+    with pytest.raises(UserError, match=r"copies\.tsv: nothing would be left \(1 × source = target\)"):
+        write_clean([open_corpus(tmp_path / "good.tsv"), open_corpus(tmp_path / "copies.tsv")], tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copies.tsv", "good.tsv"]
