@@ -69,6 +69,17 @@ def put_in_place(aside: Path, folder: Path) -> None:
     sync(folder.parent)
 
 
+def retire(folder: Path) -> None:
+    """Delete a folder so that at every moment it is whole, or gone by name."""
+    retired = _retired_name(folder)
+    folder.rename(retired)
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _retired_name(folder: Path) -> Path:
+    return folder.parent / f"{ASIDE}{folder.name}-retired-{os.getpid()}"
+
+
 def clear_unfinished(parent: Path) -> list[Path]:
     """Delete what interrupted writers left below `parent`; the caller must own the place. Returns what was deleted."""
     for retired in sorted(parent.glob(f"{RETIRED}*")):

@@ -1,0 +1,156 @@
+"""The model folder: everything that a model needs, and nothing that could run.
+
+    config.json (family, numbers, format version) · model.safetensors · tokenizer files · README.md (the card)
+    · manifest.json (SHA-256 of each file)
+
+Loading trusts nothing: the hashes first, then the settings by an allow-list, then names and shapes of the weights
+against what the settings ask for. No pickle is ever read.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from heedful.config import from_values, read_json, to_values
+from heedful.errors import UserError, one_of
+from heedful.files import MANIFEST, check_manifest, folder_aside
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
+from heedful.text.folder import JOINT, SOURCE, TARGET
+
+FORMAT = 1
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them
+
+# family -> (its settings, its module)
+FAMILIES: dict[str, tuple[type[Seq2SeqConfig], type[Seq2Seq]]] = {"seq2seq": (Seq2SeqConfig, Seq2Seq)}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    family: str
+    model: Seq2Seq
+    tokenizers: Tokenizers | None  # None: the model takes ids only
+
+
+def save_model(folder: str | Path, model: Seq2Seq, tokenizers: Tokenizers | None, *, card: str = "") -> Path:
+    """Write the folder aside and put it in place when it is complete; an older one of that name is replaced."""
+    folder = Path(folder)
+    family = next(name for name, (_, module) in FAMILIES.items() if isinstance(model, module))
+    values = {"format": FORMAT, "family": family, **to_values(model.config)}
+    with folder_aside(folder) as aside:
+        (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        save_file({name: tensor.contiguous() for name, tensor in weights_of(model).items()}, aside / WEIGHTS)
+        if tokenizers is not None:
+            save_tokenizers(aside, tokenizers)
+        if card:
+            (aside / CARD).write_text(card, encoding="utf-8")
+    return folder
+
+
+def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> LoadedModel:
+    """The model of a folder, ready to run, or a UserError that names the file and what is wrong with it."""
+    folder = Path(folder)
+    _check_listed(folder, check_manifest(folder))
+    family, settings = _read_config(folder / CONFIG)
+    kind, module = FAMILIES[family]
+    config = from_values(kind, settings, where=str(folder / CONFIG))
+    with torch.device("meta"):  # the shapes, without memory and without drawing random numbers
+        model = module(config)
+    weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=device)
+    model.load_state_dict(weights, strict=False, assign=True)
+    model.tie()
+    tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None
+    if tokenizers is not None:
+        _check_vocabulary(folder, config, tokenizers)
+    return LoadedModel(family, model.eval(), tokenizers)
+
+
+def find_model_folder(path: str | Path) -> Path:
+    """The model folder that a path means: itself, or of a run its best model, else its last."""
+    path = Path(path)
+    for folder in (path, path / "best", path / "average", path / "last"):
+        if (folder / CONFIG).is_file():
+            return folder
+    if not path.exists():
+        raise UserError(f"{path}: no such folder")
+    raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, a tensor that is shared by its first name only."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch.device) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, whose names and shapes must be exactly the expected ones."""
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            _check_names(path, set(file.keys()), set(expected))
+            slices = {name: file.get_slice(name) for name in expected}
+            _check_precision(path, {name: part.get_dtype() for name, part in slices.items()})
+            for name, part in slices.items():
+                shape, wanted = tuple(part.get_shape()), tuple(expected[name].shape)
+                if shape != wanted:
+                    raise UserError(f"{path}: '{name}' has shape {shape}, but {CONFIG} asks for {wanted}")
+            weights = {name: file.get_tensor(name) for name in expected}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise UserError(f"{path}: '{name}' holds a number that is not finite (NaN or infinity)")
+    return weights
+
+
+def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
+    values = read_json(path)
+    version, family = values.pop("format", None), values.pop("family", None)
+    if type(version) is not int or version != FORMAT:
+        raise UserError(f"{path}: is of format {version!r}, and this heedful reads format {FORMAT}; update heedful")
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise one_of(f"{path}: 'family'", family, FAMILIES)
+    return family, values
+
+
+def _check_listed(folder: Path, listed: frozenset[str]) -> None:
+    """Whatever is read must be in the manifest: a file laid beside it would be believed unseen."""
+    for name in (CONFIG, WEIGHTS, JOINT, SOURCE, TARGET):
+        if name not in listed and (name in (CONFIG, WEIGHTS) or (folder / name).exists()):
+            raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
+
+
+def _check_precision(path: Path, found: dict[str, str]) -> None:
+    for name, precision in found.items():
+        if precision not in PRECISIONS:
+            raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
+    if len(set(found.values())) > 1:
+        raise UserError(f"{path}: mixes {' and '.join(sorted(set(found.values())))}; all weights must be of one type")
+
+
+def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
+    missing, surplus = sorted(expected - found), sorted(found - expected)
+    if missing or surplus:
+        raise UserError(
+            f"{path}: does not fit {CONFIG}: "
+            + "; ".join(
+                f"{what} {len(names)} ({', '.join(name[:100] for name in names[:3])}{', …' if len(names) > 3 else ''})"
+                for what, names in (("missing", missing), ("not asked for", surplus))
+                if names
+            )
+        )
+
+
+def _check_vocabulary(folder: Path, config: Seq2SeqConfig, tokenizers: Tokenizers) -> None:
+    sizes = {
+        "source": (tokenizers.source.vocab_size, config.source_vocab_size),
+        "target": (tokenizers.target.vocab_size, config.target_vocab_size),
+    }
+    for side, (found, wanted) in sizes.items():
+        if found != wanted:
+            raise UserError(f"{folder}: the {side} tokenizer has {found:,} pieces, but {CONFIG} says {wanted:,}")

@@ -1,0 +1,151 @@
+"""Where a run can go on: one folder for each saved step, complete or not there at all.
+
+    checkpoints/step-000500/  model.safetensors · optimiser.safetensors · generators.safetensors · [ema.safetensors]
+                              · state.json (step, data position, scores, versions) · manifest.json
+
+Each is written aside, synced, renamed and never changed again. A damaged one is reported, and the one before it is
+taken. safetensors and JSON only: a checkpoint from a stranger can hold wrong numbers, but it cannot run.
+"""
+
+import errno
+import json
+import platform
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from heedful import __version__
+from heedful.config import from_values, read_json
+from heedful.data.loader import LoaderState
+from heedful.errors import UserError
+from heedful.files import check_manifest, folder_aside, retire
+
+MODEL, OPTIMISER, GENERATORS, EMA = (f"{name}.safetensors" for name in ("model", "optimiser", "generators", "ema"))
+
+
+@dataclass
+class State:
+    """What a run knows of itself, besides its tensors."""
+
+    loader: LoaderState
+    step: int = 0
+    tokens: int = 0  # target tokens seen
+    seconds: float = 0.0  # spent training, over all sittings
+    scores: dict[str, float] = field(default_factory=dict)  # step -> validation score, higher is better
+    waited: int = 0  # validations since the best one
+
+    @property
+    def best_step(self) -> int | None:
+        return int(max(self.scores, key=lambda step: self.scores[step])) if self.scores else None
+
+
+@dataclass
+class Checkpoint:
+    """A saved step, read back."""
+
+    folder: Path
+    state: State
+    versions: dict[str, Any]
+    model: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    generators: dict[str, Tensor]
+    ema: dict[str, Tensor]
+
+
+def save_checkpoint(
+    checkpoints: Path,
+    state: State,
+    *,
+    model: dict[str, Tensor],
+    optimiser: dict[str, Tensor],
+    generators: dict[str, Tensor],
+    ema: dict[str, Tensor],
+) -> Path:
+    """Write one step; the older ones stay as they are, whatever happens."""
+    folder = checkpoints / f"step-{state.step:06d}"
+    tensors = {MODEL: model, OPTIMISER: optimiser, GENERATORS: generators, EMA: ema}
+    needed = sum(tensor.nbytes for group in tensors.values() for tensor in group.values())
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    _check_room(checkpoints, needed)
+    try:
+        with folder_aside(folder) as aside:
+            for name, group in tensors.items():
+                if group:
+                    save_file({key: tensor.detach().cpu().contiguous() for key, tensor in group.items()}, aside / name)
+            values = {"state": asdict(state), "versions": versions()}
+            (aside / "state.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space" in str(error):
+            raise no_room(checkpoints, needed) from None
+        raise
+    return folder
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """One saved step, or a UserError that says what is wrong with it."""
+    check_manifest(folder)
+    values = read_json(folder / "state.json")
+    try:
+        tensors = {
+            name: load_file(folder / name) if (folder / name).exists() else {}
+            for name in (MODEL, OPTIMISER, GENERATORS, EMA)
+        }
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{folder}: cannot be read: {error}") from None
+    state = from_values(State, values["state"], where=str(folder / "state.json"))
+    return Checkpoint(
+        folder, state, values["versions"], tensors[MODEL], tensors[OPTIMISER], tensors[GENERATORS], tensors[EMA]
+    )
+
+
+def newest_checkpoint(checkpoints: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The newest one that is whole. A damaged one is reported, set aside under another name, and passed over."""
+    for folder in reversed(list_checkpoints(checkpoints)):
+        try:
+            return load_checkpoint(folder)
+        except UserError as error:
+            report(f"{error}\nThis checkpoint is damaged: it is set aside, and the one before it is taken.")
+            folder.rename(folder.with_name(f"damaged-{folder.name}"))
+    return None
+
+
+def list_checkpoints(checkpoints: Path) -> list[Path]:
+    return sorted(checkpoints.glob("step-*"), key=lambda folder: int(folder.name.removeprefix("step-")))
+
+
+def prune(checkpoints: Path, *, keep_last: int, best: Iterable[int]) -> None:
+    """Delete all but the last few and those of the given steps."""
+    saved = list_checkpoints(checkpoints)
+    kept = {folder.name for folder in saved[-keep_last:]} | {f"step-{step:06d}" for step in best}
+    for folder in saved:
+        if folder.name not in kept:
+            retire(folder)
+
+
+def versions() -> dict[str, Any]:
+    return {
+        "heedful": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    if shutil.disk_usage(folder).free < needed * 1.05:
+        raise no_room(folder, needed)
+
+
+def no_room(folder: Path, needed: int) -> UserError:
+    free = shutil.disk_usage(folder).free
+    return UserError(
+        f"{folder}: no room for a checkpoint: it needs {needed:,} bytes, and {free:,} are free. The older checkpoints "
+        "are intact. Make room, then go on with --resume"
+    )

@@ -1,0 +1,310 @@
+"""Everything that a run has to tell, as events: kept in log.jsonl, one JSON object a line, and passed to listeners.
+
+An event is a plain dict: "event" names its kind, "time" is in Unix seconds, the rest depends on the kind and stands
+below, once. A number that is not finite is null. Whoever wants to follow a run, on a screen, in TensorBoard or from
+another program, listens to these or reads the file.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, cast, runtime_checkable
+
+from heedful.errors import UserError
+
+LOG = "log.jsonl"  # in the run's folder
+
+
+class StartEvent(TypedDict):
+    """A sitting begins: the first one of the run, or one that goes on."""
+
+    event: Literal["start"]
+    time: float
+    version: str  # of heedful
+    settings: dict[str, Any]  # everything in settings.toml
+    versions: NotRequired[dict[str, Any]]  # of torch, of Python, …
+    command: NotRequired[str]
+    parameters: NotRequired[int]
+    machine: NotRequired[dict[str, Any]]
+
+
+class NoteEvent(TypedDict):
+    """What was chosen for the user, and why: the tokenizer, the split, the recipe."""
+
+    event: Literal["note"]
+    time: float
+    text: str
+
+
+class PlanEvent(TypedDict):
+    """What the run will cost, measured on its first batches."""
+
+    event: Literal["plan"]
+    time: float
+    parameters: int
+    steps: int
+    tokens_per_step: float | None
+    tokens_per_second: float | None
+    peak_memory_bytes: int | None
+    disk_bytes: int | None
+    seconds_low: float | None
+    seconds_high: float | None
+
+
+class StepEvent(TypedDict):
+    """Progress, every `run.log_every` steps; the loss and the speed are those since the last such event."""
+
+    event: Literal["step"]
+    time: float
+    step: int
+    steps: int  # in all
+    loss: float | None  # mean of the target tokens
+    tokens_per_second: float | None
+    lr: float
+    grad_norm: float | None  # before it was shortened
+    epoch: int  # passes over the data that are complete
+    seconds: float  # of training, over all sittings
+    seconds_left: float | None
+    tokens: int  # target tokens since the first step
+
+
+class Sample(TypedDict):
+    """A validation sentence, and what the model makes of it now and made of it the time before."""
+
+    source: str
+    reference: str
+    hypothesis: str
+    before: str | None
+
+
+class ValidationEvent(TypedDict):
+    event: Literal["validation"]
+    time: float
+    step: int
+    loss: float | None  # per target token, without smoothing
+    perplexity: float | None
+    bleu: float | None
+    chrf: float | None
+    score: float | None  # what `run.metric` names, as a number of which more is better
+    best: bool  # whether this one is the best so far
+    best_score: float | None
+    best_step: int | None
+    waited: int  # validations since the best one
+    patience: int | None  # how many of them end the run
+    seconds: float  # that the validation took
+    samples: list[Sample]
+
+
+class SavedEvent(TypedDict):
+    event: Literal["saved"]
+    time: float
+    step: int
+    folder: str
+    bytes: int
+    seconds: float
+
+
+class WarningEvent(TypedDict):
+    event: Literal["warning"]
+    time: float
+    text: str
+
+
+class StopEvent(TypedDict):
+    """A sitting ends."""
+
+    event: Literal["stop"]
+    time: float
+    reason: str
+    step: int
+    seconds: float
+    tokens: int
+
+
+class DoneEvent(TypedDict):
+    """The run is complete: which model folders it leaves, by name."""
+
+    event: Literal["done"]
+    time: float
+    folders: dict[str, str]
+
+
+Event = (
+    StartEvent | NoteEvent | PlanEvent | StepEvent | ValidationEvent | SavedEvent | WarningEvent | StopEvent | DoneEvent
+)
+
+# kind -> its fields
+KINDS: dict[str, type] = {
+    "start": StartEvent,
+    "note": NoteEvent,
+    "plan": PlanEvent,
+    "step": StepEvent,
+    "validation": ValidationEvent,
+    "saved": SavedEvent,
+    "warning": WarningEvent,
+    "stop": StopEvent,
+    "done": DoneEvent,
+}
+
+Listener = Callable[[Event], None]
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """A listener that has something to put away at the end."""
+
+    def close(self) -> None: ...
+
+
+class RunLog:
+    """Appends events to a file and passes them on. Neither a full disk nor a failing listener stops the training.
+
+    Each event is written by itself and at once: after a kill, at most the last line is torn. Without a path nothing is
+    written and nobody hears anything: so it is on all ranks but the one that speaks.
+    """
+
+    def __init__(
+        self, path: Path | None, listeners: Sequence[Listener] = (), *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path = path
+        self._listeners = [] if path is None else list(listeners)
+        self._clock = clock
+        self._file: FileIO | None = None
+        self._torn = False  # the file does not end with a whole line
+        self._failed = False  # the last attempt to write did
+        if path is not None:
+            self._file = _open_to_append(path)
+            self._torn = not _ends_with_a_line(path)
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            self._close(listener)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def emit(self, kind: str, **values: object) -> None:
+        """Tell an event: write it down, then call the listeners in turn."""
+        _check_fields(kind, values)
+        if self._path is None and self._listeners == 3:
+            return
+        event = {"event": kind, "time": round(self._clock(), 3), **{name: _strict(values[name]) for name in values}}
+        problems = [*self._write(event), *self._pass_on(cast(Event, event))]
+        for problem in problems:
+            self.emit("warning", text=problem)
+
+    def _write(self, event: Mapping[str, object]) -> list[str]:
+        if self._file is None:
+            return []
+        line = (b"\n" if self._torn else b"") + _as_line(event)
+        try:
+            while line:  # a disk that is nearly full takes a part
+                line = line[self._file.write(line) or 0 :]
+        except OSError as error:
+            was_known, self._failed, self._torn = self._failed, True, True
+            words = f"{self._path}: cannot be written ({error.strerror}). Training goes on, but its log has a gap"
+            return [] if was_known else [words]
+        self._failed = self._torn = False
+        return []
+
+    def _pass_on(self, event: Event) -> list[str]:
+        problems = []
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # whatever a listener does wrong, it is not worth a training run
+                self._listeners.remove(listener)
+                self._close(listener)
+                problems.append(
+                    f"{_name_of(listener)} failed and is told nothing more; training goes on. "
+                    f"{type(error).__name__}: {error}"
+                )
+        return problems
+
+    def _close(self, listener: object) -> None:
+        if not isinstance(listener, Closeable):
+            return
+        try:
+            listener.close()
+        except Exception as error:
+            self._write(
+                {
+                    "event": "warning",
+                    "time": round(self._clock(), 3),
+                    "text": f"{_name_of(listener)} could not be closed. {type(error).__name__}: {error}",
+                }
+            )
+
+
+def read_log(path: Path) -> list[Event]:
+    """The events of a log, oldest first. A line that a kill has torn is left out."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    events = []
+    for line in data.split(b"\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("event") in KINDS:
+            events.append(cast(Event, event))
+    return events
+
+
+def _check_fields(kind: str, values: Mapping[str, object]) -> None:
+    assert kind in KINDS, f"unknown kind of event: {kind!r}"
+    fields = KINDS[kind]
+    required: frozenset[str] = fields.__required_keys__ - {"event", "time"}  # type: ignore[attr-defined]
+    optional: frozenset[str] = fields.__optional_keys__  # type: ignore[attr-defined]
+    missing, unknown = required - values.keys(), values.keys() - required - optional
+    assert not missing and not unknown, f"{kind!r} event: missing {sorted(missing)}, unknown {sorted(unknown)}"
+
+
+def _strict(value: object) -> object:
+    """What JSON can say: no NaN, no infinity, no path, no tuple."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _strict(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _as_line(event: Mapping[str, object]) -> bytes:
+    text = json.dumps(event, ensure_ascii=False, allow_nan=False)
+    for separator in "\u0085\u2028\u2029":  # JSON allows them in strings, but many readers end a line there
+        text = text.replace(separator, f"\\u{ord(separator):04x}")
+    return text.encode("utf-8", "replace") + b"\n"  # half a surrogate pair is not text
+
+
+def _open_to_append(path: Path) -> FileIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileIO(path, "a")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    """Whether the next event may simply follow; the writer before may have been killed in the middle of a line."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 1))
+        return file.read(1) in (b"", b"\n")
+
+
+def _name_of(listener: object) -> str:
+    return str(getattr(listener, "__name__", type(listener).__name__))

@@ -1,0 +1,136 @@
+"""How far the model is from the reference: a sum over target tokens, for others to divide.
+
+`smoothed_cross_entropy` and `smoothed_kl` are the formulas. `linear_cross_entropy` gives the first one's number and
+gradients from the vectors before the output layer, a few rows at a time, so that the logits of a batch (tokens x
+vocabulary, by far the largest tensor of a training step) never exist.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+ROWS = 512  # rows of logits alive at a time: enough for a good matrix product, few enough to be small beside the model
+
+
+def smoothed_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """-sum over tokens of sum_v t(v) log p(v); t gives 1 - e to the reference and e / V to every word.
+
+    logits (M, V), target (M,).
+    """
+    return F.cross_entropy(logits, target, label_smoothing=label_smoothing, reduction="sum")
+
+
+def smoothed_kl(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """KL(t || p), summed over tokens: the cross-entropy without the entropy of t, which no parameter can change."""
+    return smoothed_cross_entropy(logits, target, label_smoothing) - len(target) * entropy_of_smoothed(
+        label_smoothing, logits.size(-1)
+    )
+
+
+def entropy_of_smoothed(label_smoothing: float, vocab_size: int) -> float:
+    """The entropy of t: the least that the smoothed cross-entropy of a token can be."""
+    rest = label_smoothing / vocab_size
+    right = 1.0 - label_smoothing + rest
+    return -right * math.log(right) - (vocab_size - 1) * (rest * math.log(rest) if rest > 0 else 0.0)
+
+
+def linear_cross_entropy(
+    states: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, label_smoothing: float = 0.0
+) -> Tensor:
+    """smoothed_cross_entropy(states @ weight.T + bias, target). states (M, D), weight (V, D), target (M,)."""
+    loss: Tensor = _LinearCrossEntropy.apply(states, weight, bias, target, label_smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def agreeing_cross_entropy(
+    states: Tensor, weight: Tensor, target: Tensor, *, label_smoothing: float, agreement: float
+) -> Tensor:
+    """R-Drop (Liang et al. 2021): two passes over the same tokens, (2M, D), the second half after the first.
+
+    The mean of both cross-entropies, plus `agreement` / 4 x (KL(p || q) + KL(q || p)): the paper's proportion. The
+    logits of a chunk are computed again in the backward pass rather than kept.
+    """
+    first, second = states.chunk(2)
+    wanted = target[: len(first)]
+    total = states.new_zeros(())
+    for start in range(0, len(first), ROWS):
+        chunk = slice(start, start + ROWS)
+        part = checkpoint(
+            _agreeing,
+            first[chunk],
+            second[chunk],
+            weight,
+            wanted[chunk],
+            label_smoothing,
+            agreement,
+            use_reentrant=False,
+        )
+        total = total + part
+    return total
+
+
+def _agreeing(
+    first: Tensor, second: Tensor, weight: Tensor, target: Tensor, label_smoothing: float, agreement: float
+) -> Tensor:
+    p, q = (first @ weight.T).log_softmax(-1), (second @ weight.T).log_softmax(-1)
+    loss = (smoothed_cross_entropy(p, target, label_smoothing) + smoothed_cross_entropy(q, target, label_smoothing)) / 2
+    return loss + agreement / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Forward computes the gradients too, while each chunk's probabilities are at hand; backward only scales them.
+
+    With p = softmax(z): dL/dz = p - (1 - e) onehot(y) - e / V. The last term is the same for every word, so it is
+    never subtracted from the big matrix: it adds -e / V x (sum of all rows of W) to each gradient of a state, and
+    -e / V x (sum of all states) to each row of the gradient of W.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, label_smoothing: float
+    ) -> Tensor:
+        (n_rows, _), vocab_size = states.shape, weight.size(0)
+        uniform = label_smoothing / vocab_size
+        parameter_dtype, weight = weight.dtype, weight.to(states.dtype)  # autocast leaves the weight in float32
+        need_gradients = any(ctx.needs_input_grad[:3])
+        grad_states = torch.empty_like(states)
+        grad_weight = torch.zeros_like(weight, dtype=parameter_dtype)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
+        buffer = states.new_empty(min(ROWS, n_rows), vocab_size)
+        weight_sum = weight.sum(dim=0)
+        total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
+        for start in range(0, n_rows, ROWS):
+            rows, wanted = states[start : start + ROWS], target[start : start + ROWS, None]
+            logits = torch.mm(rows, weight.T, out=buffer[: len(rows)])
+            if bias is not None:
+                logits += bias
+            right = logits.gather(1, wanted)
+            log_total = logits.logsumexp(dim=1, keepdim=True)
+            total += (log_total - (1.0 - label_smoothing) * right).sum()
+            if label_smoothing > 0.0:
+                shift = 0.0 if bias is None else bias.sum()
+                total -= uniform * ((rows @ weight_sum).sum() + len(rows) * shift)
+            if need_gradients:
+                slope = logits.sub_(log_total).exp_()  # p
+                slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
+                torch.mm(slope, weight, out=grad_states[start : start + ROWS])
+                grad_weight.addmm_(slope.T, rows)
+                if grad_bias is not None:
+                    grad_bias += slope.sum(dim=0)
+        if label_smoothing > 0.0 and need_gradients:
+            grad_states -= uniform * weight_sum
+            grad_weight -= uniform * states.sum(dim=0)
+            if grad_bias is not None:
+                grad_bias -= uniform * n_rows
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
+        return total.to(states.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        (scale,) = grads
+        grad_states, grad_weight, grad_bias = ctx.saved_tensors
+        return grad_states * scale, grad_weight * scale, None if grad_bias is None else grad_bias * scale, None, None

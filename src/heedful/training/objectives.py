@@ -1,0 +1,128 @@
+"""What a model is trained for: functions (model, batch, step) -> loss, a sum over the batch's target tokens.
+
+The loop knows none of them. A new one is a function here and a line in OBJECTIVES.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from heedful.data.batch import Batch
+from heedful.errors import UserError
+from heedful.models.seq2seq import Memory, Seq2Seq
+from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    kind: Literal["teacher_forcing", "scheduled_sampling", "wrong_inputs"] = "teacher_forcing"
+    rate: float = 0.25  # of the last two: the highest share of target inputs that are replaced
+    decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how trust in the reference falls
+    decay_steps: int = 10_000  # in about so many steps
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rate <= 1.0:
+            raise UserError(f"'objective.rate' must lie in [0, 1], found {self.rate}")
+        if self.decay_steps < 1:
+            raise UserError(f"'objective.decay_steps' must be at least 1, found {self.decay_steps}")
+
+
+class Objective(Protocol):
+    def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> Tensor: ...
+
+
+def make_objective(settings: ObjectiveSettings, *, label_smoothing: float, r_drop: float) -> Objective:
+    """The objective that the settings name, with its numbers filled in."""
+    change = INPUTS[settings.kind]
+
+    def objective(model: Seq2Seq, batch: Batch, step: int) -> Tensor:
+        if r_drop > 0.0:
+            batch = _twice(batch)
+        memory = model.encode(batch.source, batch.source_mask)
+        inputs = change(model, batch, memory, replaced_share(step, settings))
+        states = model.states(inputs, memory, target_mask=batch.target_mask)
+        return token_loss(model, states, batch, label_smoothing=label_smoothing, r_drop=r_drop)
+
+    return objective
+
+
+def token_loss(model: Seq2Seq, states: Tensor, batch: Batch, *, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
+    """The loss of real target tokens only: padding has no part in it, forward or backward."""
+    weight, states, target = model.head.linear.weight, states[batch.target_mask], batch.target_out[batch.target_mask]
+    if r_drop > 0.0:
+        return agreeing_cross_entropy(states, weight, target, label_smoothing=label_smoothing, agreement=r_drop)
+    return linear_cross_entropy(states, weight, target, label_smoothing=label_smoothing)
+
+
+def _reference(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+    """Teacher forcing: the input is what should have been said before."""
+    return batch.target_in
+
+
+def _own_words(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+    """Scheduled sampling for Transformers: a first pass in parallel says what the model would say; some of that is put
+    in place of the reference, and the second pass learns from there (Mihaylova & Martins 2019, Duckworth et al. 2019).
+    """
+    if share == 0.0:
+        return batch.target_in
+    with torch.no_grad():
+        states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
+        said = model.head(states).argmax(dim=-1)  # (B, T); said[:, t] stands where target_in[:, t + 1] does
+    replaced = _chosen(batch, share)
+    replaced[:, 0] = False  # the start mark is never a mistake
+    return torch.where(replaced, said.roll(1, dims=1), batch.target_in)
+
+
+def _wrong_words(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+    """Wrong inputs now and then: some target words are replaced by any other word of the vocabulary."""
+    n_special = 4  # pad, unk, start, end are not words
+    words = torch.randint(
+        n_special, model.config.target_vocab_size, batch.target_in.shape, device=batch.target_in.device
+    )
+    replaced = _chosen(batch, share)
+    replaced[:, 0] = False
+    return torch.where(replaced, words, batch.target_in)
+
+
+INPUTS: dict[str, Callable[[Seq2Seq, Batch, Memory, float], Tensor]] = {
+    "teacher_forcing": _reference,
+    "scheduled_sampling": _own_words,
+    "wrong_inputs": _wrong_words,
+}
+
+
+def replaced_share(step: int, settings: ObjectiveSettings) -> float:
+    """The share of inputs to replace at this step: from 0 towards `rate`, as trust in the reference falls."""
+    return settings.rate * (1.0 - TRUST[settings.decay](step / settings.decay_steps))
+
+
+def _inverse_sigmoid(done: float, k: float = 5.0) -> float:
+    """k / (k + exp(k x …)), scaled so that trust is a half when half of the steps are done (Bengio et al. 2015)."""
+    return 1.0 / (1.0 + math.exp(min(2 * k * (done - 0.5), 700.0)))
+
+
+TRUST: dict[str, Callable[[float], float]] = {
+    "linear": lambda done: max(0.0, 1.0 - done),
+    "exponential": lambda done: math.exp(-3.0 * done),  # 5 % are left when the steps are done
+    "inverse_sigmoid": _inverse_sigmoid,
+}
+
+
+def _chosen(batch: Batch, share: float) -> Tensor:
+    return torch.rand(batch.target_in.shape, device=batch.target_in.device) < share
+
+
+def _twice(batch: Batch) -> Batch:
+    """Every row twice, one after the other: each copy meets its own dropout."""
+    return Batch(
+        source=batch.source.repeat(2, 1),
+        source_mask=batch.source_mask.repeat(2, 1),
+        target_in=batch.target_in.repeat(2, 1),
+        target_out=batch.target_out.repeat(2, 1),
+        target_mask=batch.target_mask.repeat(2, 1),
+        indices=batch.indices.repeat(2),
+    )

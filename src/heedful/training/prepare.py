@@ -1,0 +1,180 @@
+"""From raw files to what training reads: checked, split, tokenised. Everything that is chosen is said aloud.
+
+    run/tokenizers/   run/data/train-0/ … (shards)   run/data/valid.jsonl (pairs kept for validation)
+
+Each stage leaves a finished result or none, and a stage whose result is there is not done again: after a kill, the next
+start goes on from the last finished one.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.data.checkup import Report, check_corpus
+from heedful.data.corpus import Corpus, Example, open_corpus
+from heedful.data.findings import KINDS
+from heedful.data.shards import Shards, prepare
+from heedful.errors import UserError
+from heedful.files import folder_aside, sync
+from heedful.text import Tokenizers, has_tokenizers, learn_tokenizers, load_tokenizers, save_tokenizers
+from heedful.training.settings import Settings
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    tokenizers: Tokenizers
+    train: list[Shards]
+    valid: list[Example]
+
+
+@dataclass(frozen=True)
+class TrainingPart:
+    """A corpus without the pairs that are held out."""
+
+    corpus: Corpus
+    held_out: Callable[[str], bool]
+
+    def __iter__(self) -> Iterator[Example]:
+        return (example for example in self.corpus if not self.held_out(example.source))
+
+
+def prepare_data(
+    folder: Path,
+    corpora: Sequence[Corpus],
+    valid: Corpus | None,
+    settings: Settings,
+    *,
+    tokenizers: Tokenizers | None,
+    say: Say,
+) -> Prepared:
+    """Everything that training reads, made or found in the run's folder.
+
+    The tokenizers are learned, unless those of a model to start from are given.
+    """
+    n_pairs = 0
+    for corpus in corpora:
+        report = check_corpus(corpus)
+        refuse_unusable(report, settings)
+        n_pairs += report.n_examples
+        say(f"{corpus.name}: {report.n_examples:,} pairs, {report.suspicious_share:.1%} of them doubtful")
+    kept_back = choose_held_out(folder, corpora, valid, n_pairs, settings, say=say)
+    parts = [TrainingPart(corpus, kept_back.contains) for corpus in corpora]
+    tokenizers = make_tokenizers(folder / "tokenizers", parts, settings, given=tokenizers, say=say)
+    samples = settings.tokenizer.sample_alpha > 0
+    shards = [
+        prepare(
+            part,
+            tokenizers,
+            folder / "data" / f"train-{number}",
+            fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}",
+            keep_text=samples,
+        )
+        for number, part in enumerate(parts)
+    ]
+    say(f"training on {sum(map(len, shards)):,} pairs")
+    return Prepared(tokenizers, shards, kept_back.examples)
+
+
+def reopen_data(folder: Path) -> Prepared:
+    """What an earlier sitting prepared; the corpora themselves are not needed."""
+    shards = [Shards.open(path) for path in sorted((folder / "data").glob("train-*"), key=lambda p: int(p.name[6:]))]
+    return Prepared(load_tokenizers(folder / "tokenizers", trusted=True), shards, read_valid(folder))
+
+
+def refuse_unusable(report: Report, settings: Settings) -> None:
+    """Stop before anything is learned from a corpus that is broken, or probably not what it should be."""
+    fatal = [finding for finding in report.in_order() if KINDS[finding.kind].severity == "fatal"]
+    if fatal and settings.data.on_bad_line == "error":
+        finding, kind = fatal[0], KINDS[fatal[0].kind]
+        raise UserError(
+            f"{finding.file}: {kind.what} ({finding.count:,} times, first at {finding.examples[0][0]}). {kind.remedy} "
+            "`heedful check` shows everything; --set data.on_bad_line=skip leaves such pairs out"
+        )
+    if report.suspicious_share > settings.data.max_doubtful:
+        counts = ", ".join(f"{finding.count:,} {KINDS[finding.kind].what}" for finding in report.in_order()[:4])
+        raise UserError(
+            f"{report.corpus.name}: {report.suspicious_share:.1%} of the pairs are doubtful ({counts}). Look at them "
+            "with `heedful check`, clean them with its --fix, or accept them with "
+            f"--set data.max_doubtful={report.suspicious_share + 0.01:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    examples: list[Example]
+    fingerprint: str
+    contains: Callable[[str], bool]
+
+
+def choose_held_out(
+    folder: Path, corpora: Sequence[Corpus], valid: Corpus | None, n_pairs: int, settings: Settings, *, say: Say
+) -> HeldOut:
+    """The pairs for validation: the given ones, or some of the corpus, chosen by the hash of their source.
+
+    A source that is held out is held out wherever it stands, so that no validation sentence was ever trained on.
+    """
+    if valid is not None:
+        examples = list(valid)
+        say(f"validating on {valid.name}: {len(examples):,} pairs")
+        write_valid(folder, examples)
+        return HeldOut(examples, "given", lambda source: False)
+    share = min(settings.data.hold_out / n_pairs, 0.1)
+
+    def is_held_out(source: str) -> bool:
+        digest = hashlib.blake2b(source.encode(errors="surrogatepass"), digest_size=8, salt=b"held out").digest()
+        return int.from_bytes(digest, "big") < share * 2**64
+
+    examples = [example for corpus in corpora for example in corpus if is_held_out(example.source)]
+    if not examples:
+        raise UserError(
+            f"{n_pairs:,} pairs are too few to hold some out: give --valid-source and --valid-target, or more data"
+        )
+    n_sources = len({example.source for example in examples})
+    say(f"no validation files given: {len(examples):,} pairs ({n_sources:,} unique sources) are held out for it")
+    write_valid(folder, examples)
+    return HeldOut(examples, f"held out {share!r}", is_held_out)
+
+
+def write_valid(folder: Path, examples: Sequence[Example]) -> None:
+    path = folder / "data" / "valid.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".writing-{os.getpid()}")
+    lines = (json.dumps({"source": e.source, "target": e.target}, ensure_ascii=False) for e in examples)
+    aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sync(aside)
+    aside.rename(path)
+
+
+def read_valid(folder: Path) -> list[Example]:
+    return list(open_corpus(folder / "data" / "valid.jsonl"))
+
+
+def make_tokenizers(
+    folder: Path, parts: Sequence[TrainingPart], settings: Settings, *, given: Tokenizers | None, say: Say
+) -> Tokenizers:
+    if has_tokenizers(folder):
+        return load_tokenizers(folder, trusted=True)
+    if given is None:
+        sources = (example.source for part in parts for example in part)
+        targets = (example.target for part in parts for example in part)
+        tokenizers = learn_tokenizers(sources, targets, settings.tokenizer)
+        say(describe_tokenizers(tokenizers, settings))
+    else:
+        tokenizers = given
+        say("the tokenizers are those of the model to start from")
+    with folder_aside(folder) as aside:
+        save_tokenizers(aside, tokenizers)
+    return tokenizers
+
+
+def describe_tokenizers(tokenizers: Tokenizers, settings: Settings) -> str:
+    kind, limit = settings.tokenizer.kind, settings.tokenizer.vocab_size
+    sizes = [tokenizers.source.vocab_size] + ([] if tokenizers.joint else [tokenizers.target.vocab_size])
+    what = "one for both sides" if tokenizers.joint else "one for each side"
+    fewer = "" if max(sizes) >= limit else f" (the text gives no more; {limit:,} were allowed)"
+    return f"learned {kind} tokenizers, {what}: {' and '.join(f'{size:,}' for size in sizes)} pieces{fewer}"

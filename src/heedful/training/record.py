@@ -1,0 +1,140 @@
+"""settings.toml of a run folder: everything that made the run, defaults resolved."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from heedful.config import from_values, read_toml, to_values, with_overrides
+from heedful.data.corpus import Corpus, open_corpus
+from heedful.errors import UserError
+from heedful.files import sync
+from heedful.models.folder import find_model_folder
+from heedful.training.settings import Settings
+
+NAME = "settings.toml"
+
+# What may differ when a run goes on: how long, how often, how fast. Everything else would be another run.
+MAY_CHANGE = frozenset(
+    f"run.{name}"
+    for name in (
+        "steps", "minutes", "patience", "validate_every", "save_every", "log_every", "keep_last", "keep_best",
+        "average", "accumulate", "device", "threads", "shard", "compile",
+    )
+) | {"data.workers"}  # fmt: skip
+
+Paths = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the data came from, and the SHA-256 of each corpus, by which it is known again."""
+
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    start_from: str = ""
+    fingerprints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        source: Paths,
+        target: Paths,
+        valid_source: str | Path | None,
+        valid_target: str | Path | None,
+        start_from: str | Path | None,
+    ) -> "Files":
+        sources, targets = _as_tuple(source), _as_tuple(target)
+        if targets and len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} source files but {len(targets)} target files: give as many of each, in order"
+            )
+        valid = tuple(str(path) for path in (valid_source, valid_target) if path is not None)
+        if valid_target is not None and valid_source is None:
+            raise UserError("--valid-target needs --valid-source")
+        start = "" if start_from is None else str(find_model_folder(start_from))
+        return cls(sources, targets, valid, start)
+
+    def corpora(self, on_bad_line: Literal["error", "skip"] = "error") -> list[Corpus]:
+        """Each source with its target; a source without one is a file of pairs (.tsv, .jsonl, .tmx, .parquet)."""
+        pairs = zip(self.source, self.target, strict=True) if self.target else ((path,) for path in self.source)
+        return [open_corpus(pair, on_bad_line=on_bad_line) for pair in pairs]
+
+    def valid_corpus(self) -> Corpus | None:
+        return open_corpus(self.valid, on_bad_line="skip") if self.valid else None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    files: Files
+    settings: Settings
+    recipe: str = ""
+
+    def with_overrides(self, overrides: Iterable[str]) -> "RunRecord":
+        values = with_overrides(to_values(self.settings), overrides)
+        return RunRecord(self.files, from_values(Settings, values, where="--set"), self.recipe)
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    files = to_values(record.files) | {"fingerprints": [c.fingerprint() for c in record.files.corpora()]}
+    values = {"recipe": record.recipe, "files": files, **to_values(record.settings)}
+    _write(folder, values)
+
+
+def update_record(folder: Path, record: RunRecord) -> None:
+    """Keep what was changed for going on; where the data came from stays as it was."""
+    _write(folder, {"recipe": record.recipe, "files": to_values(record.files), **to_values(record.settings)})
+
+
+def _write(folder: Path, values: dict[str, Any]) -> None:
+    aside = folder / f"{NAME}.writing"
+    aside.write_text(tomli_w.dumps(values), encoding="utf-8")
+    sync(aside)
+    aside.rename(folder / NAME)
+    sync(folder)
+
+
+def read_record(folder: Path) -> RunRecord:
+    values = read_toml(folder / NAME)
+    recipe, files = values.pop("recipe", ""), values.pop("files", {})
+    where = str(folder / NAME)
+    return RunRecord(
+        from_values(Files, files, where=where, table="files"), from_values(Settings, values, where=where), str(recipe)
+    )
+
+
+def refuse_differences(folder: Path, saved: RunRecord, wanted: RunRecord, files: Files) -> None:
+    """A run goes on as what it is: another corpus, vocabulary or model is another run."""
+    before, now = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key) and key not in MAY_CHANGE:
+            raise UserError(
+                f"{folder}: '{key}' was {before.get(key)!r} when this run began, and cannot become {now.get(key)!r}. "
+                "Resume without that change, or begin a new run (with --from to keep the weights)"
+            )
+    if files.source:
+        for corpus, fingerprint in zip(files.corpora(), saved.files.fingerprints, strict=False):
+            if corpus.fingerprint() != fingerprint:
+                raise UserError(
+                    f"{folder}: {corpus.name} is not the corpus that this run began with (its SHA-256 differs). Resume "
+                    "without --source and --target, or begin a new run (with --from to keep the weights)"
+                )
+        if len(files.source) != len(saved.files.source):
+            raise UserError(
+                f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given"
+            )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return result
+
+
+def _as_tuple(paths: Paths) -> tuple[str, ...]:
+    return (str(paths),) if isinstance(paths, (str, Path)) else tuple(str(path) for path in paths)

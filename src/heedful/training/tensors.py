@@ -1,0 +1,62 @@
+"""A run's tensors by name: out of the model and the optimiser into a checkpoint, and back.
+
+Under FSDP a rank holds only its part of each; all ranks must then ask together.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from heedful.models.folder import weights_of
+from heedful.training.distributed import whole
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: whole(tensor.detach()) for name, tensor in weights_of(model).items()}
+
+
+def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Everything that the optimiser remembers of a parameter, as "parameter/what"."""
+    return {
+        f"{name}/{what}": whole(value)
+        for name, parameter in model.named_parameters()
+        for what, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in weights_of(model).items():
+            tensor.copy_(_as(tensor, tensors[name]))
+
+
+def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    parameters = dict(model.named_parameters())
+    for key, tensor in tensors.items():
+        name, _, what = key.rpartition("/")
+        parameter = parameters[name]
+        # A count of steps is one number, the same on all ranks; everything else has the parameter's shape.
+        value = _as(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
+        optimiser.state[parameter][what] = value
+
+
+def generator_tensors() -> dict[str, Tensor]:
+    """The state of every random generator that training draws from."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states |= {f"cuda-{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def load_generator_tensors(states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            if f"cuda-{i}" in states:
+                torch.cuda.set_rng_state(states[f"cuda-{i}"], i)
+
+
+def _as(like: Tensor, tensor: Tensor) -> Tensor:
+    if isinstance(like, DTensor):
+        return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
+    return tensor.to(device=like.device, dtype=like.dtype)
