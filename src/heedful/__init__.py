@@ -1,7 +1,29 @@
-"""heedful trains, runs and shows Transformers."""
+"""heedful trains, runs and shows Transformers.
+
+The public names are imported when they are first used, so that `import heedful` takes no time and no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 from heedful.errors import UserError
 
+if TYPE_CHECKING:
+    from heedful.models.folder import load_model, save_model
+    from heedful.training.run import train
+
 __version__ = "0.1.0"
 
-__all__ = ["UserError", "__version__"]
+__all__ = ["UserError", "__version__", "load_model", "save_model", "train"]
+
+_WHERE = {
+    "load_model": "heedful.models.folder",
+    "save_model": "heedful.models.folder",
+    "train": "heedful.training.run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'heedful' has no attribute {name!r}")

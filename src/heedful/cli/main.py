@@ -18,6 +18,7 @@ from heedful.errors import UserError, nearest
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
     "check": "heedful.cli.check:check",
+    "train": "heedful.cli.train:train",
     "doctor": "heedful.cli.doctor:doctor",
 }
 
