@@ -92,6 +92,7 @@ def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch
     """The tensors of a safetensors file, whose names and shapes must be exactly the expected ones."""
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
+            _check_unique(path)
             _check_names(path, set(file.keys()), set(expected))
             slices = {name: file.get_slice(name) for name in expected}
             _check_precision(path, {name: part.get_dtype() for name, part in slices.items()})
@@ -99,7 +100,9 @@ def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch
                 shape, wanted = tuple(part.get_shape()), tuple(expected[name].shape)
                 if shape != wanted:
                     raise UserError(f"{path}: '{name}' has shape {shape}, but {CONFIG} asks for {wanted}")
-            weights = {name: file.get_tensor(name) for name in expected}
+            # Copies: what safetensors gives is the file itself, which may be overwritten in use, and at addresses for
+            # which the matrix library rounds differently than for a tensor of PyTorch's.
+            weights = {name: file.get_tensor(name).clone() for name in expected}
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: not a readable safetensors file: {error}") from None
     for name, tensor in weights.items():
@@ -131,6 +134,19 @@ def _check_precision(path: Path, found: dict[str, str]) -> None:
             raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
     if len(set(found.values())) > 1:
         raise UserError(f"{path}: mixes {' and '.join(sorted(set(found.values())))}; all weights must be of one type")
+
+
+def _check_unique(path: Path) -> None:
+    """Of two tensors with one name safetensors keeps the last, other readers the first: a file must not have them."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            raise UserError(f"{path}: a name stands twice in its header")
+        return dict(pairs)
+
+    with path.open("rb") as file:  # safetensors has already found the header sound
+        json.loads(file.read(int.from_bytes(file.read(8), "little")), object_pairs_hook=unique)
 
 
 def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
