@@ -197,6 +197,16 @@ def test_the_folder_that_a_path_means(tmp_path):
         find_model_folder(tmp_path)
 
 
+def test_loading_does_not_import_what_only_initialising_needs(plain):
+    """Drawing normal numbers on the meta device would: a second more for every command that loads a model."""
+    script = (
+        "import sys; from heedful.models.folder import load_model; before = len(sys.modules); load_model(sys.argv[1])"
+    )
+    script += "; print(len(sys.modules) - before)"
+    ran = subprocess.run([sys.executable, "-c", script, str(plain)], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 50
+
+
 # A changed byte
 
 

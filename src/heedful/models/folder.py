@@ -8,6 +8,7 @@ against what the settings ask for. No pickle is ever read.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, one_of
@@ -61,7 +63,7 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     family, settings = _read_config(folder / CONFIG)
     kind, module = FAMILIES[family]
     config = from_values(kind, settings, where=str(folder / CONFIG))
-    with torch.device("meta"):  # the shapes, without memory and without drawing random numbers
+    with torch.device("meta"), _WithoutDrawing():  # the shapes, without memory
         model = module(config)
     weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=device)
     model.load_state_dict(weights, strict=False, assign=True)
@@ -81,6 +83,17 @@ def find_model_folder(path: str | Path) -> Path:
     if not path.exists():
         raise UserError(f"{path}: no such folder")
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
+
+
+class _WithoutDrawing(TorchFunctionMode):
+    """Leaves out normal_: nobody reads its numbers, and its first call on "meta" imports 800 modules (a second)."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is nn.init.normal_:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
