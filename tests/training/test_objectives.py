@@ -1,0 +1,104 @@
+"""What the decoder is fed, what it is asked for, and that cutting a step into parts changes nothing."""
+
+import pytest
+import torch
+from deterministic import fill, largest_difference, whole_numbers
+from torch import Tensor
+
+from heedful.data.batch import Batch, collate
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.training.objectives import (
+    INPUTS,
+    ObjectiveSettings,
+    make_objective,
+    replaced_share,
+)
+
+LENGTHS = [(3, 5), (7, 2), (1, 9), (4, 4), (6, 1)]
+
+
+def batch_of(lengths: list[tuple[int, int]] = LENGTHS) -> Batch:
+    sources = [whole_numbers(n, first=4, below=20, name=f"s{i}").numpy() for i, (n, _) in enumerate(lengths)]
+    targets = [whole_numbers(n, first=4, below=20, name=f"t{i}").numpy() for i, (_, n) in enumerate(lengths)]
+    return collate(sources, targets, torch.arange(len(lengths)).numpy())
+
+
+def model_of(**changes: object) -> Seq2Seq:
+    config = Seq2SeqConfig(20, 20, d_model=8, d_ff=16, n_heads=2, n_layers=2, dropout=0.0, **changes)  # type: ignore[arg-type]
+    model = fill(Seq2Seq(config))
+    assert isinstance(model, Seq2Seq)
+    return model
+
+
+def gradients(model: Seq2Seq, parts: list[Batch], *, n_tokens: int, r_drop: float = 0.0) -> dict[str, Tensor]:
+    objective = make_objective(ObjectiveSettings(), label_smoothing=0.1, r_drop=r_drop)
+    model.zero_grad()
+    for part in parts:
+        (objective(model, part, 0) / n_tokens).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("n_parts", [2, 3, 5, 7])
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+def test_accumulated_is_one_large_batch(n_parts: int, r_drop: float) -> None:
+    """Rows of uneven length, parts of uneven size, even empty ones: the same gradient, to rounding."""
+    model, batch = model_of(), batch_of()
+    whole = gradients(model, [batch], n_tokens=batch.n_target_tokens, r_drop=r_drop)
+    parts = gradients(model, batch.split(n_parts), n_tokens=batch.n_target_tokens, r_drop=r_drop)
+    assert whole.keys() == parts.keys()
+    assert max(largest_difference(whole[name], parts[name]) for name in whole) <= 1e-10
+
+
+def test_teacher_forcing_is_cross_entropy_of_real_tokens() -> None:
+    model, batch = model_of(), batch_of()
+    objective = make_objective(ObjectiveSettings(), label_smoothing=0.0, r_drop=0.0)
+    expected = 0.0
+    for row in range(len(batch)):
+        length = int(batch.target_mask[row].sum())
+        source = batch.source[row : row + 1, batch.source_mask[row]]
+        logits = model(source, batch.target_in[row : row + 1, :length])
+        expected += float(torch.nn.functional.cross_entropy(logits[0], batch.target_out[row, :length], reduction="sum"))
+    assert float(objective(model, batch, 0)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_own_words_are_what_the_model_said_one_step_before() -> None:
+    model, batch = model_of(), batch_of()
+    memory = model.encode(batch.source, batch.source_mask)
+    said = model.decode(batch.target_in, memory).argmax(-1)
+    fed = INPUTS["scheduled_sampling"](model, batch, memory, 1.0)
+    assert torch.equal(fed[:, 0], batch.target_in[:, 0])
+    assert torch.equal(fed[:, 1:], said[:, :-1])
+    assert torch.equal(INPUTS["scheduled_sampling"](model, batch, memory, 0.0), batch.target_in)
+
+
+def test_wrong_words_are_words_and_as_many_as_asked_for() -> None:
+    model, batch = model_of(), batch_of([(5, 30)] * 40)
+    torch.manual_seed(0)
+    fed = INPUTS["wrong_inputs"](model, batch, model.encode(batch.source, batch.source_mask), 0.25)
+    changed = fed != batch.target_in
+    assert torch.equal(fed[:, 0], batch.target_in[:, 0])
+    assert fed[changed].min() >= 4 and fed.max() < 20
+    assert 0.25 * 15 / 16 - 0.04 < changed[:, 1:].double().mean() < 0.25 + 0.04  # one in 16 hits the right word
+
+
+@pytest.mark.parametrize("decay", ["linear", "exponential", "inverse_sigmoid"])
+def test_trust_in_the_reference_falls(decay: str) -> None:
+    settings = ObjectiveSettings(kind="scheduled_sampling", rate=0.4, decay=decay, decay_steps=100)  # type: ignore[arg-type]
+    shares = [replaced_share(step, settings) for step in range(0, 1000, 5)]
+    assert shares[0] <= 0.4 * 0.01
+    assert all(a <= b for a, b in zip(shares, shares[1:], strict=False))
+    assert shares[-1] == pytest.approx(0.4, abs=0.01)
+
+
+def test_agreement_sees_two_different_dropouts() -> None:
+    model, batch = model_of(), batch_of()
+    model.train()
+    for module in model.modules():
+        if hasattr(module, "p"):
+            module.p = 0.3
+    plain = make_objective(ObjectiveSettings(), label_smoothing=0.0, r_drop=1e-9)
+    apart = make_objective(ObjectiveSettings(), label_smoothing=0.0, r_drop=10.0)
+    torch.manual_seed(0)
+    low = float(plain(model, batch, 0))
+    torch.manual_seed(0)
+    assert float(apart(model, batch, 0)) > low + 0.01

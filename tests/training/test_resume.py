@@ -1,0 +1,104 @@
+"""Resumed = uninterrupted, bit for bit: weights, optimiser, generators, data position, scores."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from small_run import open_small, settings, write_corpus
+
+from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
+from heedful.training.distributed import World
+from heedful.training.loop import fit
+from heedful.training.prepare import Prepared, prepare_data
+from heedful.training.record import Files
+
+WORLD = World(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("prepared")
+    source, target = write_corpus(folder)
+    corpora = Files.of(source, target, None, None, None).corpora()
+    return prepare_data(folder, corpora, None, settings(), tokenizers=None, say=print)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run to the end that keeps a checkpoint of every step."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    session, state = open_small(folder, prepared, settings("run.save_every=1", "run.keep_last=100"), world=WORLD)
+    torch.set_num_threads(1)
+    assert fit(session.training, state) == "all 60 steps are done"
+    assert state.loader.epoch >= 2, "the run must pass the end of an epoch twice"
+    assert any(load_checkpoint(path).state.loader.position == 0 for path in list_checkpoints(session.checkpoints))
+    return session.checkpoints
+
+
+def assert_same(resumed: Checkpoint, expected: Checkpoint) -> None:
+    ours, theirs = dataclasses.asdict(resumed.state), dataclasses.asdict(expected.state)
+    del ours["seconds"], theirs["seconds"]
+    assert ours == theirs
+    for kind in ("model", "optimiser", "generators", "ema"):
+        ours, theirs = getattr(resumed, kind), getattr(expected, kind)
+        assert ours.keys() == theirs.keys()
+        assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+@pytest.mark.parametrize("first", range(1, 60, 6))
+def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+    """Steps first to first + 5: together all 60, epoch ends and validations included."""
+    expected = load_checkpoint(uninterrupted / "step-000060")
+    for step in range(first, min(first + 6, 60)):
+        folder = tmp_path / str(step)
+        checkpoint = load_checkpoint(uninterrupted / f"step-{step:06d}")
+        session, state = open_small(folder, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+        fit(session.training, state)
+        assert_same(load_checkpoint(folder / "checkpoints" / "step-000060"), expected)
+
+
+def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+    """Asked to stop while a step is under way: the step is finished and saved, and going on gives the same end."""
+    session, state = open_small(tmp_path, prepared, settings(), world=WORLD)
+    session.training.asked_to_stop = lambda: "asked" if state.step == 33 else None
+    assert fit(session.training, state) == "asked"
+    checkpoint = load_checkpoint(tmp_path / "checkpoints" / "step-000033")
+    assert_same(checkpoint, load_checkpoint(uninterrupted / "step-000033"))
+    session, state = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+    fit(session.training, state)
+    assert_same(
+        load_checkpoint(tmp_path / "checkpoints" / "step-000060"), load_checkpoint(uninterrupted / "step-000060")
+    )
+
+
+def test_an_abandoned_validation_is_made_up_for(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+    """A signal in the middle of a validation: the step is saved without a score, and resuming validates first."""
+    session, state = open_small(tmp_path, prepared, settings(), world=WORLD)
+    assert session.validator is not None
+    validate = session.validator._loss
+
+    def interrupted(model: torch.nn.Module) -> float:
+        session.requests._receive(15, None)
+        return validate(model)  # type: ignore[arg-type]
+
+    session.validator._loss = interrupted  # type: ignore[method-assign,assignment]
+    assert fit(session.training, state) == "stopped by SIGTERM"
+    checkpoint = load_checkpoint(tmp_path / "checkpoints" / "step-000020")
+    assert checkpoint.state.scores == {}
+    session, state = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+    fit(session.training, state)
+    assert_same(
+        load_checkpoint(tmp_path / "checkpoints" / "step-000060"), load_checkpoint(uninterrupted / "step-000060")
+    )
+
+
+def test_another_seed_is_another_run(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+    """The comparison above can fail: a different seed gives different weights."""
+    session, state = open_small(tmp_path, prepared, settings("run.seed=2"), world=WORLD)
+    fit(session.training, state)
+    resumed, expected = (
+        load_checkpoint(tmp_path / "checkpoints" / "step-000060"),
+        load_checkpoint(uninterrupted / "step-000060"),
+    )
+    assert any(not torch.equal(resumed.model[name], expected.model[name]) for name in expected.model)
