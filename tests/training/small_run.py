@@ -11,7 +11,10 @@ from heedful.training.session import Session, open_session
 from heedful.training.settings import Settings, read_settings
 from heedful.training.signals import StopRequests
 
-WORDS = "the a dog cat man woman boy girl runs walks sees eats big small red old in on park house street ball".split()
+WORDS = [
+    "the", "a", "dog", "cat", "man", "woman", "boy", "girl", "runs", "walks", "sees",
+    "eats", "big", "small", "red", "old", "in", "on", "park", "house", "street", "ball",
+]  # fmt: skip
 
 # Dropout on, two parts to each step, two loader workers, sampled segmentations, a running average.
 OVERRIDES = [

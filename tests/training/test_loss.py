@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from deterministic import largest_difference, numbers, whole_numbers
 from torch import Tensor
 
+from deterministic import largest_difference, numbers, whole_numbers
 from heedful.training import loss as loss_module
 from heedful.training.loss import (
     agreeing_cross_entropy,

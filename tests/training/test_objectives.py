@@ -1,10 +1,12 @@
 """What the decoder is fed, what it is asked for, and that cutting a step into parts changes nothing."""
 
+import itertools
+
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 from torch import Tensor
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.data.batch import Batch, collate
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.training.objectives import (
@@ -57,7 +59,7 @@ def test_teacher_forcing_is_cross_entropy_of_real_tokens() -> None:
         length = int(batch.target_mask[row].sum())
         source = batch.source[row : row + 1, batch.source_mask[row]]
         logits = model(source, batch.target_in[row : row + 1, :length])
-        expected += float(torch.nn.functional.cross_entropy(logits[0], batch.target_out[row, :length], reduction="sum"))
+        expected += torch.nn.functional.cross_entropy(logits[0], batch.target_out[row, :length], reduction="sum").item()
     assert float(objective(model, batch, 0)) == pytest.approx(expected, abs=1e-9)
 
 
@@ -86,7 +88,7 @@ def test_trust_in_the_reference_falls(decay: str) -> None:
     settings = ObjectiveSettings(kind="scheduled_sampling", rate=0.4, decay=decay, decay_steps=100)  # type: ignore[arg-type]
     shares = [replaced_share(step, settings) for step in range(0, 1000, 5)]
     assert shares[0] <= 0.4 * 0.01
-    assert all(a <= b for a, b in zip(shares, shares[1:], strict=False))
+    assert all(a <= b for a, b in itertools.pairwise(shares))
     assert shares[-1] == pytest.approx(0.4, abs=0.01)
 
 

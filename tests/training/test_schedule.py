@@ -1,5 +1,7 @@
 """The learning rate, step by step."""
 
+import itertools
+
 import pytest
 
 from heedful.training.optimiser import OptimiserSettings, peak_rate
@@ -33,7 +35,7 @@ def test_ends_at_the_final_rate(kind: str) -> None:
     assert learning_rate(100, peak=1.0, steps=100, schedule=schedule) == pytest.approx(0.1)
     assert learning_rate(55, peak=1.0, steps=100, schedule=schedule) == pytest.approx(0.55)
     found = rates(kind, final=0.1)
-    assert all(a >= b for a, b in zip(found[10:], found[11:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(found[10:]))
 
 
 def test_no_warm_up() -> None:
