@@ -5,6 +5,7 @@ defaults. Whatever does not fit is refused with the nearest name, so that no set
 
 A field holds a bool, int, float, str, Path, Literal, another dataclass, or a tuple, list or dict of these, or a union
 of them. A field that may be None has None as its default: TOML cannot say "nothing", so nothing is what is left out.
+Any is for a table whose keys somebody else checks.
 """
 
 import dataclasses
@@ -137,6 +138,8 @@ def _copy(values: Values) -> dict[str, Any]:
 
 def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
     """`value` as the annotation `hint` wants it, or a UserError that names the key, the value and what is wanted."""
+    if hint is Any:  # a table that somebody else reads, with an allow-list of its own
+        return value
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: '{key}' must be a table, found {_show(value)}")
@@ -151,8 +154,6 @@ def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
         raise wrong
     if hint is float and isinstance(value, int):
         value = _as_float(value)
-    if hint is Any:  # a table that somebody else reads, with an allow-list of its own
-        return value
     if not isinstance(value, hint) or value != value:  # nan: no setting means it, and it would not equal itself
         raise wrong
     return value

@@ -55,6 +55,7 @@ class Settings:
     optimiser: Optimiser = field(default_factory=Optimiser)
     second: Optimiser | None = None
     folder: Path | None = None
+    model: dict[str, Any] = field(default_factory=dict)
     n_tags: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -160,6 +161,12 @@ def test_tables_lists_and_paths_become_their_types() -> None:
     assert settings.tags == ("x",)
     assert settings.folder == Path("runs/a")
     assert settings.second == Optimiser(lr=2.0)
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.5, "text", [1, "a"], {"b": {"c": False}}])
+def test_a_table_of_anything_keeps_what_it_is_given(value: object) -> None:
+    assert build(model={"a": value}).model == {"a": value}
+    assert to_values(build(model={"a": value}))["model"] == {"a": value}
 
 
 def test_none_is_left_out_and_comes_back() -> None:
