@@ -17,6 +17,7 @@ from heedful.errors import UserError, nearest
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
+    "demo": "heedful.cli.demo:demo",
     "check": "heedful.cli.check:check",
     "train": "heedful.cli.train:train",
     "doctor": "heedful.cli.doctor:doctor",
