@@ -1,6 +1,8 @@
 """`heedful check`: what it prints, what it returns, which files it takes for a pair."""
 
+import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,8 +33,6 @@ def test_more_text_files_are_paired_by_name(tmp_path: Path) -> None:
     names = ["train.en", "valid.en.gz", "train.de", "more.tsv", "valid.de"]
     paths = write(tmp_path, *(name for name in names if not name.endswith("gz")))
     paths.insert(1, tmp_path / "valid.en.gz")
-    import gzip
-
     paths[1].write_bytes(gzip.compress(b"one\ntwo\n"))
     assert grouped(paths) == [["train.en", "train.de"], ["valid.en.gz", "valid.de"], ["more.tsv"]]
 
@@ -45,6 +45,22 @@ def test_one_text_file_is_text(tmp_path: Path) -> None:
 def test_text_files_that_make_no_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"valid\.en: several text files are paired by name"):
         group(write(tmp_path, "train.en", "train.de", "valid.en"))
+
+
+def test_a_file_given_twice_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.en: given twice"):
+        group([*write(tmp_path, "a.en"), tmp_path / "a.en"])
+
+
+def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "heedful", "check", *poisoned(tmp_path)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert rb"Probably Latin-1" in done.stdout
 
 
 def test_content_says_what_a_name_does_not(tmp_path: Path) -> None:
@@ -112,6 +128,15 @@ def test_test_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [example["value"] for example in finding["examples"]] == [f"{files[1]}:1: “two”", f"{files[2]}:1: “three”"]
 
 
+def test_columns_say_which_side_is_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "train.tsv", text="one\teins\ntwo\tzwei\n")
+    write(tmp_path, "test.de", text="zwei\n")
+    arguments = ["check", str(tmp_path / "train.tsv"), "--test", str(tmp_path / "test.de"), "--json"]
+    for columns, n in (("1,2", 0), ("2,1", 1)):
+        assert run([*arguments, "--columns", columns]) == 0
+        assert len(json.loads(capsys.readouterr().out)["corpora"][0]["findings"]) == n
+
+
 def test_fix_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", *poisoned(tmp_path), "--fix", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
@@ -128,6 +153,9 @@ def test_fix_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["check", "nowhere.tsv"], "nowhere.tsv: no such file"),
         (["check", "a.tmx", "--languages", "en"], "--languages en: expected the source and the target"),
         (["check", "a.tmx", "--languages", "en,en"], "--languages en,en"),
+        (["check", "a.tsv", "--columns", "1"], "--columns 1: expected two different columns"),
+        (["check", "a.tsv", "--columns", "0,1"], "--columns 0,1"),
+        (["check", "a.tsv", "--columns", "1,x"], "--columns 1,x"),
     ],
 )
 def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

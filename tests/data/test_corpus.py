@@ -103,6 +103,17 @@ def test_a_language_that_is_not_there(form: str, tmp_path: Path) -> None:
         list(open_corpus(write_pairs(tmp_path, PAIRS, form), languages=("en", "it")))
 
 
+def test_columns_choose_the_sides(tmp_path: Path) -> None:
+    (path,) = write_pairs(tmp_path, PAIRS, "tsv")
+    assert list(open_corpus(path, columns=(2, 1))) == [Example(target, source) for source, target in PAIRS]
+    assert list(open_corpus(path, columns=(3, 1))) == [Example("note", source) for source, _ in PAIRS]
+    assert list(read_labelled(path, columns=(1, 3))) == [Example(source, "note") for source, _ in PAIRS]
+    with pytest.raises(UserError, match=r"a\.tsv: line 1 .*3 columns, 4 are needed"):
+        list(open_corpus(path, columns=(4, 1)))
+    with pytest.raises(UserError, match=r"columns \(0, 1\)"):
+        open_corpus(path, columns=(0, 1))
+
+
 def test_tmx_inline_codes_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.tmx").write_text(
         '<tmx><body><tu><tuv xml:lang="en"><seg>A <bpt i="1">&lt;b&gt;</bpt><hi>big</hi><ept i="1">&lt;/b&gt;</ept> '
@@ -135,6 +146,7 @@ def test_text_for_language_models(tmp_path: Path) -> None:
     assert list(corpus) == [Example("one"), Example("two\tmore")]
     assert corpus.skipped == {"blank": 2}
     assert [example.line for example in corpus] == [1, 3]
+    assert corpus.skipped == {"blank": 2}  # of the last pass, not of both
     assert [example.source for example in read_text(path, keep_empty=True)] == ["one", "", "two\tmore", " "]
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two\\nlines"}\n')
     assert list(read_text(tmp_path / "a.jsonl")) == [Example("one"), Example("two\nlines")]

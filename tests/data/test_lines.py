@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import random
 import subprocess
 import threading
@@ -143,8 +144,6 @@ def test_a_hundred_thousand_marked_pairs_never_mix(tmp_path: Path) -> None:
 
 
 def test_pipes_are_read_once(tmp_path: Path) -> None:
-    import os
-
     for name, content in (("source", b"a\nb\n"), ("target", b"x\ny\n")):
         os.mkfifo(tmp_path / name)
         threading.Thread(target=(tmp_path / name).write_bytes, args=(content,), daemon=True).start()

@@ -190,7 +190,7 @@ POISONS = [
         "old Mac line ends",
         whole(lambda text: text.replace(b"\n", b"\r")),
         {"counts": 1, "carriage-return": 1, "long": 1, "ratio": 1, "unterminated": 1},
-        refuses=("a.en", "1 lines", "a.de has 60"),
+        refuses=("a.en: 1 line, but", "a.de has 60"),
         fatal=True,
     ),
     # characters at which other tools break a line
@@ -325,7 +325,7 @@ POISONS = [
         "TSV without TAB",
         tsv(instead="{source} {target}"),
         {"columns": 1},
-        refuses=("a.tsv: line 31", "one column"),
+        refuses=("a.tsv: line 31", "1 column, 2 are needed"),
         with_skip=N - 1,
         fatal=True,
     ),
@@ -467,7 +467,10 @@ def nobody() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(65534)
+    try:
+        os.seteuid(65534)
+    except OSError:
+        pytest.skip("this superuser cannot become anybody else")
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """`--fix`: a new folder, complete or absent; the format, its other columns and its compression kept."""
 
+import errno
 import gzip
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.data.repair import write_clean
+from heedful.data.writers import LineWriter
 from heedful.errors import UserError
 
 
@@ -39,6 +41,13 @@ def test_tsv_keeps_its_other_columns(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"one\teins\tCC-BY 1\nt\x0bwo\tzwei\tCC-BY 2\nsame\tsame\tCC-BY 3\n")
     assert fixed(open_corpus(tmp_path / "a.tsv"), tmp_path) == [Example("one", "eins"), Example("t wo", "zwei")]
     assert (tmp_path / "out" / "a.tsv").read_bytes() == b"one\teins\tCC-BY 1\nt wo\tzwei\tCC-BY 2\n"
+
+
+def test_tsv_columns_stay_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"x\teins\to\x0bne\n")
+    write_clean([open_corpus(tmp_path / "a.tsv", columns=(3, 2))], tmp_path / "out")
+    assert (tmp_path / "out" / "a.tsv").read_bytes() == b"x\teins\to ne\n"
+    assert log_of(tmp_path / "out")[0]["byte"] == 8
 
 
 def test_jsonl_keeps_its_other_keys(tmp_path: Path) -> None:
@@ -119,3 +128,15 @@ def test_what_cannot_be_repaired_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"copies\.tsv: nothing would be left \(1 × source = target\)"):
         write_clean([open_corpus(tmp_path / "good.tsv"), open_corpus(tmp_path / "copies.tsv")], tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copies.tsv", "good.tsv"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.tsv").write_text("one\teins\n")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(LineWriter, "write", full)
+    with pytest.raises(UserError, match=r"--fix .*out: cannot be written: No space left on device"):
+        write_clean([open_corpus(tmp_path / "a.tsv")], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]

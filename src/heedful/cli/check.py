@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
@@ -22,6 +22,7 @@ def check(
     *files: Path,
     test: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
     languages: str | None = None,
+    columns: str = "1,2",
     content: Content | None = None,
     fix: Path | None = None,
     json: bool = False,
@@ -44,6 +45,8 @@ def check(
         Test sets: each training source that also stands in one of these files is reported.
     languages
         Source and target, for example en,de, where a file names its languages.
+    columns
+        The columns of a TSV file that hold source and target, or text and label.
     content
         What the files hold, when their names do not say it: pairs, text or labels (text TAB label).
     fix
@@ -55,8 +58,9 @@ def check(
         raise UserError(
             "heedful check: no files given. Name them first: heedful check train.en train.de --test test.en"
         )
-    corpora = group(files, content=content, languages=_two(languages))
-    tests = [_test_set(path, _two(languages)) for path in test or ()]
+    reading = Reading(_languages(languages), _columns(columns))
+    corpora = group(files, content=content, reading=reading)
+    tests = [read_text(path) if format_of(path) == "text" else reading.open_pairs(path) for path in test or ()]
     sources = read_test_sources(tests)
     repairs: list[Repair] = []
     with Passing(unit="examples") as passing:
@@ -73,14 +77,26 @@ def check(
     return 0 if fix is not None or all(report.usable for report in reports) else 1
 
 
-def group(
-    files: Sequence[Path], *, content: Content | None = None, languages: tuple[str, str] | None = None
-) -> list[Corpus]:
+class Reading(NamedTuple):
+    """Where in a file the two sides are."""
+
+    languages: tuple[str, str] | None = None
+    columns: tuple[int, int] = (1, 2)
+
+    def open_pairs(self, paths: Path | list[Path]) -> Corpus:
+        return open_corpus(paths, languages=self.languages, columns=self.columns)
+
+
+def group(files: Sequence[Path], *, content: Content | None = None, reading: Reading | None = None) -> list[Corpus]:
     """The corpora that the files make; text files are paired, two of them whatever their names, more by name."""
+    reading = reading or Reading()
+    for number, path in enumerate(files):
+        if path in files[:number]:
+            raise UserError(f"{path}: given twice")
     if content == "text":
         return [read_text(path) for path in files]
     if content == "labels":
-        return [read_labelled(path) for path in files]
+        return [read_labelled(path, columns=reading.columns) for path in files]
     plain = [path for path in files if format_of(path) == "text"]
     if len(plain) == 1 and content is None:
         pairs: dict[str, list[Path]] = {}
@@ -91,13 +107,13 @@ def group(
     corpora = []
     for path in files:
         if path not in plain:
-            corpora.append(open_corpus(path, languages=languages))
+            corpora.append(reading.open_pairs(path))
         elif len(plain) == 1 and content is None:
             corpora.append(read_text(path))
         else:
             pair = next(pair for pair in pairs.values() if path in pair)
             if path == pair[0]:
-                corpora.append(open_corpus(pair, languages=languages))
+                corpora.append(reading.open_pairs(pair))
     return corpora
 
 
@@ -117,17 +133,20 @@ def _by_name(plain: list[Path]) -> dict[str, list[Path]]:
     return pairs
 
 
-def _test_set(path: Path, languages: tuple[str, str] | None) -> Corpus:
-    return read_text(path) if format_of(path) == "text" else open_corpus(path, languages=languages)
-
-
-def _two(languages: str | None) -> tuple[str, str] | None:
-    if languages is None:
+def _languages(given: str | None) -> tuple[str, str] | None:
+    if given is None:
         return None
-    names = [name.strip() for name in languages.split(",")]
+    names = [name.strip() for name in given.split(",")]
     if len(names) != 2 or not all(names) or names[0] == names[1]:
-        raise UserError(f"--languages {languages}: expected the source and the target, for example --languages en,de")
+        raise UserError(f"--languages {given}: expected the source and the target, for example --languages en,de")
     return names[0], names[1]
+
+
+def _columns(given: str) -> tuple[int, int]:
+    numbers = [int(number) for number in given.split(",") if number.strip().isdecimal()]
+    if len(numbers) != 2 or given.count(",") != 1 or min(numbers) < 1 or numbers[0] == numbers[1]:
+        raise UserError(f"--columns {given}: expected two different columns, counted from 1, for example --columns 2,1")
+    return numbers[0], numbers[1]
 
 
 def _share(corpus: Corpus, last: Cell) -> float | None:

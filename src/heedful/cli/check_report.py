@@ -1,5 +1,7 @@
 """The check-up for the eye, and for programs."""
 
+import io
+import sys
 from pathlib import Path
 
 from rich import box
@@ -59,7 +61,9 @@ def print_repair(repairs: list[Repair], folder: Path) -> None:
 
 
 def _console() -> Console:
-    """As wide as the terminal; a file or a pipe gets room for the examples."""
+    """As wide as the terminal; a file or a pipe gets room for the examples. What it cannot write it escapes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 120

@@ -14,7 +14,7 @@ import numpy as np
 from heedful.data.corpus import FATAL, Corpus
 from heedful.data.fields import Content
 from heedful.data.findings import KINDS, BadData, Finding, Place, Problem, shown
-from heedful.data.profile import SURE, Profile, learn_profile
+from heedful.data.profile import Profile, learn_profile
 from heedful.data.records import Cell, Record
 from heedful.data.scripts import fits, main_script
 from heedful.data.seen import Seen
@@ -87,6 +87,7 @@ class Checkup:
         self._tests = test_sources or {}
         self._seen = Seen()
         self._is_pairs = corpus.content == "pairs"
+        self._long = LONG[corpus.content]
 
     def __iter__(self) -> Iterator[list[Judged]]:
         records = self.corpus.records()
@@ -107,23 +108,24 @@ class Checkup:
         for record, again in zip(chunk, repeated, strict=True):
             problems: list[tuple[int, Problem]] = []
             for side, cell in enumerate(record.cells):
-                problems += [(side, problem) for problem in cell.problems]
-            if not any(problem.kind in FATAL for _, problem in problems):
-                self._judge_readable(record, again, profile, problems)
+                if cell.problems:
+                    problems += [(side, problem) for problem in cell.problems]
+            if not problems or not any(problem.kind in FATAL for _, problem in problems):
+                self._judge_readable(record.cells, again, profile, problems)
             judged.append(Judged(record, tuple(problems)))
         return judged
 
     def _judge_readable(
-        self, record: Record, again: bool, profile: Profile, problems: list[tuple[int, Problem]]
+        self, cells: tuple[Cell, ...], again: bool, profile: Profile, problems: list[tuple[int, Problem]]
     ) -> None:
-        cells = record.cells
+        """Everything that text which can be read may still have; most lines pass each test at once."""
         for side, cell in enumerate(cells):
             text = cell.text
             if not text.isprintable():
                 problems += [(side, problem) for problem in _trouble(cell)]
             if "\ufffd" in text:
                 problems.append((side, Problem("replacement", f"“{shown(text)}”")))
-            if len(text) > LONG[self.corpus.content]:
+            if len(text) > self._long:
                 problems.append((side, Problem("long", f"{len(text):,} characters: “{shown(text, 40)}”")))
         empty = [side for side, cell in enumerate(cells) if not cell.text or cell.text.isspace()]
         if empty:
@@ -149,23 +151,22 @@ class Checkup:
 
     def _repeated(self, chunk: list[Record]) -> list[bool]:
         """Whether each record was seen before; unreadable and empty ones are judged by other rules."""
-        hashes = [hash("\0\t".join([cell.text for cell in record.cells])) for record in chunk]
+        hashes = [hash(tuple([cell.text for cell in record.cells])) for record in chunk]
         repeated: list[bool] = self._seen.add(np.array(hashes, dtype=np.int64)).tolist()
         return repeated
 
     def _count(self, judged: list[Judged]) -> None:
         report = self.report
+        report.n_examples += len(judged)
         for record, problems in judged:
-            report.n_examples += 1
             for side, cell in enumerate(record.cells):
                 report.n_characters[side] += len(cell.text)
-            if not problems:
-                continue
-            for side, problem in problems:
-                cell = record.cells[side]
-                byte = cell.byte if problem.byte is None else problem.byte
-                report.add(problem.kind, Place(self._files[side], cell.line, byte, self._unit), problem.value)
-            report.n_suspicious += any(KINDS[problem.kind].severity != "note" for _, problem in problems)
+            if problems:
+                for side, problem in problems:
+                    cell = record.cells[side]
+                    byte = cell.byte if problem.byte is None else problem.byte
+                    report.add(problem.kind, Place(self._files[side], cell.line, byte, self._unit), problem.value)
+                report.n_suspicious += any(KINDS[problem.kind].severity != "note" for _, problem in problems)
 
 
 def check_corpus(
@@ -224,27 +225,25 @@ def _trouble(cell: Cell) -> Iterator[Problem]:
             yield Problem(kind, f"U+{ord(match.group()):04X} in “{around}”", byte)
 
 
-def _compare(source: str, target: str, profile: Profile) -> Iterator[tuple[int, Problem]]:
+def _compare(source: str, target: str, profile: Profile) -> list[tuple[int, Problem]]:
     """What only the two sides together can show."""
-    if source.strip() == target.strip():
-        yield 0, Problem("copy", f"“{shown(source)}”")
-        return
-    wrong = [
-        side for side, text in enumerate((source, target)) if not fits(text, profile.scripts[side], profile.script_of)
-    ]
-    reads = (profile.odds(source), profile.odds(target)) if profile.weights and not wrong else (0.0, 0.0)
-    if len(wrong) == 2 or (reads[0] < -SURE and reads[1] > SURE):
-        yield 0, Problem("swapped", f"“{shown(source, 40)}” / “{shown(target, 40)}”")
-        return
-    for side in wrong:
-        yield _wrong_script(side, (source, target)[side], profile)
-    if reads[0] < -SURE:
-        yield 0, Problem("language", f"“{shown(source)}”")
-    if reads[1] > SURE:
-        yield 1, Problem("language", f"“{shown(target)}”")
+    if source == target or source.strip() == target.strip():
+        return [(0, Problem("copy", f"“{shown(source)}”"))]
+    texts = source, target
+    wrong = [not fits(text, script, profile.script_of) for text, script in zip(texts, profile.scripts, strict=True)]
+    other = [profile.reads_like_other(source, 0), profile.reads_like_other(target, 1)]
+    if all(wrong) or all(other):
+        return [(0, Problem("swapped", f"“{shown(source, 40)}” / “{shown(target, 40)}”"))]
+    problems = []
+    for side, text in enumerate(texts):
+        if wrong[side]:
+            problems.append(_wrong_script(side, text, profile))
+        elif other[side]:
+            problems.append((side, Problem("language", f"“{shown(text)}”")))
     if profile.is_extreme(source, target):
         sizes = f"{len(source):,} / {len(target):,} characters"
-        yield 0, Problem("ratio", f"{sizes}: “{shown(source, 30)}” / “{shown(target, 30)}”")
+        problems.append((0, Problem("ratio", f"{sizes}: “{shown(source, 30)}” / “{shown(target, 30)}”")))
+    return problems
 
 
 def _wrong_script(side: int, text: str, profile: Profile) -> tuple[int, Problem]:

@@ -53,6 +53,7 @@ class Corpus:
     content: Content
     format: Format
     languages: tuple[str, str] | None = None
+    columns: tuple[int, int] = (1, 2)
     on_bad_line: OnBadLine = "error"
     keep_empty: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
@@ -90,7 +91,9 @@ class Corpus:
 
     def fingerprint(self) -> str:
         """SHA-256 over the bytes of the files as they lie on the disk, and over how they are read."""
-        digest = hashlib.sha256(repr((self.format, self.content, self.languages, self.keep_empty)).encode())
+        digest = hashlib.sha256(
+            repr((self.format, self.content, self.languages, self.columns, self.keep_empty)).encode()
+        )
         for path in self.paths:
             with open(path, "rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
@@ -107,7 +110,7 @@ class Corpus:
         if self.format == "text":
             return text_records(path, max_bytes=limit)
         if self.format == "tsv":
-            return tsv_records(path, max_bytes=limit)
+            return tsv_records(path, columns=self.columns, max_bytes=limit)
         if self.format == "jsonl":
             return jsonl_records(path, content=self.content, languages=self.languages, max_bytes=limit)
         if self.format == "tmx":
@@ -140,12 +143,14 @@ def open_corpus(
     paths: Paths,
     *,
     languages: tuple[str, str] | None = None,
+    columns: tuple[int, int] = (1, 2),
     on_bad_line: OnBadLine = "error",
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
     """Pairs: two aligned text files, or one .tsv, .jsonl, .tmx or .parquet, each also as .gz, .xz or .bz2.
 
-    `languages` says which two, and which is the source, where a file names its languages.
+    `languages` says which two, and which is the source, where a file names its languages; `columns` does in a TSV,
+    counted from 1.
     """
     files = _as_paths(paths)
     formats = [format_of(path) for path in files]
@@ -161,7 +166,8 @@ def open_corpus(
         raise UserError(f"{files[0]}: one plain text file is one side only. Give two, or one of: {known}")
     else:
         raise UserError(f"{len(files)} files given ({', '.join(map(str, files))}); pairs are two files, or one")
-    return _corpus(files, "pairs", form, languages, on_bad_line, max_line_bytes)
+    _check_columns(columns)
+    return _checked(Corpus(files, "pairs", form, languages, columns, on_bad_line, max_line_bytes=max_line_bytes))
 
 
 def read_text(
@@ -178,18 +184,28 @@ def read_text(
     form = "text" if form == "tsv" else form
     if form == "tmx":
         raise UserError(f"{path}: TMX holds pairs; running text comes as plain text, .jsonl or .parquet")
-    return _corpus(files, "text", form, None, on_bad_line, max_line_bytes, keep_empty=keep_empty)
+    corpus = Corpus(files, "text", form, keep_empty=keep_empty, on_bad_line=on_bad_line, max_line_bytes=max_line_bytes)
+    return _checked(corpus)
 
 
 def read_labelled(
-    path: str | Path, *, on_bad_line: OnBadLine = "error", max_line_bytes: int = MAX_LINE_BYTES
+    path: str | Path,
+    *,
+    columns: tuple[int, int] = (1, 2),
+    on_bad_line: OnBadLine = "error",
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
-    """Texts with labels: text TAB label (any name), or .jsonl and .parquet with "text" and "label"."""
+    """Texts with labels: text TAB label (any name; `columns` (2, 1) for label TAB text), or .jsonl and .parquet with
+    "text" and "label"."""
     files = _as_paths(path)
     form = format_of(files[0])
     if form == "tmx":
         raise UserError(f"{path}: TMX holds pairs; labelled text comes as text TAB label, .jsonl or .parquet")
-    return _corpus(files, "labels", "tsv" if form == "text" else form, None, on_bad_line, max_line_bytes)
+    _check_columns(columns)
+    form = "tsv" if form == "text" else form
+    return _checked(
+        Corpus(files, "labels", form, columns=columns, on_bad_line=on_bad_line, max_line_bytes=max_line_bytes)
+    )
 
 
 def format_of(path: Path) -> Format:
@@ -199,22 +215,19 @@ def format_of(path: Path) -> Format:
     return SUFFIXES.get(suffix, "text")
 
 
-def _corpus(
-    files: tuple[Path, ...],
-    content: Content,
-    form: Format,
-    languages: tuple[str, str] | None,
-    on_bad_line: OnBadLine,
-    max_line_bytes: int,
-    *,
-    keep_empty: bool = False,
-) -> Corpus:
-    if on_bad_line not in ("error", "skip"):
-        raise one_of("on_bad_line", on_bad_line, ["error", "skip"])
-    for path in files:
+def _checked(corpus: Corpus) -> Corpus:
+    """Complain of what cannot work now, not when the reading begins."""
+    if corpus.on_bad_line not in ("error", "skip"):
+        raise one_of("on_bad_line", corpus.on_bad_line, ["error", "skip"])
+    for path in corpus.paths:
         if not is_pipe(path):
             open_bytes(path).close()
-    return Corpus(files, content, form, languages, on_bad_line, keep_empty, max_line_bytes)
+    return corpus
+
+
+def _check_columns(columns: tuple[int, int]) -> None:
+    if len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]:
+        raise UserError(f"columns {columns}: expected two different columns, counted from 1, for example (1, 2)")
 
 
 def _as_paths(paths: Paths) -> tuple[Path, ...]:
@@ -223,6 +236,7 @@ def _as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def _refusal(path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
     """A line's problem as an error, with the way out that only line-wise problems have."""
-    remedy = f"{remedy_for(problem.kind, str(path))}, or pass --on-bad-line skip."
+    remedy = remedy_for(problem.kind, str(path))
+    remedy += " Or pass --on-bad-line skip." if remedy.endswith((".", "?")) else " or pass --on-bad-line skip."
     place = Place(str(path), line, byte if problem.byte is None else problem.byte)
     return BadData(problem.kind, place, problem.value, remedy=remedy)

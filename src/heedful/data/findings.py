@@ -41,7 +41,7 @@ KINDS: dict[str, Kind] = {
         "fatal", "drop", "invalid UTF-8", "If it is Latin-1, convert with: iconv -f latin1 -t utf-8 FILE > NEW"
     ),
     "too-long": Kind("fatal", "drop", "line too long to read", "Probably not text, or line ends are missing."),
-    "columns": Kind("fatal", "drop", "too few columns", "Each line needs source TAB target; quotes mean nothing here."),
+    "columns": Kind("fatal", "drop", "too few columns", "Each line needs source TAB target; quotes mean nothing."),
     "json": Kind(
         "fatal", "drop", "unusable JSON line", "One complete JSON object a line, every line with the same keys."
     ),

@@ -22,24 +22,35 @@ MAX_FACTOR_UNKNOWN = 9.0  # off equal length, where nothing is usual
 MIN_COUNT = 10  # of a word in the sample
 LOOK_AT = 300  # characters of a line
 APART = 0.9  # of the pairs must have both sides told apart by their words
+TELLING = 2.0  # log odds of a word that is typical of one side
 SURE = 12.0  # natural logarithm of the odds
 
 
 @dataclass(frozen=True)
 class Profile:
     scripts: tuple[str, ...]  # of each side, "" when no script has the majority
-    log_ratio: float = 0.0  # the usual log((source + 15) / (target + 15)), in characters
-    max_factor: float = MAX_FACTOR_UNKNOWN
+    ratios: tuple[float, float] = (1 / MAX_FACTOR_UNKNOWN, MAX_FACTOR_UNKNOWN)  # the least and the greatest allowed
     weights: dict[str, float] = field(default_factory=dict)  # word -> log odds that it stands on the source side
+    telling: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())  # the words typical of each side
     script_of: ScriptOf = field(default_factory=ScriptOf)
 
     def is_extreme(self, source: str, target: str) -> bool:
-        return abs(_log_ratio(source, target) - self.log_ratio) > math.log(self.max_factor)
+        return not self.ratios[0] <= _ratio(source, target) <= self.ratios[1]
 
-    def odds(self, text: str) -> float:
+    def reads_like_other(self, text: str, side: int) -> bool:
+        """Whether the words of `text` are those of the other side, beyond doubt."""
+        words = text[:LOOK_AT].lower().split()
+        if self.telling[1 - side].isdisjoint(words):
+            return False  # nearly every line: no need to add anything up
+        return self._odds(words) * (1 if side else -1) > SURE
+
+    def tells_apart(self, source: str, target: str) -> bool:
+        return self._odds(source[:LOOK_AT].lower().split()) > 0 > self._odds(target[:LOOK_AT].lower().split())
+
+    def _odds(self, words: list[str]) -> float:
         """Above 0: reads like the source side; below: like the target side."""
         weights = self.weights
-        return sum([weights[word] for word in text[:LOOK_AT].lower().split() if word in weights])
+        return sum([weights[word] for word in words if word in weights])
 
 
 def learn_profile(records: Sequence[Record], *, is_pairs: bool) -> Profile:
@@ -51,15 +62,20 @@ def learn_profile(records: Sequence[Record], *, is_pairs: bool) -> Profile:
     pairs = [pair for pair in zip(*sides, strict=True) if all(pair)] if is_pairs else []
     if len(pairs) < MIN_PAIRS:
         return Profile(scripts, script_of=script_of)
-    ratio = float(np.median([_log_ratio(source, target) for source, target in pairs]))
-    profile = Profile(scripts, ratio, MAX_FACTOR, _word_weights(*sides), script_of)
+    usual = float(np.median([_ratio(source, target) for source, target in pairs]))
+    weights = _word_weights(*sides)
+    telling = (
+        frozenset(word for word, weight in weights.items() if weight >= TELLING),
+        frozenset(word for word, weight in weights.items() if weight <= -TELLING),
+    )
+    profile = Profile(scripts, (usual / MAX_FACTOR, usual * MAX_FACTOR), weights, telling, script_of)
     # Summaries, or dialects: where the words do not tell the sides apart, no line may be judged by them.
-    apart = sum(profile.odds(source) > 0 > profile.odds(target) for source, target in pairs)
-    return profile if apart > APART * len(pairs) else replace(profile, weights={})
+    apart = sum(profile.tells_apart(source, target) for source, target in pairs)
+    return profile if apart > APART * len(pairs) else replace(profile, telling=(frozenset(), frozenset()))
 
 
-def _log_ratio(source: str, target: str) -> float:
-    return math.log((len(source) + FORGIVEN) / (len(target) + FORGIVEN))
+def _ratio(source: str, target: str) -> float:
+    return (len(source) + FORGIVEN) / (len(target) + FORGIVEN)
 
 
 def _majority(scripts: list[str]) -> str:

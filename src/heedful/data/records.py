@@ -55,24 +55,28 @@ def require_equal_counts(source: Path, target: Path) -> None:
             raise _counts_differ(source, target, n_source, n_target)
 
 
-def tsv_records(path: Path, *, max_bytes: int) -> Iterator[Record]:
-    """Source TAB target (TAB anything); a quote is a character like any other."""
-    width = 0
+def tsv_records(path: Path, *, columns: tuple[int, int] = (1, 2), max_bytes: int) -> Iterator[Record]:
+    """Two of the columns, which are counted from 1; a quote is a character like any other."""
+    needed, width = max(columns), 0
     for line in read_lines(path, max_bytes=max_bytes):
         whole = decode(line)
-        columns = whole.text.split("\t")
-        width = width or len(columns)
+        parts = whole.text.split("\t")
+        width = width or len(parts)
         problems = whole.problems
-        if len(columns) < 2:
+        if len(parts) < needed:
             if whole.text and not whole.text.isspace():  # a blank line is an empty pair, as in two files
-                value = f"one column, two are needed: “{shown(whole.text)}”"
+                value = f"{len(parts)} column{'s' * (len(parts) > 1)}, {needed} are needed: “{shown(whole.text)}”"
                 problems = (*problems, Problem("columns", value))
-            columns = [whole.text, ""]
-        elif len(columns) > max(width, 2):
-            problems = (*problems, Problem("extra-columns", f"{len(columns)} columns, not {width}"))
-        second = line.byte + len(columns[0].encode()) + 1
-        cells = Cell(columns[0], line.number, line.byte, problems), Cell(columns[1], line.number, second)
-        yield Record(cells, line.content)
+            parts = [""] * needed
+        elif len(parts) > max(width, needed):
+            problems = (*problems, Problem("extra-columns", f"{len(parts)} columns, line 1 has {width}"))
+        first, second = (Cell(parts[column - 1], line.number, line.byte + _start(parts, column)) for column in columns)
+        yield Record((first._replace(problems=problems) if problems else first, second), line.content)
+
+
+def _start(parts: list[str], column: int) -> int:
+    """Where a column begins, in bytes from the start of its line."""
+    return sum(len(part.encode()) + 1 for part in parts[: column - 1])
 
 
 def decode(line: Line) -> Cell:
@@ -106,12 +110,10 @@ def _guess(content: bytes, start: int) -> str:
 
 
 def _counts_differ(source: Path, target: Path, n_source: int, n_target: int) -> BadData:
-    value = f"{n_source:,} lines, but {target} has {n_target:,}"
+    value = f"{n_source:,} line{'s' * (n_source != 1)}, but {target} has {n_target:,}"
     shifted = first_shifted_line(source, target)
-    if shifted is None:
-        return BadData("counts", Place(str(source)), value)
-    if shifted > min(n_source, n_target):
+    if shifted is not None and shifted > min(n_source, n_target):
         value += f"; by the lengths of the lines, the first {shifted - 1:,} fit and the rest comes after them"
-    else:
+    elif shifted is not None:
         value += f"; by the lengths of the lines, they stop fitting at about line {shifted:,}"
-    return BadData("counts", Place(str(source), shifted), value)
+    return BadData("counts", Place(str(source)), value)

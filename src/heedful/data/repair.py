@@ -47,22 +47,35 @@ def write_clean(
     """Write each corpus, cleaned, under its own names into the new `folder`, beside `dropped.jsonl`."""
     _refuse_folder(folder, corpora)
     repairs = []
-    with folder_aside(folder) as aside, (aside / LOG).open("w", encoding="utf-8") as log:
-        for corpus in corpora:
-            checkup = Checkup(corpus, test_sources=test_sources)
-            repair = Repair(checkup.report)
-            writer = WRITERS[corpus.format](corpus, aside)
-            try:
-                for judged in checkup:
-                    for one in judged:
-                        _repair(one, corpus, repair, log, writer.write)
-                    if progress:
-                        progress(checkup.report, judged[-1].record.cells[0])
-            finally:
-                writer.close()
-            _refuse_hopeless(repair)
-            repairs.append(repair)
+    try:
+        with folder_aside(folder) as aside, (aside / LOG).open("w", encoding="utf-8") as log:
+            for corpus in corpora:
+                repairs.append(_write_one(corpus, aside, log, test_sources, progress))
+    except OSError as error:  # of writing: what goes wrong in reading is BadData
+        raise UserError(f"--fix {folder}: cannot be written: {error.strerror or error}; nothing was kept") from None
     return repairs
+
+
+def _write_one(
+    corpus: Corpus,
+    folder: Path,
+    log: TextIO,
+    test_sources: dict[str, str] | None,
+    progress: Callable[[Report, Cell], None] | None,
+) -> Repair:
+    checkup = Checkup(corpus, test_sources=test_sources)
+    repair = Repair(checkup.report)
+    writer = WRITERS[corpus.format](corpus, folder)
+    try:
+        for judged in checkup:
+            for one in judged:
+                _repair(one, corpus, repair, log, writer.write)
+            if progress:
+                progress(checkup.report, judged[-1].record.cells[0])
+    finally:
+        writer.close()
+    _refuse_hopeless(repair)
+    return repair
 
 
 def _repair(judged: Judged, corpus: Corpus, repair: Repair, log: TextIO, write: Callable[..., None]) -> None:

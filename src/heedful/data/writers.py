@@ -54,7 +54,10 @@ class LineWriter:
 
     def _replaced(self, line: str, texts: Texts) -> str:
         if self._corpus.format == "tsv":
-            return "\t".join([*texts, *line.split("\t")[2:]])
+            parts = line.split("\t")
+            for column, text in zip(self._corpus.columns, texts, strict=True):
+                parts[column - 1] = text
+            return "\t".join(parts)
         row = parse(line)
         find_fields(row, self._corpus.content, self._corpus.languages).put(row, texts)
         return json.dumps(row, ensure_ascii=False)
