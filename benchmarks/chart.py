@@ -43,7 +43,7 @@ def growth_chart(title: str, x_label: str, lines: Sequence[Line]) -> str:
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'>",
         f"<title>{escape(title)}</title>",
-        f"<rect width='{width}' height='{height}' rx='8' fill='{PAPER}'/>",
+        f"<rect x='0.5' y='0.5' width='{width - 1}' height='{height - 1}' rx='10' fill='{PAPER}' stroke='{FAINT}'/>",
         _text(LEFT, 26, title, size=15, weight=600),
     ]
     for i, name in enumerate(panels):
@@ -128,7 +128,7 @@ def _text(
 ) -> str:
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' "
-        f"fill='{colour}'>{escape(words)}</text>"
+        f"fill='{colour}' stroke='{PAPER}' stroke-width='3' paint-order='stroke'>{escape(words)}</text>"
     )
 
 
