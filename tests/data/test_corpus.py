@@ -176,6 +176,13 @@ def test_parquet_for_text_and_labels(tmp_path: Path) -> None:
         list(open_corpus(path))
 
 
+def test_parquet_compresses_by_itself(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
+    with pytest.raises(UserError, match=r"a\.parquet\.gz: Parquet compresses by itself"):
+        list(open_corpus(tmp_path / "a.parquet.gz"))
+
+
 def test_parquet_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

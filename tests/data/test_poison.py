@@ -209,7 +209,7 @@ POISONS = [
             name,
             line(None, b"{} " + planted),
             {"encoding": 1},
-            refuses=("a.de: line 31 (byte ", f"byte 0x{planted[0]:02X}", guess, "iconv", "--on-bad-line skip"),
+            refuses=("a.de: line 31 (byte ", f"byte 0x{planted[0]:02X}", guess, "iconv", "on_bad_line=skip"),
             with_skip=N - 1,
             fatal=True,
         )

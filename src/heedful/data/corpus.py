@@ -236,7 +236,6 @@ def _as_paths(paths: Paths) -> tuple[Path, ...]:
 
 def _refusal(path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
     """A line's problem as an error, with the way out that only line-wise problems have."""
-    remedy = remedy_for(problem.kind, str(path))
-    remedy += " Or pass --on-bad-line skip." if remedy.endswith((".", "?")) else " or pass --on-bad-line skip."
+    remedy = f"{remedy_for(problem.kind, str(path))}\nOr leave such lines out: data.on_bad_line=skip"
     place = Place(str(path), line, byte if problem.byte is None else problem.byte)
     return BadData(problem.kind, place, problem.value, remedy=remedy)

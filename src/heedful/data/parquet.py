@@ -6,9 +6,9 @@ from typing import Any
 
 from heedful.data.fields import Content, find_fields
 from heedful.data.findings import BadData, Place
-from heedful.data.lines import open_bytes
+from heedful.data.lines import open_bytes, plain_name
 from heedful.data.records import Cell, Record
-from heedful.errors import MissingExtra
+from heedful.errors import MissingExtra, UserError
 
 ROWS = 4096
 
@@ -35,6 +35,8 @@ def open_parquet(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise MissingExtra("Reading Parquet", "parquet") from None
+    if plain_name(path) != path.name:
+        raise UserError(f"{path}: Parquet compresses by itself and is not read through {path.suffix}. Unpack it first")
     open_bytes(path).close()  # the same words as everywhere for a folder or a missing file
     try:
         return pyarrow.parquet.ParquetFile(path)
