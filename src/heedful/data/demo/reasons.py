@@ -1,0 +1,108 @@
+"""Two clauses in one sentence: because, but, and; the pronoun in the second one takes its gender from the first."""
+
+from functools import cache
+
+from heedful.data.demo.adjectives import adjective, said_of
+from heedful.data.demo.choices import ME, YOU, Draw, adjective_for, name, person, pronoun_for, relative
+from heedful.data.demo.lexicon import LINKS, TIMES, words, words_for
+from heedful.data.demo.meaning import Act, Adjective, Clause, Degree, Joined, Phrase, Quality, Subject, Verb
+from heedful.data.demo.nouns import nouns_of
+from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, verb, verbs_for, verbs_named
+
+BECAUSE, BUT, AND = words(LINKS)
+
+# What one did not do, the nouns it was not done to, and why not.
+REFUSALS = (
+    ("buy", "clothing furniture machine vehicle", "expensive old"),
+    ("eat", "pizza cake", "cold sweet"),
+    ("drink", "soup coffee tea milk", "hot cold"),
+    ("read", "novel", "boring"),
+    ("watch", "film", "boring long"),
+    ("carry", "moved furniture", "heavy"),
+)
+
+
+@cache
+def _adjectives(classes: frozenset[str], names: str) -> tuple[Adjective, ...]:
+    return tuple(word for word in said_of(classes) if word.en in names.split())
+
+
+def _somebody(draw: Draw) -> Subject:
+    """Not "the teacher": whether he or she follows is not said."""
+    subject = person(draw)
+    return name(draw) if isinstance(subject, Phrase) and "human" in subject.noun.classes else subject
+
+
+def crossing(draw: Draw) -> Joined:
+    """The animal didn't cross the street because it was too tired: the animal was; too wide: the street was."""
+    beast = draw.one(nouns_of("animal"))
+    barrier = draw.one(nouns_of("crossing crossing field"))
+    first, second = Phrase(beast, "the", adjective=adjective_for(draw, beast, 0.15)), Phrase(barrier, "the")
+    act = next(act for act in verbs_named(TRANSITIVE, "cross") if act.objects & barrier.classes)
+    if draw.chance(0.5):
+        word, about = draw.one(_adjectives(beast.classes, "tired hungry thirsty small old")), first
+    else:
+        word, about = draw.one(_adjectives(barrier.classes, "wide dangerous long noisy big")), second
+    reason = Clause(pronoun_for(about), Quality(word, "too"), "past")
+    return Joined(Clause(first, Act(act, second), "past", "no"), BECAUSE, reason)
+
+
+def refusal(draw: Draw) -> Joined:
+    """Paul didn't buy the coat because it was too expensive."""
+    verb_name, classes, why = draw.one(REFUSALS)
+    noun = draw.one(nouns_of(classes))
+    act = next(act for act in verbs_named(TRANSITIVE, verb_name) if act.objects & noun.classes)
+    thing = Phrase(noun, "the" if noun.mass else draw.one(("the", "this")))
+    reason = Clause(pronoun_for(thing), Quality(draw.one(_adjectives(noun.classes, why)), "too"), "past")
+    return Joined(Clause(person(draw), Act(act, thing), "past", "no"), BECAUSE, reason)
+
+
+def absence(draw: Draw) -> Joined:
+    """She didn't work yesterday because she was ill."""
+    subject = _somebody(draw)
+    act = draw.one(verbs_named(ACTIVITIES, "work swim run dance cook play"))
+    word = adjective(draw.one(("tired", "tired", "ill", "busy")))
+    degree: Degree = "" if word.zh_kind == "了" else draw.one(("too", "very"))
+    time = draw.one(words_for(TIMES, "past")[:3]) if draw.chance(0.7) else None
+    reason = Clause(pronoun_for(subject), Quality(word, degree), "past")
+    return Joined(Clause(subject, Act(act), "past", "no", time=time), BECAUSE, reason)
+
+
+def emotion(draw: Draw) -> Joined:
+    """Emma is happy because she found her keys."""
+    subject = _somebody(draw)
+    who = pronoun_for(subject)
+    found = draw.chance(0.4)
+    word = adjective("happy" if found else draw.one(("sad", "angry", "worried")))
+    noun = draw.one(nouns_of("small"))
+    thing = Phrase(noun, "of", plural=noun.en == "key", owner=who)
+    cause = Clause(who, Act(verb(TRANSITIVE, "find" if found else "lose"), thing), "past")
+    return Joined(Clause(subject, Quality(word)), BECAUSE, cause)
+
+
+def contrast(draw: Draw) -> Joined:
+    """I like tea, but I don't like coffee. He knows how to swim, but he doesn't know how to dance."""
+    subject = _somebody(draw)
+    who = pronoun_for(subject)
+    if draw.chance(0.35):
+        known, unknown = draw.shuffled(verbs_named(ACTIVITIES, "swim dance sing cook play"))[:2]
+        can = Clause(subject, Act(known, modal="know"))
+        return Joined(can, BUT, Clause(who, Act(unknown, modal="know"), polarity="no"))
+    like = verb(TRANSITIVE, "like")
+    group = draw.one(("edible", "food vegetables fruits", "drink", "pet", "language", "science"))
+    liked, other = draw.shuffled(nouns_of(group))[:2]
+    first = Clause(subject, Act(like, Phrase(liked, "generic", not liked.mass)))
+    return Joined(first, BUT, Clause(who, Act(like, Phrase(other, "generic", not other.mass)), polarity="no"))
+
+
+def two_scenes(draw: Draw) -> Joined:
+    """Lucas is singing and Emma is dancing."""
+    first, second = name(draw), name(draw)
+    other: Subject = relative(draw, draw.one((ME, YOU))) if first == second or draw.chance(0.3) else second
+    one_act, other_act = draw.shuffled(_going_on())[:2]
+    return Joined(Clause(first, Act(one_act), "now"), AND, Clause(other, Act(other_act), "now"))
+
+
+@cache
+def _going_on() -> tuple[Verb, ...]:
+    return verbs_for(ACTIVITIES, "now", "have smoke")

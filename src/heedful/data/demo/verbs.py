@@ -1,0 +1,230 @@
+"""The verbs of the demo: English | French | Chinese | classes of its object | uses.
+
+English: base, irregular past, irregular -ing form, then `+` and the words that follow it ("listen + to").
+French: infinitive (`se` for a reflexive one), then `+` and the words that follow it; forms are in `conjugation.py`.
+Chinese: {} is the object or the goal, {to} the recipient, ~ the place of 了; `;` a second pattern for what goes on now.
+Uses, one letter each: h every day, n now, p past, f future, w with a modal, i as an order, k counted objects ("three"),
+o only objects that the subject owns, s a state ("knows"), x said of animals too, g generic objects ("likes cats"),
+t may last ("for two hours"), m may lie a week off ("last Monday"), l longer ("last year"), d definite objects only,
+e one person, one object at a time.
+"""
+
+from functools import cache
+
+from heedful.data.demo.meaning import Verb
+
+# With an object.
+TRANSITIVE = """
+eat ate | manger | 吃~{} | edible dish | h n p f w k x
+eat ate | manger | 吃~{} | food fruits vegetables | h n p f w x
+drink drank | boire | 喝~{} | drink broth | h n p f w
+buy bought | acheter | 买~{} | edible food vegetables fruits | h n p f w k i m
+buy bought | acheter | 买~{} | goods flower gift ticket vehicle house | p f w k l
+read read | lire | 看~{} | read | n p f w k i m
+write wrote | écrire | 写~{} | mail | n p f w k m
+write wrote | écrire | 写~{} | write | p f w k l
+watch | regarder | 看~{} | film | n p f w i m e
+look + at | regarder | 看~{} | photo | n p w i
+listen + to | écouter | 听~{} | song tale | n p w i
+sing sang | chanter | 唱~{} | song | n p f w k i
+tell told | raconter | 讲~{} | tale | n p f w k
+open | ouvrir | 打开~{} | opening box bottle | p f w i d
+close | fermer | 关上~{} | opening | p f w i d
+look + for | chercher | 找~{} | small | n p o
+find found | trouver | 找到~{} | small | p o m
+lose lost | perdre | 弄丢~{} | small | p o l
+wash | laver | 洗~{} | ware clothing car bike truck | n p f w i d
+clean | nettoyer | 打扫~{} | cleaned | n p f w i d m
+make made | préparer | 做~{} | made | n p f w k m e
+repair | réparer | 修~{} | machine vehicle seat | n p f w d l
+draw drew | dessiner | 画~{} | animal flower tree house | n p w k
+break broke | casser | 打破~{} | breakable | p m
+drive drove | conduire | 开~{} | driven | n p w e
+cross | traverser | 过~{} | crossing | p w
+cross | traverser | 穿过~{} | field | p w
+visit | visiter | 参观~{} | museum | p f w l
+choose chose | choisir | 选~{} | clothing gift film | p f w e
+use | utiliser | 用~{} | used | n p f w d
+borrow | emprunter | 借~{} | lent | p f w m
+carry | porter | 搬~{} | moved furniture | n p f w d
+sell sold | vendre | 卖~{} | vehicle house furniture | p f w o l
+see saw | voir | 看见~{} | animal human flower tree | p k m
+hear heard | entendre | 听见~{} | animal baby song | p
+answer | répondre + à | 回答~{} | question | p f w i d
+understand understood | comprendre | 明白{} | question tale | s d
+wear wore | porter | 穿~{};穿着{} | clothing | n e
+wear wore | porter | 戴~{};戴着{} | accessory | n e
+study | étudier | 学习~{} | science | h n p f w l
+learn | apprendre | 学~{} | language | h n p f w l
+teach taught | enseigner | 教{} | science language | s
+speak spoke | parler | 说{} | language | s w
+help | aider | 帮助~{} | human kin | p f w i
+visit | rendre + visite à | 看望~{} | kin | p f w l
+call | appeler | 给{}打~电话 | kin owned | p f w i
+chat chatted chatting + with | discuter + avec | 跟{}聊~天 | kin human | n p w
+wait + for | attendre | 等~{} | kin owned | n p f w i
+meet met | rencontrer | 遇见~{} | human | p l
+invite | inviter | 邀请~{} | kin owned | p f w i m
+thank | remercier | 感谢~{} | kin human | p f w
+know knew | connaître | 认识{} | human kin | s
+like | aimer + bien | 喜欢{} | edible food fruits vegetables drink pet flower language science land | s g
+love | aimer | 爱{} | kin land | s
+need | avoir + besoin de | 需要{} | goods ticket | s k
+have had | avoir | 有{} | pet goods vehicle house sibling offspring | s k
+want | vouloir | 想要{} | drink broth edible dish food goods | s k
+"""
+
+# With an object and somebody who gets it.
+GIVING = """
+give gave + to | donner + à | 给~{to}{} | read flower gift lent photo | p f w k l
+buy bought + for | acheter + pour | 给{to}买~{} | goods flower gift | p f w k l
+write wrote + to | écrire + à | 给{to}写~{} | mail | n p f w k
+send sent + to | envoyer + à | 给{to}寄~{} | photo gift lent | p f w k
+show showed + to | montrer + à | 给{to}看~{} | photo read small | p f w k
+tell told + to | raconter + à | 给{to}讲~{} | tale | n p f w k
+"""
+
+# Without an object; what looks like one belongs to the verb.
+ACTIVITIES = """
+sleep slept | dormir | 睡觉~ | - | n w x t
+work | travailler | 工作~ | place | h n p f w t
+study | étudier | 学习~ | place | h n p f w t
+swim swam swimming | nager | 游泳~ | water | h n p f w x
+run ran running | courir | 跑步~ | outside | h n p f w
+sing sang | chanter | 唱歌~ | place | h n p f w
+dance | danser | 跳舞~ | place | h n p f w
+cook | faire + la cuisine | 做饭~ | - | h n p f w
+travel travelled travelling | voyager | 旅行~ | country | p f w l
+rest | se reposer | 休息~ | place | n p f w i x t
+go went + for a walk | se promener | 散步~ | outside | h p f w
+get got getting + up early | se lever + tôt | 早起~ | - | h p f w
+play + football | jouer + au football | 踢足球~ | outside | h n p f w
+play + basketball | jouer + au basket | 打篮球~ | outside | h n p f w
+play + tennis | jouer + au tennis | 打网球~ | outside | h n p f w
+play + chess | jouer + aux échecs | 下棋~ | place | h n p f w
+play + the piano | jouer + du piano | 弹钢琴~ | - | h n p f w
+play + the guitar | jouer + de la guitare | 弹吉他~ | place | h n p f w
+have had + breakfast | prendre + le petit déjeuner | 吃早饭~ | meal | h n p f
+have had + lunch | déjeuner | 吃午饭~ | meal | h n p f
+have had + dinner | dîner | 吃晚饭~ | meal | h n p f
+watch + television | regarder + la télévision | 看电视~ | - | h n p f w
+listen + to music | écouter + de la musique | 听音乐~ | place | h n p f w
+listen + to the radio | écouter + la radio | 听广播~ | - | h n p f w
+take took + a shower | prendre + une douche | 洗澡~ | - | h n p f w
+go went + shopping | faire + les courses | 去购物~ | - | p f w
+take took + the bus | prendre + le bus | 坐公交车~ | - | h p f w
+take took + the train | prendre + le train | 坐火车~ | - | p f w
+wait + for the bus | attendre + le bus | 等公交车~ | - | n p
+cry | pleurer | 哭~ | - | n
+laugh | rire | 笑~ | - | n
+smoke | fumer | 抽烟~ | - | h n p w i
+"""
+
+# With a goal.
+MOTION = """
+go went | aller + à | 去~{} | - | h p f w l
+arrive | arriver + à | 到~{} | - | p f
+come came + back from | revenir + de | 从{}回来~ | - | p f l
+come came + from | venir + de | 来自{} | - | s
+live | habiter + à | 住在{} | - | s
+stay | rester + à | 待在{} | - | p f w
+be was being + born | naître + à | 出生在{} | - | p
+be was being + born | naître | 出生 | - | p
+"""
+
+# At a fixed time.
+SCHEDULE = """
+leave left | partir | 出发 | transport | h
+start | commencer | 开始 | lesson film exam | h
+open | ouvrir | 开门 | museum bank shop pharmacy library bakery restaurant | h
+close | fermer | 关门 | museum bank shop pharmacy library bakery restaurant | h
+"""
+
+USES = {
+    "h": "habit",
+    "n": "now",
+    "p": "past",
+    "f": "future",
+    "w": "modal",
+    "i": "order",
+    "k": "count",
+    "o": "own",
+    "s": "state",
+    "x": "animal",
+    "g": "generic",
+    "t": "lasting",
+    "m": "week",
+    "l": "year",
+    "d": "definite",
+    "e": "single",
+}
+
+
+@cache
+def read_verbs(table: str) -> tuple[Verb, ...]:
+    """The verbs of one of the tables above."""
+    return tuple(_read(line) for line in table.splitlines() if line)
+
+
+@cache
+def verbs_for(table: str, use: str, without: str = "") -> tuple[Verb, ...]:
+    """The verbs of a table that have the use, but not those whose base form is among `without`."""
+    return tuple(verb for verb in read_verbs(table) if use in verb.uses and verb.en not in without.split())
+
+
+@cache
+def verbs_named(table: str, names: str) -> tuple[Verb, ...]:
+    """The verbs of a table with any of these base forms."""
+    return tuple(verb for verb in read_verbs(table) if verb.en in names.split())
+
+
+@cache
+def verb(table: str, english: str, tail: str = "") -> Verb:
+    """The first verb of the table with this base form and tail."""
+    return next(found for found in read_verbs(table) if found.en == english and found.en_tail == tail)
+
+
+def _read(line: str) -> Verb:
+    english, french, chinese, objects, uses = (cell.strip() for cell in line.split("|"))
+    english, _, tail = (part.strip() for part in english.partition("+"))
+    french, _, fr_tail = (part.strip() for part in french.partition("+"))
+    base, past, ing = (*english.split(), "", "")[:3]
+    pattern, _, now = chinese.partition(";")
+    return Verb(
+        en=base,
+        en_s=_third_person(base),
+        en_past=past or _past(base),
+        en_ing=ing or _ing(base),
+        en_tail=tail,
+        fr=french.removeprefix("se "),
+        fr_tail=fr_tail,
+        fr_reflexive=french.startswith("se "),
+        zh=pattern,
+        zh_now=now,
+        objects=frozenset(objects.split()),
+        uses=frozenset(USES[letter] for letter in uses.split()),
+    )
+
+
+def _third_person(verb: str) -> str:
+    if verb == "have":
+        return "has"
+    if verb.endswith(("s", "x", "ch", "sh", "o")):
+        return verb + "es"
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return verb[:-1] + "ies"
+    return verb + "s"
+
+
+def _past(verb: str) -> str:
+    if verb.endswith("e"):
+        return verb + "d"
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return verb[:-1] + "ied"
+    return verb + "ed"
+
+
+def _ing(verb: str) -> str:
+    if verb.endswith("e") and not verb.endswith("ee"):
+        return verb[:-1] + "ing"
+    return verb + "ing"
