@@ -1,0 +1,28 @@
+"""The table of `make mutants` fits the source as it is: planting takes minutes, seeing that it could takes none."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mutants import MUTANTS, SOURCE, fits, planted
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_can_be_planted(mutant):
+    assert fits(mutant), f"{mutant.file}: does not contain exactly once: {mutant.old!r}"
+    changed = planted(mutant, (SOURCE / "heedful" / mutant.file).read_text(encoding="utf-8"))
+    assert mutant.new != mutant.old
+    ast.parse(changed)
+    assert mutant.tests
+    assert all((TESTS / name).is_file() for name in mutant.tests)
+
+
+def test_there_are_many_and_in_all_three_folders():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+    folders = Counter(mutant.file.split("/")[0] for mutant in MUTANTS)
+    assert set(folders) == {"nn", "models", "data"}
+    assert min(folders.values()) >= 10
