@@ -168,6 +168,11 @@ def reason_to_stop(training: Training, state: State) -> str | None:
 class NotFinite(UserError):
     """The loss or the gradient is not a number; the weights are still those of the step before."""
 
+    def __init__(self, message: str, *, step: int, examples: list[int]) -> None:
+        super().__init__(message)
+        self.step = step
+        self.examples = examples  # of this rank's part of the batch
+
 
 def check_finite(training: Training, batch: Batch, step: int, loss: float, grad_norm: float) -> None:
     """Stop before the update, on all ranks alike."""
@@ -175,6 +180,8 @@ def check_finite(training: Training, batch: Batch, step: int, loss: float, grad_
     if any_rank(training.world, not bool(torch.isfinite(numbers).all())):
         raise NotFinite(
             f"step {step + 1}: the loss ({loss}) or the length of the gradient ({grad_norm}) is not finite on at least "
-            f"one rank. The update was not made. Examples of this batch: {sorted(batch.indices.tolist())}. "
-            "A lower optimiser.lr, a longer schedule.warmup_steps or precision = 'float32' usually helps"
+            "one rank. The update was not made; not-finite.json in the run's folder lists the examples of the batch. "
+            "A lower optimiser.lr, a longer schedule.warmup_steps or run.precision=float32 usually helps",
+            step=step + 1,
+            examples=sorted(batch.indices.tolist()),
         )

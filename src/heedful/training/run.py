@@ -18,7 +18,7 @@ from heedful.models.folder import load_model, weights_of
 from heedful.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint, versions
 from heedful.training.distributed import World, agree, barrier, joined_world
 from heedful.training.log import Listener, RunLog
-from heedful.training.loop import fit
+from heedful.training.loop import NotFinite, fit
 from heedful.training.machine import settle_machine
 from heedful.training.ownership import owned
 from heedful.training.plan import make_plan
@@ -135,7 +135,13 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     if checkpoint is not None and state.step >= run.steps:
         reason = f"already at step {state.step:,} of {run.steps:,}; to go on, raise it with --set run.steps=…"
     else:
-        reason = fit(session.training, state)
+        try:
+            reason = fit(session.training, state)
+        except NotFinite as error:
+            name = "not-finite.json" if world.speaks else f"not-finite-{world.rank}.json"
+            (folder / name).write_text(json.dumps({"step": error.step, "examples": error.examples}) + "\n")
+            emit("stop", reason=str(error), step=state.step, seconds=state.seconds, tokens=state.tokens)
+            raise
     emit("stop", reason=reason, step=state.step, seconds=state.seconds, tokens=state.tokens)
     interrupted = requests.reason() is not None
     if not interrupted:

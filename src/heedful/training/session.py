@@ -157,7 +157,7 @@ class Session:
         tensors = self.ema or model_tensors(self.model)
         if not self.world.speaks:
             return None
-        judged = Seq2Seq(self.model.config).to(self.world.device)
+        judged = Seq2Seq(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
         load_model_tensors(judged, tensors)
         return judged
 
@@ -178,7 +178,7 @@ class Session:
         tensors = model_tensors(self.model)
         folders = {}
         if self.world.speaks:
-            plain = Seq2Seq(self.model.config)
+            plain = Seq2Seq(self.model.config).to(next(iter(tensors.values())).dtype)
             load_model_tensors(plain, tensors)
             folders["last"] = str(save_model(self.folder / "last", plain, self.prepared.tokenizers))
             averaged = average_of([load_checkpoint(path).model for path in self._last_checkpoints()])
@@ -221,7 +221,7 @@ def open_session(
         source_vocab_size=prepared.tokenizers.source.vocab_size,
         target_vocab_size=prepared.tokenizers.target.vocab_size,
     )
-    model = Seq2Seq(config).to(world.device)
+    model = Seq2Seq(config).to(world.device, torch.float64 if run.precision == "float64" else torch.float32)
     if checkpoint is not None:
         load_model_tensors(model, checkpoint.model)
     elif start_weights is not None:

@@ -62,7 +62,7 @@ class RunSettings:
     ema: float = 0.0  # decay of a running average of the weights, e.g. 0.999; 0: none
     sentences: int = 500  # validation sentences that are translated for BLEU and chrF; the loss takes all
     device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     shard: Literal["none", "full"] = "none"  # "full": parameters and optimiser divided over the ranks (FSDP2)
     compile: bool = False
     threads: int | None = None  # of one process; by default all its cores

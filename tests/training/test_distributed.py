@@ -1,0 +1,122 @@
+"""Two ranks = one rank on the same batches; killed ranks come back to the same end; the number of ranks may change."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import OVERRIDES, write_corpus
+from torch import Tensor
+
+# Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
+EXACT = [
+    *OVERRIDES, "model.dropout=0.0", "run.precision=float64", "run.ema=0.0", "run.steps=12", "run.validate_every=6",
+    "run.save_every=3",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    source, target = write_corpus(tmp_path_factory.mktemp("corpus"))
+    return ["--source", str(source), "--target", str(target)]
+
+
+def command(run: Path, corpus: list[str], *settings: str, ranks: int, resume: bool, restarts: int = 0) -> list[str]:
+    python = [sys.executable, "-m"]
+    if ranks > 1:
+        rendezvous = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
+        python += ["torch.distributed.run", *rendezvous, "-m"]
+    given = ["--resume"] if resume else corpus
+    return [*python, "heedful", "train", str(run), *given, "--set", *settings]
+
+
+def train(run: Path, corpus: list[str], *settings: str, ranks: int = 1, resume: bool = False) -> dict[str, Tensor]:
+    """Run the command to its end; the weights of the last step."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command(run, corpus, *settings, ranks=ranks, resume=resume),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return load_file(run / "last" / "model.safetensors")
+
+
+def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    assert a.keys() == b.keys()
+    return max(float((a[name] - b[name]).abs().max()) for name in a)
+
+
+@pytest.fixture(scope="module")
+def one_rank(corpus: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    return train(tmp_path_factory.mktemp("runs") / "one", corpus, *EXACT)
+
+
+@pytest.mark.slow
+def test_two_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
+    assert apart(train(tmp_path / "two", corpus, *EXACT, ranks=2), one_rank) <= 1e-10
+
+
+@pytest.mark.slow
+def test_sharded_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
+    sharded = train(tmp_path / "sharded", corpus, *EXACT, "run.shard=full", ranks=2)
+    assert apart(sharded, one_rank) <= 1e-10
+
+
+@pytest.mark.slow
+def test_the_number_of_ranks_may_change(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
+    """1, then 2, then 1 ranks: the same examples in each step, so the same weights up to rounding."""
+    run = tmp_path / "run"
+    train(run, corpus, *EXACT, "run.steps=4")
+    train(run, corpus, "run.steps=8", ranks=2, resume=True)
+    last = train(run, corpus, "run.steps=12", resume=True)
+    # The rate depends on the warm-up alone, not on how many steps are planned, so the pieces make one run.
+    assert apart(last, one_rank) <= 1e-10
+
+
+@pytest.mark.slow
+def test_a_killed_rank_comes_back_to_the_same_end(corpus: list[str], tmp_path: Path) -> None:
+    """torchrun starts all ranks again; the run goes on by itself, and its end is bit for bit that of a quiet one."""
+    settings = [*OVERRIDES, "run.steps=30", "run.save_every=2"]
+    expected = train(tmp_path / "quiet", corpus, *settings, ranks=2)
+    run = tmp_path / "killed"
+    process = subprocess.Popen(
+        command(run, corpus, *settings, ranks=2, resume=False, restarts=3),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: list((run / "checkpoints").glob("step-*")))
+    victim = sorted(children_of(process.pid))[-1]
+    os.kill(victim, signal.SIGKILL)
+    _, words = process.communicate(timeout=300)
+    assert process.returncode == 0, words[-3000:]
+    killed = load_file(run / "last" / "model.safetensors")
+    assert [name for name in expected if not torch.equal(expected[name], killed[name])] == []
+    wait_for(lambda: not children_of(process.pid))
+
+
+def wait_for(condition, seconds: float = 200.0) -> None:  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+def children_of(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(path.parent.name))
+    return found

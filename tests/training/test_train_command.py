@@ -1,0 +1,253 @@
+"""`train` as users meet it: what it makes, what it refuses, how it stops and goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import OVERRIDES, write_corpus
+
+from heedful.cli.train import minutes
+from heedful.errors import UserError
+from heedful.models.folder import find_model_folder, load_model
+from heedful.training.log import read_log
+from heedful.training.ownership import owned
+from heedful.training.prepare import read_valid
+from heedful.training.run import Run, train
+from heedful.training.settings import choose_recipe, read_settings
+
+QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=4", "run.save_every=4"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def quick(folder: Path, corpus: tuple[Path, Path], *overrides: str, **options: object) -> Run:
+    files = {} if options.get("resume") else {"source": corpus[0], "target": corpus[1]}
+    given = [] if options.get("resume") else QUICK
+    return train(folder=folder, overrides=[*given, *overrides], **files, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    run = quick(folder, corpus)
+    assert (run.step, run.reason, run.interrupted) == (8, "all 8 steps are done", False)
+    return folder
+
+
+def test_a_run_leaves_models_and_a_log(finished: Path) -> None:
+    for name in ("best", "last", "average"):
+        loaded = load_model(finished / name)
+        assert loaded.tokenizers is not None
+        assert not loaded.model.training
+    kinds = [event["event"] for event in read_log(finished / "log.jsonl")]
+    for kind in ("start", "note", "plan", "validation", "saved", "stop", "done"):
+        assert kind in kinds
+    assert find_model_folder(finished) == finished / "best"
+
+
+def test_average_is_the_mean_of_the_last_checkpoints(finished: Path) -> None:
+    saved = [
+        load_file(finished / "checkpoints" / name / "model.safetensors") for name in ("step-000004", "step-000008")
+    ]
+    average = load_file(finished / "average" / "model.safetensors")
+    for name, tensor in average.items():
+        torch.testing.assert_close(tensor, (saved[0][name] + saved[1][name]) / 2)
+
+
+def test_the_held_out_sources_are_nowhere_in_training(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each source stands three times: all three are held out, or none."""
+    source, target = tmp_path / "a.en", tmp_path / "a.xx"
+    source.write_text(corpus[0].read_text() * 3)
+    lines = corpus[1].read_text().splitlines()
+    target.write_text("".join(f"{line} {i}\n" for i in range(3) for line in lines))
+    quick(tmp_path / "run", (source, target), "run.steps=1", "data.max_doubtful=1.0")
+    held_out = [example.source for example in read_valid(tmp_path / "run")]
+    assert held_out
+    all_sources = source.read_text().splitlines()
+    assert all(held_out.count(text) == all_sources.count(text) for text in set(held_out))
+    manifest = json.loads((tmp_path / "run" / "data" / "train-0" / "manifest.json").read_text())
+    assert manifest["examples"] == len(all_sources) - len(held_out)
+
+
+def test_an_existing_run_is_refused_without_resume(finished: Path, corpus: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match="--resume"):
+        quick(finished, corpus)
+
+
+def test_resuming_a_finished_run_says_so(finished: Path, corpus: tuple[Path, Path]) -> None:
+    assert "already at step 8 of 8" in quick(finished, corpus, resume=True).reason
+
+
+def test_nothing_to_resume(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to resume"):
+        train(folder=tmp_path / "none", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("model.d_model=32", "'model.d_model' was 16"),
+        ("data.batch_tokens=99", "'data.batch_tokens' was 160"),
+        ("tokenizer.vocab_size=500", "'tokenizer.vocab_size' was 340"),
+        ("run.seed=7", "'run.seed' was 1"),
+    ],
+)
+def test_resuming_as_something_else_is_refused(
+    change: str, words: str, finished: Path, corpus: tuple[Path, Path]
+) -> None:
+    with pytest.raises(UserError, match=words):
+        quick(finished, corpus, change, resume=True)
+
+
+def test_resuming_with_another_corpus_is_refused(finished: Path, tmp_path: Path) -> None:
+    source, target = write_corpus(tmp_path, seed=5)
+    with pytest.raises(UserError, match="SHA-256 differs"):
+        train(folder=finished, source=source, target=target, resume=True)
+
+
+def test_more_steps_go_on(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    """8 steps, then 8 more, are 16 steps: the rate of this schedule does not depend on how many are planned."""
+    quick(tmp_path / "at-once", corpus, "run.steps=16")
+    quick(tmp_path / "in-two", corpus)
+    quick(tmp_path / "in-two", corpus, "run.steps=16", resume=True)
+    a, b = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("at-once", "in-two"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_resume_before_the_first_checkpoint_starts_from_the_beginning(
+    corpus: tuple[Path, Path], finished: Path, tmp_path: Path
+) -> None:
+    def die(event: dict[str, object]) -> None:
+        if event["event"] == "plan":
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:  # dies after the plan, before any checkpoint
+        train(folder=tmp_path / "run", source=corpus[0], target=corpus[1], overrides=QUICK, listeners=[die])  # type: ignore[list-item]
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    quick(tmp_path / "run", corpus, resume=True)
+    a, b = (load_file(path / "last" / "model.safetensors") for path in (tmp_path / "run", finished))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    quick(tmp_path / "run", corpus, "model.d_model=64", "run.steps=1", "optimiser.lr=1e-12", start_from=finished)
+    before, after = load_model(finished / "best"), load_model(tmp_path / "run" / "last")
+    assert after.model.config.d_model == 16
+    for (name, a), b in zip(before.model.named_parameters(), after.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=0, msg=name)
+    assert before.tokenizers is not None and after.tokenizers is not None
+    assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
+
+
+def test_a_dry_run_leaves_nothing(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    events: list[dict[str, object]] = []
+    quick(tmp_path / "run", corpus, dry_run=True, listeners=[events.append])
+    plan = next(event for event in events if event["event"] == "plan")
+    assert plan["parameters"] and plan["tokens_per_second"] and plan["peak_memory_bytes"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_owner(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    with owned(tmp_path / "run"), pytest.raises(UserError, match=f"process {os.getpid()}"):
+        quick(tmp_path / "run", corpus)
+
+
+def test_patience(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    run = quick(
+        tmp_path / "run", corpus, "run.patience=2", "run.validate_every=1", "run.metric=loss", "optimiser.lr=1e-12",
+        "run.ema=0.0",
+    )  # fmt: skip
+    assert "patience" in run.reason
+    assert run.step <= 8
+
+
+def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    run = quick(tmp_path / "run", corpus, "run.minutes=0.0001", "run.steps=100000")
+    assert "minutes are over" in run.reason
+    assert (tmp_path / "run" / "last").is_dir()
+
+
+def test_misaligned_files_are_refused(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    short = tmp_path / "short.xx"
+    short.write_text("".join(corpus[1].read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(UserError, match="150") as error:
+        quick(tmp_path / "run", (corpus[0], short))
+    assert "149" in str(error.value)
+
+
+def test_not_a_number_stops_before_the_update(
+    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.training import loop
+
+    real = loop.backward_through
+
+    def poisoned(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
+        loss = real(training, batch, step, n_tokens)
+        if step == 5:
+            next(p for p in training.module.parameters() if p.grad is not None).grad.view(-1)[0] = float("nan")
+        return loss
+
+    monkeypatch.setattr(loop, "backward_through", poisoned)
+    with pytest.raises(loop.NotFinite, match="step 6"):
+        quick(tmp_path / "run", corpus, "run.save_every=1")
+    written = json.loads((tmp_path / "run" / "not-finite.json").read_text())
+    assert written["step"] == 6 and written["examples"]
+    weights = load_file(tmp_path / "run" / "checkpoints" / "step-000005" / "model.safetensors")
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(
+    number: signal.Signals, corpus: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "heedful", "train", str(run), "--source", str(corpus[0]), "--target"]
+    command += [str(corpus[1]), "--set", *QUICK, "run.steps=100000", "run.validate_every=100000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not list((run / "checkpoints").glob("step-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 130, words
+    assert f"heedful train {run} --resume" in words
+    assert number.name in words
+
+
+def test_unknown_keys_name_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"schedule\.warmup_steps"):
+        read_settings("tiny", ["schedule.warmup=5"])
+    with pytest.raises(UserError, match="d_model"):
+        read_settings("tiny", ["model.dmodel=5"])
+    with pytest.raises(UserError, match="tiny"):
+        read_settings("tyni")
+
+
+@pytest.mark.parametrize("name", ["demo", "tiny", "small", "base", "big"])
+def test_every_built_in_recipe_loads(name: str) -> None:
+    read_settings(name).model_config(source_vocab_size=100, target_vocab_size=100)
+
+
+def test_the_recipe_follows_the_size_of_the_data() -> None:
+    assert [choose_recipe(n) for n in (29_000, 500_000, 4_500_000, 36_000_000)] == ["tiny", "small", "base", "big"]
+
+
+def test_lengths_of_time() -> None:
+    assert [minutes(text) for text in ("30m", "2h", "90s", "1h30m")] == [30, 120, 1.5, 90]
+    for text in ("", "30", "m", "-5m", "1x"):
+        with pytest.raises(UserError, match="--for"):
+            minutes(text)
