@@ -93,6 +93,10 @@ def test_only_existing_settings_are_listed() -> None:
     assert "| label smoothing | `0.0` |" in model_card(replace(FACTS, settings={"loss": {"label_smoothing": 0.0}}))
 
 
+def test_a_bar_in_a_value_does_not_end_its_cell() -> None:
+    assert "| precision | `a\\|b` |" in model_card(replace(FACTS, settings={"run": {"precision": "a|b"}}))
+
+
 def test_two_vocabularies_are_both_counted() -> None:
     sizes = replace(FACTS.sizes, joint=False, target_vocab_size=9000)
     assert "8,000 source pieces and 9,000 target pieces" in model_card(replace(FACTS, sizes=sizes))

@@ -66,9 +66,17 @@ def test_a_step_line_says_what_one_wants_to_know() -> None:
         "gradient 0.84",
         "epoch 2",
         "50 m 12 s",
-        "5 h 40 m left",
+        "5 h 51 m left",
     ):
         assert words in line
+
+
+def test_a_run_that_ends_by_the_clock_counts_its_progress_by_the_clock() -> None:
+    event = as_event("step", **run_events.step(10, seconds=540.0, seconds_left=60.0))
+    assert "10 of 10,000 (90.0 %)" in said(event)
+    assert "━" * 27 in shown([event])
+    assert "(0.1 %)" in said(as_event("step", **run_events.step(10, seconds_left=None)))
+    assert "(0.0 %)" in said(as_event("step", **run_events.step(0, seconds=0.0, seconds_left=0.0)))
 
 
 def test_numbers_that_are_not_known_leave_a_dash() -> None:
@@ -173,7 +181,7 @@ def test_the_panel_shows_the_state_of_the_run() -> None:
         "1,250 of 10,000 · 12.5 %",
         "4.312  █▁",
         "3,140 tokens/s · lr 0.000313",
-        "50 m 12 s · 5 h 40 m left",
+        "50 m 12 s · 5 h 51 m left",
         "BLEU 12.31",
         "patience left: 5 of 5",
         "step 1,000 · 114 MB",

@@ -28,6 +28,7 @@ FONTS = (
     "system-ui, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', 'PingFang SC', 'Hiragino Sans', 'Microsoft YaHei', "
     "'DejaVu Sans', sans-serif"
 )
+MARK = "▁"  # how tokenizers write a space: to be seen, not to be read
 CAPTION = "Row t is the query that produced target token t. Attention is not an explanation."
 
 
@@ -125,13 +126,13 @@ def _panels(
     """Small heat-maps without labels, side by side; and how far they reach to the right and down."""
     wide, high = len(attention.source) * cell, len(attention.target) * cell
     step = max(wide, 60) + 16
-    per_row = max(1, (ROW_OF_PANELS + 16) // step)
+    n_rows = -(-len(panels) // max(1, (ROW_OF_PANELS + 16) // step))
+    per_row = -(-len(panels) // n_rows)  # even rows, no orphan at the end
     body: list[str] = []
     for i, (name, weights) in enumerate(panels):
         x, y = MARGIN + i % per_row * step, top + i // per_row * (high + 30)
         body.append(_text(x, y + 10, name, size=FONT - 2, fill=FAINT))
         body += _Map(attention, weights, name, cell=cell).cells(x, y + 16)
-    n_rows = -(-len(panels) // per_row)
     return body, MARGIN + min(len(panels), per_row) * step - 16, top + n_rows * (high + 30) - 14
 
 
@@ -158,9 +159,9 @@ def colour(weight: float) -> str:
 def _token(x: float, y: float, label: str, piece: str, *, anchor: str, more: str = "") -> str:
     fill = FAINT if piece in SPECIAL_PIECES else INK  # shown, but not as if they were words
     full = f"<title>{_escaped(piece)}</title>" if label != piece else ""
+    words = _escaped(label).replace(MARK, f'<tspan fill="{FRAME}">{MARK}</tspan>')
     return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{FONT}" fill="{fill}" text-anchor="{anchor}"{more}>'
-        f"{full}{_escaped(label)}</text>"
+        f'<text x="{x:g}" y="{y:g}" font-size="{FONT}" fill="{fill}" text-anchor="{anchor}"{more}>{full}{words}</text>'
     )
 
 

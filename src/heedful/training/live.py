@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.training.log import Event, Sample, SavedEvent, StepEvent, ValidationEvent
-from heedful.training.rows import LABEL_WIDTH, best, metric_of, rows, scores
+from heedful.training.rows import LABEL_WIDTH, best, metric_of, rows, scores, share_done
 from heedful.training.wording import changes, count, duration, harmless, number, rate, share, size, sparkline
 
 WIDTH = 79  # of the panel at most
@@ -122,9 +122,10 @@ class LiveView:
         return Group(Text(""), *lines)
 
     def _progress(self, event: StepEvent, width: int) -> Text:
-        words = f"  {count(event['step'])} of {count(event['steps'])} · {share(event['step'], event['steps'])}"
+        done = share_done(event)
+        words = f"  {count(event['step'])} of {count(event['steps'])} · {share(done)}"
         n_columns = max(0, min(BAR, width - LABEL_WIDTH - len(words)))
-        n_full = int(min(1.0, event["step"] / max(1, event["steps"])) * n_columns)
+        n_full = int(min(1.0, done) * n_columns)
         beat = "╸" if int(self._clock()) % 2 else "─"  # shows that the view is alive, between two steps that are logged
         bar = ("━" * n_full + beat)[:n_columns]
         return _labelled("step", Text.assemble((bar, "green"), ("─" * (n_columns - len(bar)), DIM), words))

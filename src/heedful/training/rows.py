@@ -39,6 +39,14 @@ def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
             yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{harmless(folder)}"
 
 
+def share_done(event: StepEvent) -> float:
+    """How much of the run is behind: by time, since a run may end by the clock long before its last step."""
+    left = event["seconds_left"]
+    if left is None or event["seconds"] + left <= 0:
+        return event["step"] / max(1, event["steps"])
+    return event["seconds"] / (event["seconds"] + left)
+
+
 def step_facts(event: StepEvent) -> list[str]:
     return [
         f"loss {number(event['loss'], 3)}",

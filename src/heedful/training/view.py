@@ -9,7 +9,7 @@ from rich.console import Console
 
 from heedful.training.live import LiveView
 from heedful.training.log import Event, StepEvent
-from heedful.training.rows import LABEL_WIDTH, metric_of, rows, step_facts
+from heedful.training.rows import LABEL_WIDTH, metric_of, rows, share_done, step_facts
 from heedful.training.wording import Piece, changes, count, harmless, share
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -77,7 +77,7 @@ class PlainView:
 
 
 def step_line(event: StepEvent) -> str:
-    done = f"{count(event['step'])} of {count(event['steps'])} ({share(event['step'], event['steps'])})"
+    done = f"{count(event['step'])} of {count(event['steps'])} ({share(share_done(event))})"
     return " · ".join([done, *step_facts(event)])
 
 

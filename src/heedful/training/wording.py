@@ -27,8 +27,8 @@ def rate(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3g}"
 
 
-def share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else NOTHING
+def share(part: float) -> str:
+    return f"{100 * part:.1f} %"
 
 
 def size(n_bytes: float | None) -> str:
