@@ -251,3 +251,27 @@ def test_lengths_of_time() -> None:
     for text in ("", "30", "m", "-5m", "1x"):
         with pytest.raises(UserError, match="--for"):
             minutes(text)
+
+
+def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
+    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that fails with 2 parts is made of 4, with the same gradient up to rounding (no dropout here)."""
+    from heedful.training import loop
+
+    exact = ["model.dropout=0.0", "run.precision=float64", "run.steps=3", "run.ema=0.0"]
+    quick(tmp_path / "plenty", corpus, *exact)
+    real = loop._backward_in_parts
+
+    def scarce(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
+        if step == 1 and training.accumulate < 4:
+            real(training, batch, step, n_tokens)  # gradients of the failed attempt must not stay
+            raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 12 bytes")
+        return real(training, batch, step, n_tokens)
+
+    monkeypatch.setattr(loop, "_backward_in_parts", scarce)
+    events: list[dict[str, object]] = []
+    quick(tmp_path / "scarce", corpus, *exact, listeners=[events.append])
+    assert any("cut into 4 parts" in str(event.get("text")) for event in events)
+    a, b = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("plenty", "scarce"))
+    assert max(float((a[name] - b[name]).abs().max()) for name in a) <= 1e-10

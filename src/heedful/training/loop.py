@@ -58,6 +58,8 @@ class Training:
     validate: Callable[[State], bool]  # False: abandoned, because a signal came
     save: Callable[[State], None]
     asked_to_stop: Callable[[], str | None]  # a signal came
+    warn: Callable[[str], None]
+    accumulate: int = 1  # parts of a step; grows when memory does not suffice
 
 
 @dataclass
@@ -100,8 +102,6 @@ def fit(training: Training, state: State) -> str:
 def take_step(training: Training, state: State, progress: Progress) -> None:
     """One update of the weights from one batch."""
     started = time.perf_counter()
-    # Random numbers are a function of seed, step and rank: nothing to restore, whatever happened before.
-    torch.manual_seed(derived_seed(training.settings.seed, state.step, training.world.rank))
     rate = training.rate_at(state.step)
     set_rate(training.optimiser, rate)
 
@@ -125,11 +125,35 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
 def backward_through(training: Training, batch: Batch, step: int, n_tokens: float) -> float:
     """Gradients of the mean loss over the target tokens of the whole step; returns this rank's sum of losses.
 
-    Each part's loss is a sum. It is divided by the tokens of all parts on all ranks, so cutting the step into parts or
-    ranks changes nothing. DDP and FSDP average over the ranks: hence the factor.
+    Out of memory: the step is cut into twice as many parts and begun again. The result is the same, only slower.
+    """
+    while True:
+        # Random numbers are a function of seed, step and rank: nothing to restore, whatever happened before.
+        torch.manual_seed(derived_seed(training.settings.seed, step, training.world.rank))
+        try:
+            return _backward_in_parts(training, batch, step, n_tokens)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # Out of the except block, so that the failed pass and its tensors are gone.
+        training.optimiser.zero_grad()
+        if training.world.size > 1 or 2 * training.accumulate > max(1, len(batch)):
+            raise UserError(
+                f"step {step + 1}: out of memory with {training.accumulate} parts to a step. Lower data.batch_tokens "
+                f"(now {int(n_tokens):,} target tokens in this step), or raise run.accumulate"
+            )
+        training.accumulate *= 2
+        training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.accumulate} parts")
+
+
+def _backward_in_parts(training: Training, batch: Batch, step: int, n_tokens: float) -> float:
+    """Forward and backward through each part of the batch.
+
+    A part's loss is a sum, divided by the tokens of all parts on all ranks: cutting a step into parts or ranks changes
+    nothing. DDP and FSDP average over the ranks, hence the factor.
     """
     total = 0.0
-    parts = batch.split(training.settings.accumulate) if training.settings.accumulate > 1 else [batch]
+    parts = batch.split(training.accumulate) if training.accumulate > 1 else [batch]
     for number, part in enumerate(parts):
         with gradients_synced(training.module, last=number == len(parts) - 1):
             with training.autocast():
@@ -137,6 +161,12 @@ def backward_through(training: Training, batch: Batch, step: int, n_tokens: floa
             (loss * (training.world.size / n_tokens)).backward()
         total += loss.item()
     return total
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch has a class of its own for GPUs; for the CPU there are only the words."""
+    words = ("not enough memory", "can't allocate memory", "out of memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)
 
 
 def due(step: int, every: int) -> bool:

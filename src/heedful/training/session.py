@@ -263,6 +263,8 @@ def open_session(
         validate=session.validate,
         save=session.save,
         asked_to_stop=requests.reason,
+        warn=lambda text: emit("warning", text=text),
+        accumulate=run.accumulate,
     )
     return session, state
 
