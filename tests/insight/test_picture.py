@@ -162,7 +162,7 @@ def test_a_long_sentence_makes_no_huge_file() -> None:
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(1, 1), (3, 40), (60, 4), (50, 50)])
 def test_everything_lies_inside_the_picture(n_source: int, n_target: int) -> None:
-    svg = attention_picture(made_up(["女人"] * n_source, ["token"] * n_target, n_heads=16))
+    svg = attention_picture(made_up(["女人"] * n_source, ["token"] * n_target, n_heads=10))
     root = ET.fromstring(svg)
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     for group in root.iter(f"{SVG}g"):

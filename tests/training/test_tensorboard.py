@@ -37,13 +37,21 @@ def test_the_numbers_of_steps_and_validations_become_curves(tmp_path: Path) -> N
     assert "train/grad_norm" not in found  # null is no point of a curve
 
 
+def test_a_run_without_a_step_leaves_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    log = TensorBoardLog(tmp_path)
+    log(as_event("note", text="stopped at once"))
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_goes_on_replaces_what_came_after_its_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     first = TensorBoardLog(tmp_path)
-    for number in (50, 100, 150):
+    for number in (50, 100, 150, 200):
         first(as_event("step", **run_events.step(number, loss=1.0)))
     first.close()
-    second = TensorBoardLog(tmp_path, step=100)
+    second = TensorBoardLog(tmp_path)
     second(as_event("step", **run_events.step(150, loss=2.0)))
     second.close()
     assert curves(tmp_path)["train/loss"] == [(50, 1.0), (100, 1.0), (150, 2.0)]

@@ -1,5 +1,6 @@
 """The numbers of a run for TensorBoard, an optional part: `tensorboard --logdir RUN`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from heedful.errors import MissingExtra
@@ -14,18 +15,22 @@ NAMES = {"step": "train", "validation": "validation"}
 
 
 class TensorBoardLog:
-    """A listener that writes curves below `folder`. `step` is where this sitting starts: later points are replaced."""
+    """A listener that writes curves below `folder`. When a run goes on, it takes the place of what it does again."""
 
-    def __init__(self, folder: Path, *, step: int = 0) -> None:
+    def __init__(self, folder: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtra("TensorBoard", "track") from None
-        self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+        # Opened with the first point: from its step on, whatever an earlier sitting wrote no longer counts.
+        self._open: Callable[[int], SummaryWriter] = lambda step: SummaryWriter(str(folder), purge_step=step)
+        self._writer: SummaryWriter | None = None
 
     def __call__(self, event: Event) -> None:
         if event["event"] != "step" and event["event"] != "validation":
             return
+        if self._writer is None:
+            self._writer = self._open(event["step"])
         for name in CURVES[event["event"]]:
             value = event.get(name)
             if isinstance(value, (int, float)):
@@ -33,4 +38,5 @@ class TensorBoardLog:
         self._writer.flush()
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
