@@ -19,7 +19,7 @@ class Mistake:
 
 
 MISTAKES = [
-    Mistake("chekc", ("'chekc'", "did you mean 'check'?", "allowed: check"), exit_code=2),
+    Mistake("chekc", ("'chekc'", "did you mean 'check'?", "allowed: ", "doctor"), exit_code=2),
     Mistake("doctor --jsn", ("--jsn", "--json", "heedful doctor --help"), exit_code=2),
     Mistake("doctor now", ("now", "heedful doctor --help"), exit_code=2),
     Mistake("check absent.en absent.de", ("absent.en", "no such file")),
