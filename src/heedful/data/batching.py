@@ -206,7 +206,7 @@ def _cut(source: IntArray, target: IntArray, source_tokens: int, batch_tokens: i
     cuts: list[int] = []
     begin = 0
     while begin < len(target):
-        most = begin + batch_tokens // int(target[begin])
+        most = begin + batch_tokens // max(1, int(target[begin]))
         rows = np.arange(1, min(most, len(target)) - begin + 1)
         longest_target = np.maximum.accumulate(target[begin:most])
         longest_source = np.maximum.accumulate(source[begin:most])

@@ -78,6 +78,8 @@ class Loader(Generic[B]):
         self._state = state or LoaderState(epoch=0, position=0, seed=seed)
         if self._state.seed != seed:
             raise UserError(f"the state was saved with seed {self._state.seed}, the run has {seed}: use the same seed")
+        if min(asdict(self._state).values()) < 0:
+            raise UserError(f"{self._state}: epoch, position and seed are numbers from 0 upwards")
         self._plan = self._plan_epoch(self._state.epoch)
         self._state = self._checked(self._state)
         self._next = self._state  # the batch to be asked for next; ahead of the state when workers run
@@ -160,7 +162,7 @@ class Loader(Generic[B]):
     def _checked(self, state: LoaderState) -> LoaderState:
         """The state in its one form: the end of an epoch is the beginning of the next."""
         n_batches = len(self._plan)
-        if not 0 <= state.position <= n_batches or state.epoch < 0:
+        if state.position > n_batches:
             raise UserError(
                 f"the data cannot go on from {asdict(state)}: this epoch has {n_batches} batches. "
                 "The corpus, the weights or data.batch_tokens are not those of the saved run."

@@ -110,14 +110,14 @@ def infill(
         return Noised(ids.copy(), ids.copy())
     spans = _poisson_spans(n_hidden, mean_span, generator)
     n_kept = len(ordinary) - n_hidden
-    # A place for a span is before a kept id or after the last; different places, so that two spans never touch.
+    # A place for a span is before a kept id or after the last; different places while there are enough, so that spans
+    # do not touch and become one.
     spans = spans[spans > 0] if len(spans) > n_kept + 1 else spans
     places = generator.choice(n_kept + 1, size=len(spans), replace=len(spans) > n_kept + 1)
     at = np.sort(places) + np.concatenate([[0], np.cumsum(spans)[:-1]])  # before which ordinary id each span begins
     hidden = np.zeros(len(ids), bool)
     hidden[ordinary[np.repeat(at, spans) + _ramps(spans)]] = True
     begins = hidden & ~np.concatenate([[False], hidden[:-1]])
-    begins[ordinary[at[spans > 0]]] = True
     noised = np.where(hidden, mask_id, ids)
     empty = np.append(ordinary, ordinary[-1] + 1)[at[spans == 0]]
     keep = ~hidden | begins

@@ -81,7 +81,7 @@ def _check(shards: Sequence[Shards], tokenizers: Tokenizers | None) -> None:
             raise UserError(f"{one.folder}: holds plain text, where pairs are needed")
         if (one.manifest.tokenizers, one.keep_text) != (first.tokenizers, first.keep_text):
             raise UserError(
-                f"{one.folder} and {shards[0].folder}: prepared with different tokenizers or options: prepare them alike"
+                f"{one.folder} and {shards[0].folder}: prepared with different tokenizers or options; prepare both anew"
             )
     if first.keep_text:
         if tokenizers is None:

@@ -1,0 +1,225 @@
+"""Noise for masked, span and denoising models: rates, exact restoration, what is never touched."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.data.noising import (
+    Noised,
+    corrupt_spans,
+    delete_tokens,
+    infill,
+    mask_tokens,
+    noise_like_bart,
+    permute_sentences,
+    rotate,
+)
+from heedful.errors import UserError
+from heedful.text import SPECIAL
+
+VOCAB, MASK = 200, 4
+SENTINELS = list(range(100, 200))
+SPECIALS = [SPECIAL.pad, SPECIAL.unk, SPECIAL.start, SPECIAL.end]
+
+ordinary = st.integers(5, 99)
+texts = st.lists(ordinary, max_size=60).map(lambda ids: np.array(ids, np.int64))
+mixed = st.lists(st.one_of(ordinary, st.sampled_from(SPECIALS)), max_size=60).map(lambda ids: np.array(ids, np.int64))
+seeds = st.integers(0, 10_000)
+
+
+def random(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def masked(ids: np.ndarray, seed: int, **options: object) -> Noised:
+    return mask_tokens(ids, random(seed), mask_id=MASK, vocab_size=VOCAB, **options)
+
+
+NOISES = {
+    "mask": lambda ids, r: mask_tokens(ids, r, mask_id=MASK, vocab_size=VOCAB),
+    "spans": lambda ids, r: corrupt_spans(ids, r, sentinels=SENTINELS),
+    "infill": lambda ids, r: infill(ids, r, mask_id=MASK),
+    "delete": lambda ids, r: delete_tokens(ids, r),
+    "permute": lambda ids, r: permute_sentences(ids, r, ends=np.arange(len(ids)) % 7 == 6),
+    "rotate": lambda ids, r: rotate(ids, r),
+    "bart": lambda ids, r: noise_like_bart(ids, r, mask_id=MASK, ends=np.arange(len(ids)) % 7 == 6),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@given(ids=mixed, seed=seeds)
+def test_noise_is_a_function_of_ids_and_generator_and_leaves_its_input_alone(noise, ids, seed):
+    before = ids.copy()
+    first, second = noise(ids, random(seed)), noise(ids, random(seed))
+    assert first.input.tolist() == second.input.tolist()
+    assert first.target.tolist() == second.target.tolist()
+    assert ids.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("noise", [NOISES[name] for name in ("mask", "spans", "infill", "delete", "bart")])
+@given(ids=mixed, seed=seeds)
+def test_special_ids_are_never_hidden(noise, ids, seed):
+    kept = [number for number in noise(ids, random(seed)).input.tolist() if number in SPECIALS]
+    assert Counter(kept) == Counter(number for number in ids.tolist() if number in SPECIALS)
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+def test_another_generator_gives_other_noise(noise):
+    ids = np.arange(5, 95)
+    assert len({tuple(noise(ids, random(seed)).input.tolist()) for seed in range(5)}) > 1
+
+
+@given(mixed, seeds)
+def test_masking_is_undone_by_its_target(ids, seed):
+    noised, target = masked(ids, seed)
+    assert np.where(target != SPECIAL.pad, target, noised).tolist() == ids.tolist()
+    n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
+    wanted = max(1, round(0.15 * n_ordinary)) if n_ordinary else 0
+    assert np.count_nonzero(target) == wanted
+
+
+def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
+    ids = np.tile(np.arange(5, 95), 1000)
+    noised, target = masked(ids, 1)
+    chosen = target != SPECIAL.pad
+    assert chosen.sum() == round(0.15 * len(ids))
+    is_mask = noised[chosen] == MASK
+    is_same = noised[chosen] == ids[chosen]
+    swapped = noised[chosen][~is_mask & ~is_same]
+    assert abs(is_mask.mean() - 0.8) < 0.01
+    assert abs(is_same.mean() - 0.1) < 0.01  # and the one random id in two hundred that is the same by chance
+    assert abs(len(swapped) / chosen.sum() - 0.1) < 0.01
+    assert not np.isin(swapped, [*SPECIALS, MASK]).any()
+    assert set(range(5, VOCAB)) == set(swapped.tolist())  # every ordinary id, the first and the last among them
+    assert (noised[~chosen] == ids[~chosen]).all()
+
+
+@given(texts, seeds, st.integers(1, 4))
+def test_whole_words_are_chosen_whole(ids, seed, word):
+    starts = np.arange(len(ids)) % word == 0
+    _, target = masked(ids, seed, starts=starts)
+    chosen = (target != SPECIAL.pad).tolist()
+    words = [chosen[begin : begin + word] for begin in range(0, len(ids), word)]
+    assert all(len(set(one)) == 1 for one in words)
+    wanted = max(1, round(0.15 * len(ids))) if len(ids) else 0
+    assert wanted <= sum(chosen) < wanted + word
+
+
+def test_protected_ids_are_neither_hidden_nor_drawn():
+    ids = np.tile(np.arange(5, 95), 200)
+    protected = [50, 60, 199]
+    noised, target = masked(ids, 3, rate=0.5, protected=protected)
+    assert not np.isin(target, protected).any()
+    assert np.isin(noised, protected).sum() == np.isin(ids, protected).sum()
+
+
+def restore_spans(noised: np.ndarray, target: np.ndarray) -> list[int]:
+    """What a reader of T5's format makes of the two: each sentinel replaced by what follows it in the target."""
+    spans: dict[int, list[int]] = {}
+    for number in target.tolist():
+        if number in SENTINELS:
+            spans[number] = []
+            current = spans[number]
+        else:
+            current.append(number)
+    return [number for kept in noised.tolist() for number in spans.get(kept, [kept])]
+
+
+@given(mixed, seeds, st.floats(0.05, 0.6), st.floats(1, 6))
+def test_spans_are_put_back_exactly(ids, seed, rate, mean_span):
+    noised, target = corrupt_spans(ids, random(seed), sentinels=SENTINELS, rate=rate, mean_span=mean_span)
+    assert restore_spans(noised, target) == ids.tolist()
+    marks = [number for number in noised.tolist() if number in SENTINELS]
+    assert marks == SENTINELS[: len(marks)]  # in order, in the input and in the target
+    assert [number for number in target.tolist() if number in SENTINELS] == marks
+
+
+def test_spans_hide_15_percent_in_spans_of_three():
+    ids = np.tile(np.arange(5, 95), 10)
+    hidden, lengths = [], []
+    for seed in range(100):
+        noised, target = corrupt_spans(ids, random(seed), sentinels=SENTINELS)
+        marks = np.flatnonzero(np.isin(target, SENTINELS))
+        hidden.append(len(target) - len(marks))
+        lengths += (np.diff(marks, append=len(target)) - 1).tolist()
+        assert noised[0] not in SENTINELS
+    assert set(hidden) == {round(0.15 * len(ids))}
+    assert np.mean(lengths) == 3.0
+    assert min(lengths) == 1 and max(lengths) > 6
+
+
+def test_too_few_sentinels_are_the_users_to_know():
+    with pytest.raises(UserError, match="5 sentinels, the vocabulary has 2"):
+        corrupt_spans(np.arange(5, 105), random(0), sentinels=[150, 151])
+
+
+def is_subsequence(short: list[int], long: list[int]) -> bool:
+    rest = iter(long)
+    return all(number in rest for number in short)
+
+
+@given(texts, seeds)
+def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed):
+    noised, target = infill(ids, random(seed), mask_id=MASK)
+    kept = noised[noised != MASK].tolist()
+    assert target.tolist() == ids.tolist()
+    assert is_subsequence(kept, ids.tolist())
+    assert len(kept) == len(ids) - round(0.3 * len(ids))
+
+
+def test_infilling_has_poisson_spans_with_one_mask_each():
+    ids = np.arange(5, 4005)
+    hidden, gaps, inserted = [], [], 0
+    for seed in range(20):
+        noised, _ = infill(ids, random(seed), mask_id=MASK)
+        place = 0
+        for number in noised:
+            if number == MASK:
+                continue
+            hidden.append(number - 5 - place)
+            place = number - 4
+        masks = noised == MASK
+        assert not (masks[1:] & masks[:-1]).any()  # a span is one mask, and two spans never touch
+        gaps.append(masks.sum())
+        inserted += masks.sum() - np.count_nonzero(np.diff(np.flatnonzero(np.isin(ids, noised))) > 1)
+    spans = np.array([length for length in hidden if length])
+    # Poisson(3) without its zeros has the mean 3 / (1 - e^-3); with them, one span in twenty is a mask put in between.
+    assert abs(spans.mean() - 3 / (1 - np.exp(-3))) < 0.1
+    assert abs(inserted / sum(gaps) - np.exp(-3)) < 0.02
+
+
+@given(texts, seeds)
+def test_deletion_takes_its_rate_and_keeps_the_order(ids, seed):
+    noised, target = delete_tokens(ids, random(seed))
+    assert is_subsequence(noised.tolist(), ids.tolist())
+    assert len(noised) == len(ids) - round(0.15 * len(ids))
+    assert target.tolist() == ids.tolist()
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), seeds)
+def test_permuted_sentences_are_the_same_sentences(flags, seed):
+    ends = np.array([*flags[:-1], True])
+    ids = np.arange(len(ends)) + 5
+    noised, target = permute_sentences(ids, random(seed), ends=ends)
+    sentences = np.split(ids, np.flatnonzero(ends) + 1)
+    again = np.split(noised, np.flatnonzero(ends[noised - 5]) + 1)
+    assert {tuple(one) for one in again} == {tuple(one) for one in sentences}
+    assert len(noised) == len(target) == len(ids)
+
+
+@given(texts, seeds)
+def test_rotation_is_a_rotation(ids, seed):
+    noised, target = rotate(ids, random(seed))
+    rotations = [np.roll(ids, -shift).tolist() for shift in range(max(1, len(ids)))]
+    assert noised.tolist() in rotations
+    assert target.tolist() == ids.tolist()
+
+
+@pytest.mark.parametrize("options", [{"rate": 1.5}, {"rate": -0.1}, {"mean_span": 0.0}, {"mean_span": float("nan")}])
+def test_impossible_settings_are_refused_and_do_not_hang(options):
+    for noise, more in ((corrupt_spans, {"sentinels": SENTINELS}), (infill, {"mask_id": MASK})):
+        with pytest.raises(UserError, match="expected"):
+            noise(np.arange(5, 50), random(0), **more, **options)
