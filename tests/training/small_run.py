@@ -4,10 +4,12 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from heedful.training.assemble import open_session
 from heedful.training.checkpoint import Checkpoint, State
 from heedful.training.distributed import World
 from heedful.training.prepare import Prepared
-from heedful.training.session import Session, open_session
+from heedful.training.record import Files, RunRecord
+from heedful.training.session import Session
 from heedful.training.settings import Settings, read_settings
 from heedful.training.signals import StopRequests
 
@@ -57,7 +59,7 @@ def open_small(
 ) -> tuple[Session, State]:
     return open_session(
         folder,
-        chosen,
+        RunRecord(Files(), chosen),
         world,
         prepared,
         emit=emit,

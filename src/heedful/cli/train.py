@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.training.log import Listener
 
 INTERRUPTED = 130
 
@@ -61,34 +64,26 @@ def train(
     tensorboard
         Write for TensorBoard too, into RUN/tensorboard.
     """
-    from heedful.training.log import LOG, Listener, read_log
     from heedful.training.run import train as train_run
+
+    files = {"source": source or (), "target": target or (), "valid_source": valid_source, "valid_target": valid_target}
+    overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
+    listeners = _listeners(run, resume=resume, tensorboard=tensorboard)
+    how = {"recipe": recipe, "resume": resume, "start_from": start_from, "dry_run": dry_run}
+    result = train_run(folder=run, overrides=overrides, listeners=listeners, **files, **how)  # type: ignore[arg-type]
+    if not result.interrupted:
+        return 0
+    print(f"saved at step {result.step:,}; go on with: heedful train {run} --resume", file=sys.stderr)
+    return INTERRUPTED
+
+
+def _listeners(run: Path, *, resume: bool, tensorboard: bool) -> "list[Listener]":
+    from heedful.training.log import LOG, read_log
+    from heedful.training.tensorboard import TensorBoardLog
     from heedful.training.view import make_view
 
-    overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
     past = read_log(run / LOG) if resume and (run / LOG).exists() else []
-    listeners: list[Listener] = [make_view(sys.stderr, past=past)]
-    if tensorboard:
-        from heedful.training.tensorboard import TensorBoardLog
-
-        listeners.append(TensorBoardLog(run / "tensorboard"))
-    result = train_run(
-        folder=run,
-        source=source or (),
-        target=target or (),
-        valid_source=valid_source,
-        valid_target=valid_target,
-        recipe=recipe,
-        overrides=overrides,
-        resume=resume,
-        start_from=start_from,
-        dry_run=dry_run,
-        listeners=listeners,
-    )
-    if result.interrupted:
-        print(f"saved at step {result.step:,}; go on with: heedful train {run} --resume", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+    return [make_view(sys.stderr, past=past), *([TensorBoardLog(run / "tensorboard")] if tensorboard else [])]
 
 
 def minutes(text: str) -> float:

@@ -58,10 +58,12 @@ class Files:
         start = "" if start_from is None else str(find_model_folder(start_from))
         return cls(sources, targets, valid, start)
 
+    def pairs(self) -> list[tuple[str, ...]]:
+        """Each source with its target; a source without one is a file of pairs."""
+        return list(zip(self.source, self.target, strict=True)) if self.target else [(path,) for path in self.source]
+
     def corpora(self, on_bad_line: Literal["error", "skip"] = "error") -> list[Corpus]:
-        """Each source with its target; a source without one is a file of pairs (.tsv, .jsonl, .tmx, .parquet)."""
-        pairs = zip(self.source, self.target, strict=True) if self.target else ((path,) for path in self.source)
-        return [open_corpus(pair, on_bad_line=on_bad_line) for pair in pairs]
+        return [open_corpus(pair, on_bad_line=on_bad_line) for pair in self.pairs()]
 
     def valid_corpus(self) -> Corpus | None:
         return open_corpus(self.valid, on_bad_line="skip") if self.valid else None

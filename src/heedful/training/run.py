@@ -15,6 +15,7 @@ from heedful.config import to_values
 from heedful.errors import UserError
 from heedful.files import clear_unfinished
 from heedful.models.folder import load_model, weights_of
+from heedful.training.assemble import open_session
 from heedful.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint, versions
 from heedful.training.distributed import World, agree, barrier, joined_world
 from heedful.training.log import Listener, RunLog
@@ -24,7 +25,7 @@ from heedful.training.ownership import owned
 from heedful.training.plan import make_plan
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
 from heedful.training.record import Files, RunRecord, flat, read_record, refuse_differences, update_record, write_record
-from heedful.training.session import Emit, open_session
+from heedful.training.session import Emit
 from heedful.training.settings import choose_recipe, read_settings
 from heedful.training.signals import StopRequests, stop_requests
 
@@ -118,9 +119,10 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     emit("note", text=f"recipe: {record.recipe}")
     prepared = _prepare(folder, record, world, emit)
     checkpoint = _newest(folder, world, emit)
+    record = read_record(folder)  # now with the fingerprints of the corpora
     session, state = open_session(
         folder,
-        record.settings,
+        record,
         world,
         prepared,
         emit=emit,

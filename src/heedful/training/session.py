@@ -1,38 +1,26 @@
-"""One sitting of a run: the model, optimiser and data put together, and what the loop calls back."""
+"""What the loop calls back: logging, validating, saving, and what a run leaves when it is done."""
 
 import contextlib
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from heedful.data.batch import Batch
-from heedful.data.loader import Loader, LoaderState
-from heedful.data.pairs import Pairs
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq
-from heedful.training.checkpoint import Checkpoint, State, list_checkpoints, load_checkpoint, prune, save_checkpoint
-from heedful.training.distributed import World, agree, barrier, sum_over_ranks, wrap
-from heedful.training.loop import ModelWithObjective, Progress, Training
-from heedful.training.objectives import make_objective
-from heedful.training.optimiser import make_optimiser, peak_rate
+from heedful.training.checkpoint import State, list_checkpoints, load_checkpoint, prune, save_checkpoint
+from heedful.training.describe import describe_model
+from heedful.training.distributed import World, agree, barrier, sum_over_ranks
+from heedful.training.loop import Progress, Training
 from heedful.training.prepare import Prepared
-from heedful.training.schedule import learning_rate
+from heedful.training.record import RunRecord
 from heedful.training.settings import Settings
 from heedful.training.signals import Abandoned, StopRequests
-from heedful.training.tensors import (
-    generator_tensors,
-    load_generator_tensors,
-    load_model_tensors,
-    load_optimiser_tensors,
-    model_tensors,
-    optimiser_tensors,
-)
+from heedful.training.tensors import generator_tensors, load_model_tensors, model_tensors, optimiser_tensors
 from heedful.training.validation import Validation, Validator
 
 Emit = Callable[..., None]  # (kind of event, **values)
@@ -43,16 +31,20 @@ class Session:
     """Everything that the callbacks of `fit` need. Rank 0 judges, writes and speaks; the others only take part."""
 
     folder: Path
-    settings: Settings
+    record: RunRecord
     world: World
     model: Seq2Seq
     prepared: Prepared
-    training: Training
     validator: Validator | None  # of rank 0
-    ema: dict[str, Tensor]
+    ema: dict[str, Tensor]  # the running average of the weights, empty when there is none
     emit: Emit
     requests: StopRequests
-    last_hypotheses: list[str]
+    training: Training = field(init=False)  # set last: the loop calls the session, and the session reads the loop
+    last_hypotheses: list[str] = field(default_factory=list)
+
+    @property
+    def settings(self) -> Settings:
+        return self.record.settings
 
     @property
     def checkpoints(self) -> Path:
@@ -90,7 +82,7 @@ class Session:
         best = state.scores.get(str(state.best_step))
         is_best = score is not None and (best is None or score > best)
         if judged is not None and is_best:
-            save_model(self.folder / "best", judged, self.prepared.tokenizers)
+            self._save_model("best", judged, state, result, weights=f"the best on validation, at step {state.step:,}")
         score = agree(self.world, score)
         if score is None:
             return False
@@ -176,18 +168,24 @@ class Session:
     def finish(self, state: State) -> dict[str, str]:
         """The model folders that a run leaves: last/, average/ and, from validation, best/."""
         tensors = model_tensors(self.model)
-        folders = {}
         if self.world.speaks:
-            plain = Seq2Seq(self.model.config).to(next(iter(tensors.values())).dtype)
+            plain = Seq2Seq(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
             load_model_tensors(plain, tensors)
-            folders["last"] = str(save_model(self.folder / "last", plain, self.prepared.tokenizers))
-            averaged = average_of([load_checkpoint(path).model for path in self._last_checkpoints()])
-            load_model_tensors(plain, averaged)
-            folders["average"] = str(save_model(self.folder / "average", plain, self.prepared.tokenizers))
-            if (self.folder / "best").exists():
-                folders["best"] = str(self.folder / "best")
+            self._save_model("last", plain, state, self._judge(plain), weights=f"those of step {state.step:,}")
+            checkpoints = self._last_checkpoints()
+            load_model_tensors(plain, average_of([load_checkpoint(path).model for path in checkpoints]))
+            averaged = f"the mean of {len(checkpoints)} checkpoints, the last at step {state.step:,}"
+            self._save_model("average", plain, state, self._judge(plain), weights=averaged)
         barrier(self.world)
-        return folders
+        return {name: str(self.folder / name) for name in ("best", "last", "average") if (self.folder / name).exists()}
+
+    def _judge(self, model: Seq2Seq) -> Validation:
+        assert self.validator is not None
+        return self.validator(model)
+
+    def _save_model(self, name: str, model: Seq2Seq, state: State, result: Validation, *, weights: str) -> None:
+        card = describe_model(self.record, self.prepared, model, state, result, weights=weights)
+        save_model(self.folder / name, model, self.prepared.tokenizers, card=card)
 
     def _last_checkpoints(self) -> list[Path]:
         return list_checkpoints(self.checkpoints)[-self.settings.run.average :]
@@ -201,102 +199,3 @@ def average_of(models: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         )
         for name, tensor in models[0].items()
     }
-
-
-def open_session(
-    folder: Path,
-    settings: Settings,
-    world: World,
-    prepared: Prepared,
-    *,
-    emit: Emit,
-    checkpoint: Checkpoint | None,
-    start_weights: dict[str, Tensor] | None,
-    requests: StopRequests,
-) -> tuple[Session, State]:
-    """Build the run, at its beginning or as a checkpoint left it."""
-    run = settings.run
-    torch.manual_seed(run.seed)  # the same first weights on every rank
-    config = settings.model_config(
-        source_vocab_size=prepared.tokenizers.source.vocab_size,
-        target_vocab_size=prepared.tokenizers.target.vocab_size,
-    )
-    model = Seq2Seq(config).to(world.device, torch.float64 if run.precision == "float64" else torch.float32)
-    if checkpoint is not None:
-        load_model_tensors(model, checkpoint.model)
-    elif start_weights is not None:
-        load_model_tensors(model, start_weights)
-    objective = make_objective(
-        settings.objective, label_smoothing=settings.loss.label_smoothing, r_drop=settings.loss.r_drop
-    )
-    module = wrap(ModelWithObjective(model, objective).train(), world, run.shard)
-    optimiser = make_optimiser(model, settings.optimiser)
-    state = State(LoaderState(epoch=0, position=0, seed=run.seed)) if checkpoint is None else replace(checkpoint.state)
-    if checkpoint is not None:
-        load_optimiser_tensors(model, optimiser, checkpoint.optimiser)
-        load_generator_tensors(checkpoint.generators)
-    peak = peak_rate(settings.optimiser, d_model=config.d_model, warmup_steps=settings.schedule.warmup_steps)
-    session = Session(
-        folder=folder,
-        settings=settings,
-        world=world,
-        model=model,
-        prepared=prepared,
-        training=None,  # type: ignore[arg-type]  # set below: the loop calls the session, and the session reads the loop
-        validator=_validator(prepared, settings) if world.speaks else None,
-        ema={} if checkpoint is None else {k: t.to(world.device) for k, t in checkpoint.ema.items()},
-        emit=emit,
-        requests=requests,
-        last_hypotheses=[],
-    )
-    session.training = Training(
-        settings=run,
-        world=world,
-        module=module,
-        optimiser=optimiser,
-        max_grad_norm=settings.optimiser.max_grad_norm,
-        rate_at=lambda step: learning_rate(step, peak=peak, steps=run.steps, schedule=settings.schedule),
-        batches=make_loader(prepared, settings, world, state.loader),
-        autocast=lambda: autocast(world.device, run.precision),
-        after_update=session.after_update,
-        log=session.log,
-        validate=session.validate,
-        save=session.save,
-        asked_to_stop=requests.reason,
-        warn=lambda text: emit("warning", text=text),
-        accumulate=run.accumulate,
-    )
-    return session, state
-
-
-def make_loader(prepared: Prepared, settings: Settings, world: World, state: LoaderState) -> Loader[Batch]:
-    pairs = Pairs(prepared.train, tokenizers=prepared.tokenizers, pin_memory=world.device.type == "cuda")
-    return Loader(
-        pairs,
-        batch_tokens=settings.data.batch_tokens,
-        seed=settings.run.seed,
-        state=state,
-        max_len=settings.data.max_len,
-        weights=settings.data.weights or None,
-        rank=world.rank,
-        n_ranks=world.size,
-        n_workers=settings.data.workers,
-    )
-
-
-def _validator(prepared: Prepared, settings: Settings) -> Validator:
-    return Validator(
-        prepared.valid,
-        prepared.tokenizers,
-        batch_tokens=settings.data.batch_tokens,
-        max_len=settings.data.max_len,
-        sentences=settings.run.sentences,
-    )
-
-
-def autocast(device: torch.device, precision: str) -> Any:
-    """bfloat16 where it is wanted, or where it is chosen for itself: on GPUs that have it."""
-    wanted = precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
-    return torch.autocast(device.type, torch.bfloat16) if wanted else contextlib.nullcontext()

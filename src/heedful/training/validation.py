@@ -11,7 +11,7 @@ from heedful.data.batch import Batch, collate
 from heedful.data.batching import plan_batches
 from heedful.data.corpus import Example
 from heedful.decoding.translate import translate_greedily
-from heedful.evaluation.scores import bleu, chrf
+from heedful.evaluation.scores import Score, bleu, chrf
 from heedful.models.seq2seq import Seq2Seq
 from heedful.text import Tokenizers
 from heedful.training.objectives import token_loss
@@ -23,7 +23,7 @@ class Validation:
     perplexity: float
     bleu: float
     chrf: float
-    signature: str
+    scores: tuple[Score, ...]  # the two, with their signatures
     hypotheses: list[str]
 
     def score(self, metric: str) -> float:
@@ -53,13 +53,13 @@ class Validator:
         finally:
             model.train(was_training)
         references = [[example.target for example in self.chosen]]
-        scored = bleu(hypotheses, references) if hypotheses else None
+        scores = (bleu(hypotheses, references), chrf(hypotheses, references)) if hypotheses else ()
         return Validation(
             loss=loss,
             perplexity=math.exp(min(loss, 700.0)),
-            bleu=scored.value if scored else 0.0,
-            chrf=chrf(hypotheses, references).value if hypotheses else 0.0,
-            signature=scored.signature if scored else "",
+            bleu=scores[0].value if scores else 0.0,
+            chrf=scores[1].value if scores else 0.0,
+            scores=scores,
             hypotheses=hypotheses,
         )
 
