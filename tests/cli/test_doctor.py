@@ -111,6 +111,8 @@ def test_bf16_is_spoken_of_only_where_it_was_measured_slower(monkeypatch: pytest
     fast = examined(monkeypatch, a_machine(), speed=[a_speed(1, fp32=100.0, bf16=101.0)])
     assert slow.advice == ["bf16 is slower than fp32 here (10.0 times): heedful trains in fp32"]
     assert fast.advice == []
+    gpu = a_torch(devices=(Device(name="cuda:0", model="A GPU", memory_total_bytes=80 * GB, bf16=True),))
+    assert examined(monkeypatch, a_machine(), found=gpu, speed=[a_speed(1, fp32=100.0, bf16=10.0)]).advice == []
 
 
 @pytest.mark.parametrize("error", [ImportError("No module named 'torch'"), OSError("libgomp.so.1: cannot open")])

@@ -65,7 +65,7 @@ def examine(machine: Machine) -> Report:
         extras=extras(),
         speed=speed,
         warnings=warnings,
-        advice=list(_advice(speed)),
+        advice=list(_advice(torch, speed)),
     )
 
 
@@ -105,12 +105,14 @@ def _warnings_of_torch(torch: Torch, speed: list[Speed], *, usable_cores: float)
         )
 
 
-def _advice(speed: list[Speed]) -> Iterator[str]:
+def _advice(torch: Torch | None, speed: list[Speed]) -> Iterator[str]:
     """What heedful does differently on this machine: only what was measured."""
-    for row in speed[-1:]:  # with all threads
-        slower = row.fp32_gflop_per_s.best / row.bf16_gflop_per_s.best
-        if slower > 1:
-            yield f"bf16 is slower than fp32 here ({slower:.1f} times): heedful trains in fp32"
+    if torch is None or torch.devices:  # the processor was measured, but a GPU would do the work
+        return
+    with_all = speed[-1]
+    slower = with_all.fp32_gflop_per_s.best / with_all.bf16_gflop_per_s.best
+    if slower > 1:
+        yield f"bf16 is slower than fp32 here ({slower:.1f} times): heedful trains in fp32"
 
 
 def lines(report: Report) -> Iterator[tuple[str, str]]:
