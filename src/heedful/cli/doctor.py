@@ -73,7 +73,7 @@ def _warnings_of(machine: Machine) -> Iterator[str]:
     if machine.load is not None and machine.load > BUSY * machine.cores:
         yield (
             f"other programs are running (load {machine.load:.1f} on {_count(machine.cores, 'core')}): "
-            "the speeds below are lower than this machine can do"
+            "the measured speeds are lower than this machine can do"
         )
     if machine.disk_free_bytes < FULL:
         yield f"the disk is nearly full: {_bytes(machine.disk_free_bytes)} free in {machine.folder}"
