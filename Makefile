@@ -5,13 +5,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: help test lint mutants clean
+.PHONY: help demo test lint mutants kill-test clean
 
 help:
-	@echo "make test     install into .venv and run the tests"
-	@echo "make lint     ruff and the strict type checker"
-	@echo "make mutants  plant bugs one by one and see the tests catch each (some minutes)"
-	@echo "make clean    remove what the others made"
+	@echo "make demo       install into .venv, train on the built-in corpus and show the result (some minutes)"
+	@echo "make test       install into .venv and run the tests"
+	@echo "make lint       ruff and the strict type checker"
+	@echo "make mutants    plant bugs one by one and see the tests catch each (some minutes)"
+	@echo "make kill-test  kill a run 100 times with -9 and see it end as if it had never been (some minutes)"
+	@echo "make clean      remove what the others made"
 
 # The stamp is newer than what the environment is made from, or the environment is made again.
 .venv/ready: pyproject.toml constraints.txt
@@ -24,6 +26,9 @@ help:
 	@$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
+demo: .venv/ready
+	$(BIN)/heedful demo
+
 # One thread for each worker: two workers with two threads each are slower than one alone.
 test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
@@ -35,6 +40,9 @@ lint: .venv/ready
 
 mutants: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+
+kill-test: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/kills.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

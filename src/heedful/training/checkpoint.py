@@ -82,7 +82,7 @@ def save_checkpoint(
             values = {"state": asdict(state), "versions": versions()}
             (aside / "state.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space" in str(error):
+        if _is_full(error):
             raise no_room(checkpoints, needed) from None
         raise
     return folder
@@ -136,6 +136,12 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _is_full(error: Exception) -> bool:
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    # safetensors has an error of its own, and says the number only in words.
+    return getattr(error, "errno", None) in full or any(f"os error {number})" in str(error) for number in full)
 
 
 def _check_room(folder: Path, needed: int) -> None:
