@@ -62,6 +62,14 @@ def test_seen_is_a_set(chunks: list[list[int]]) -> None:
     assert seen.n_different == len(known)
 
 
+def test_seen_keeps_few_runs() -> None:
+    seen = Seen()
+    for i in range(1000):
+        seen.add(np.arange(i * 10, i * 10 + 10))
+    assert len(seen._runs) <= 10  # every query looks into each of them
+    assert seen.n_different == 10_000
+
+
 def test_duplicates_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "SAMPLE", 100)
     monkeypatch.setattr(checkup, "CHUNK", 10)
@@ -79,8 +87,10 @@ def test_duplicates_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.
 
 def test_overlap_is_exact_but_for_spaces(tmp_path: Path) -> None:
     pairs = made_up(100)
+    pairs[7] = (pairs[7][0].replace(" ", "\u3000 ", 1), pairs[7][1])
     test = tmp_path / "test.en"
-    test.write_text(f"{pairs[3][0]}\n\n  {pairs[7][0].replace(' ', '   ')}\n{pairs[9][0][:-2]}\n")
+    spaced = pairs[7][0].replace("\u3000", "  ")
+    test.write_text(f"{pairs[3][0]}\n\n  {spaced}\n{pairs[9][0][:-2]}\n")
     report = checked(tmp_path, pairs, tests=[test])
     assert counts(report) == {"overlap": 2}
     assert [place.line for place, _ in report.in_order()[0].examples] == [4, 8]
@@ -98,9 +108,23 @@ def test_swapped_pairs_are_found_by_the_words_of_the_corpus_itself(tmp_path: Pat
 
 
 def test_sides_in_one_language_are_not_judged_by_words(tmp_path: Path) -> None:
+    """Style is no language: words that only some targets use may stand in a source as well."""
     draw = random.Random(2)
     pairs = [(" ".join(draw.choices(ENGLISH, k=12)), " ".join(draw.choices(ENGLISH, k=10))) for _ in range(500)]
+    style = "thus hence whereby therein thereof hereby"
+    pairs[::5] = [(source, f"{style} {target}") for source, target in pairs[::5]]
+    pairs[7] = (f"{style} {pairs[7][0]}", pairs[7][1])
     assert {"swapped", "language"}.isdisjoint(counts(checked(tmp_path, pairs)))
+
+
+def test_a_character_is_found_at_its_byte(tmp_path: Path) -> None:
+    pairs = made_up(10)
+    pairs[4] = ("vorläufig\u2028\0", "ü\x1b")
+    report = checked(tmp_path, pairs)
+    for kind, name, character in (("separator", "a.en", "\u2028"), ("nul", "a.en", "\0"), ("control", "a.de", "\x1b")):
+        place, value = report.findings[kind, str(tmp_path / name)].examples[0]
+        assert (tmp_path / name).read_bytes().index(character.encode()) == place.byte
+        assert f"U+{ord(character):04X}" in value
 
 
 @pytest.mark.parametrize(

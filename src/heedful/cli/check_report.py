@@ -64,7 +64,7 @@ def _console() -> Console:
     """As wide as the terminal; a file or a pipe gets room for the examples. What it cannot write it escapes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120
     return console

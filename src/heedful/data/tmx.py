@@ -74,7 +74,6 @@ class _Units:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._characters
         self.parser.StartDoctypeDeclHandler = self._doctype
-        self.parser.EntityDeclHandler = self._entity
         self.parser.SkippedEntityHandler = self._skipped
         self.languages: set[str] = set()
         self._done: list[Unit] = []
@@ -122,11 +121,8 @@ class _Units:
                 raise self.bad("xml", f"one unit of more than {self.max_bytes:,} characters")
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
-        if internal:
+        if internal:  # the only place where an entity could be declared: no other file is ever read
             raise self.bad("xml", "a document type with declarations of its own, which could hide anything")
-
-    def _entity(self, name: str, *declaration: object) -> None:
-        raise self.bad("xml", f"declares the entity '{name}'; entities are not expanded")
 
     def _skipped(self, name: str, is_parameter: bool) -> None:
         raise self.bad("xml", f"uses the entity '&{name};', which XML itself does not have")

@@ -117,8 +117,7 @@ class ParquetWriter:
         columns = [self._arrow.array(column) for column in zip(*self._rows, strict=True)]
         if self._fields.inside:
             columns = [self._arrow.StructArray.from_arrays(columns, names=list(self._fields.names))]
-        columns = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
-        self._file.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
+        self._file.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))  # which casts
         self._rows = []
 
     def close(self) -> None:
