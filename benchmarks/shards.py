@@ -36,10 +36,12 @@ class Memory(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        while not self._over.wait(0.1):
+        while True:
             found = [self._read(pid) for pid in self._processes()]
             self.rss = max(self.rss, sum(rss for rss, _ in found))
             self.pss = max(self.pss, sum(pss for _, pss in found))
+            if self._over.wait(0.1):
+                return
 
     def __enter__(self) -> "Memory":
         self.start()

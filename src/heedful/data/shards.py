@@ -61,8 +61,11 @@ class Side:
         lengths = self.lengths
         if not self._lengths:
             return lengths
-        expected = lengths * self._record.growth
-        return np.ceil(expected + ONE_IN_TEN * self._record.spread * np.sqrt(lengths)).astype(np.uint32)
+        # Planned once for each different length, not for each text: there may be a hundred million of them.
+        different = np.arange(int(lengths.max(initial=0)) + 1)
+        expected = different * self._record.growth + ONE_IN_TEN * self._record.spread * np.sqrt(different)
+        planned: IntArray = np.ceil(expected).astype(np.uint32)[lengths]
+        return planned
 
     def ids(self, numbers: IntArray) -> list[IntArray]:
         assert not self._lengths, "these shards keep text"
