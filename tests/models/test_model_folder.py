@@ -305,10 +305,10 @@ def test_a_config_that_is_no_object_is_refused(plain, text):
 
 def test_sizes_beyond_reason_are_refused_at_once(plain):
     """The shapes are compared before any memory is taken or any layer of theirs is filled."""
-    began = time.monotonic()
+    began = time.process_time()
     for changes in ({"d_model": 10**6, "n_heads": 1}, {"d_ff": 10**7}, {"max_len": 10**9, "positions": "learned"}):
         refused(with_config(plain, **{"d_model": 8, "n_heads": 2, "d_ff": 12, **changes}), WEIGHTS)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def with_weights(folder: Path, change) -> Path:
@@ -337,7 +337,7 @@ FIRST = "encoder.layers.0.attention.to_q.weight"
         (lambda w: w.update({FIRST: w[FIRST].half()}), ["mixes F16 and F32"]),
         (lambda w: w.update({FIRST: w[FIRST].double()}), ["mixes F32 and F64"]),
     ],
-    ids=str,
+    ids=lambda value: "" if callable(value) else " ".join(value),
 )
 def test_weights_that_do_not_fit_are_refused(plain, change, words):
     refused(with_weights(plain, change), WEIGHTS, *words)
@@ -527,12 +527,12 @@ def test_thousands_of_made_up_weight_files(tmp_path):
 def test_known_tricks_are_refused_quickly_and_in_few_words(tmp_path, content):
     path = tmp_path / "w.safetensors"
     path.write_bytes(content)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(UserError) as caught:
         read_weights(path, expected=EXPECTED, device="cpu")
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
-    assert time.monotonic() - began < 2 * 5  # two seconds, on a machine that has other work too
+    assert time.process_time() - began < 2  # seconds of its own: the machine may have other work
 
 
 def test_a_thousand_made_up_configs(plain):
