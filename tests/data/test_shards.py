@@ -313,6 +313,21 @@ def test_a_second_builder_waits_and_uses_what_the_first_has_made(tmp_path):
     assert len(opened[0]) == 100
 
 
+def test_a_rebuild_leaves_shards_in_use_as_they_were_and_no_file_of_theirs_behind(tmp_path):
+    """Writing into a mapped file would change it under a running training, or kill that with SIGBUS."""
+    used = prepared(tmp_path, 300)
+    before = [ids.tolist() for ids in used.source.ids(EVERY)]
+    prepared(tmp_path, 5, keep_text=True, seed=1)
+    assert [ids.tolist() for ids in used.source.ids(EVERY)] == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [
+            "lock",
+            "manifest.json",
+            *(f"{side}.{kind}" for side in ("source", "target") for kind in ("text", "offsets", "lengths")),
+        ]
+    )
+
+
 def test_text_is_kept_only_for_tokenizers_that_sample(tmp_path):
     with pytest.raises(UserError, match="sample_alpha"):
         prepare(make_examples(3), tokenizers(), tmp_path, fingerprint="x", keep_text=True)

@@ -69,6 +69,14 @@ def test_one_chunk_starts_no_process(tmp_path, monkeypatch):
     assert len(list(encode_chunks([(["a dog"],)], [pieces], [IDS], files=tmp_path, n_workers=8))) == 1
 
 
+def test_no_more_processes_than_chunks(tmp_path):
+    started = encode_chunks([(["a dog"],)] * 3, [tokenizers().source], [IDS], files=tmp_path, n_workers=50)
+    before = set(children_of(os.getpid()))
+    next(started)
+    assert len(set(children_of(os.getpid())) - before) == 3
+    assert len(list(started)) == 2
+
+
 def test_no_process_is_left_when_all_is_done_and_when_the_reader_fails(tmp_path):
     pieces = tokenizers().source
     before = set(children_of(os.getpid()))

@@ -137,7 +137,7 @@ def prepare(
         found = _find(folder, key)
         if found is not None:
             return found
-        (folder / NAME).unlink(missing_ok=True)  # from here on nothing is valid until the new one is written
+        _clear(folder)
         workers = n_cores() if n_workers is None else n_workers
         manifest = build(examples, sides, folder, key=key, keep_text=keep_text, n_workers=workers, progress=progress)
         write_manifest(folder, manifest)
@@ -168,6 +168,16 @@ def _find(folder: Path, key: str) -> Shards | None:
         return Shards.open(folder, verify=True)
     except UserError:
         return None
+
+
+def _clear(folder: Path) -> None:
+    """Take away what lies there, the manifest first. Files are never overwritten: another run may have them mapped,
+    and keeps them as long as it does."""
+    names = [
+        name for side in ("source", "target") for keep in (True, False) for name in file_names(side, keep_text=keep)
+    ]
+    for name in (NAME, *names):
+        (folder / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

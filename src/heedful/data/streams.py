@@ -57,7 +57,7 @@ class FileWriter:
             self._file.close()
 
     def write(self, values: npt.NDArray[np.generic]) -> None:
-        data = np.ascontiguousarray(values).data.cast("B") if values.size else b""
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         self._hash.update(data)
         try:
             self._file.write(data)

@@ -50,9 +50,10 @@ def encode_chunks(
     process is started.
     """
     remaining = iter(chunks)
-    first = list(itertools.islice(remaining, 2))
+    first = list(itertools.islice(remaining, max(1, n_workers)))
     chunks = itertools.chain(first, remaining)
-    if n_workers < 2 or len(first) < 2 or not sys.executable:
+    n_workers = min(n_workers, len(first))  # a process takes longer to start than to encode a chunk
+    if n_workers < 2 or not sys.executable:
         for chunk in chunks:
             yield tuple(map(encode_side, chunk, tokenizers, forms))
         return
