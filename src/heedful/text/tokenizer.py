@@ -1,0 +1,81 @@
+"""What the rest of heedful knows of tokenizers: str on one side, ids on the other."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids that are not text. Every tokenizer of heedful has the same, so a model never has to ask."""
+
+    pad: int = 0
+    unk: int = 1
+    start: int = 2
+    end: int = 3
+
+
+SPECIAL = SpecialTokens()
+
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
+
+UNKNOWN_SIGN = "⁇"  # what `decode` writes for the unknown id: visible, and one character
+
+
+class Tokenizer(Protocol):
+    """`decode(encode(x)) == normalize(x)`, save for unknowns where there are any; `encode` adds no special ids."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids: every id is in `range(vocab_size)`."""
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether `sample_batch` works: a run that samples must keep its text."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with anything that could change an id: binds shards and weights to their tokenizer."""
+
+    def normalize(self, text: str) -> str:
+        """The text that `encode` really encodes; idempotent."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text, without special ids."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`[encode(text) for text in texts]`, faster."""
+
+    def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
+        """One random segmentation of each text; a function of the texts and the seed alone."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; pad, start, end and other symbols vanish."""
+
+    def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
+        """`[decode(ids) for ids in batch]`."""
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """How each id is written in the vocabulary, for people to look at."""
+
+    def id_of(self, piece: str) -> int:
+        """The id of one piece or symbol of the vocabulary."""
+
+    def count_unknown(self, text: str) -> int:
+        """How many unknowns `encode` puts in place of text."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary to one file."""
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """One for each side of a model; a joint one stands on both."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target

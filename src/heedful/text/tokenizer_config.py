@@ -1,0 +1,97 @@
+"""The settings of a tokenizer, as a recipe writes them."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from heedful.errors import UserError, one_of
+from heedful.text.normalise import Form, Normaliser
+from heedful.text.tokenizer import SPECIAL_PIECES
+
+Kind = Literal["word", "char", "bpe", "unigram"]
+Whitespace = Literal["prefix", "suffix"]
+
+KINDS: tuple[Kind, ...] = ("word", "char", "bpe", "unigram")
+SAMPLING_KINDS: tuple[Kind, ...] = ("bpe", "unigram")
+N_BYTES = 256
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """What to learn from a text, and how to treat the text before and after."""
+
+    kind: Kind = "bpe"
+    vocab_size: int = 8000  # an upper limit: a small text gives fewer
+    joint: bool = True  # one vocabulary for source and target
+    whitespace: Whitespace = "prefix"  # where a piece carries the space: "▁word", or "word▁", the </w> of the papers
+    byte_fallback: bool = True  # what the vocabulary lacks is written in bytes; word level never has it
+    character_coverage: float = 0.9995  # of bpe and unigram: rarer characters are left to the bytes
+    sample_alpha: float = 0.0  # bpe: the probability of dropping a merge; unigram: the smoothing; 0: no sampling
+    normal_form: Form = "nfc"
+    lowercase: bool = False
+    collapse_spaces: bool = False  # runs of whitespace become one space; word level always does so
+    symbols: tuple[str, ...] = ()  # further special tokens, from id 4 on; never found in a text
+    max_texts: int = 500_000  # learn from so many texts at most, chosen at random with a fixed seed
+
+    def __post_init__(self) -> None:
+        _check_names(self)
+        _check_numbers(self)
+        _check_symbols(self.symbols)
+
+    @property
+    def uses_bytes(self) -> bool:
+        return self.byte_fallback and self.kind != "word"
+
+    @property
+    def normaliser(self) -> Normaliser:
+        collapse = self.collapse_spaces or self.kind == "word"
+        return Normaliser(form=self.normal_form, lowercase=self.lowercase, collapse_spaces=collapse)
+
+    @property
+    def smallest_vocab_size(self) -> int:
+        """Everything that is there before the first piece is learned, and that piece."""
+        return len(SPECIAL_PIECES) + len(self.symbols) + (N_BYTES if self.uses_bytes else 0) + 1
+
+
+def _check_names(config: TokenizerConfig) -> None:
+    for name, given, allowed in (
+        ("kind", config.kind, KINDS),
+        ("whitespace", config.whitespace, ("prefix", "suffix")),
+        ("normal_form", config.normal_form, ("none", "nfc", "nfkc")),
+    ):
+        if given not in allowed:
+            raise one_of(f"tokenizer.{name}", given, allowed)
+
+
+def _check_numbers(config: TokenizerConfig) -> None:
+    if config.vocab_size < config.smallest_vocab_size:
+        raise UserError(
+            f"tokenizer.vocab_size is {config.vocab_size}, but the special tokens"
+            f"{' and the 256 bytes' if config.uses_bytes else ''} alone need {config.smallest_vocab_size}: "
+            "set a larger one (8000 is usual)"
+        )
+    if not 0.98 <= config.character_coverage <= 1.0:
+        raise UserError(f"tokenizer.character_coverage is {config.character_coverage}; it must be from 0.98 to 1")
+    if not (config.sample_alpha >= 0 and math.isfinite(config.sample_alpha)):
+        raise UserError(f"tokenizer.sample_alpha is {config.sample_alpha}; it must be 0 (no sampling) or more")
+    if config.sample_alpha and config.kind not in SAMPLING_KINDS:
+        raise cannot_sample(config.kind)
+    if config.kind == "bpe" and config.sample_alpha >= 1:
+        raise UserError(f"tokenizer.sample_alpha is {config.sample_alpha}: bpe would drop every merge; 0.1 is usual")
+    if config.max_texts < 1:
+        raise UserError(f"tokenizer.max_texts is {config.max_texts}; it must be 1 or more")
+
+
+def cannot_sample(kind: str) -> UserError:
+    return UserError(
+        f"a tokenizer of kind '{kind}' cannot sample: each text has one segmentation only. "
+        "Set tokenizer.sample_alpha = 0, or tokenizer.kind to 'bpe' or 'unigram'"
+    )
+
+
+def _check_symbols(symbols: tuple[str, ...]) -> None:
+    for symbol in symbols:
+        if not symbol or not symbol.isprintable() or " " in symbol or "▁" in symbol or len(symbol) > 100:
+            raise UserError(f"tokenizer.symbols: {symbol!r} must be 1 to 100 visible characters without a space")
+        if symbol in SPECIAL_PIECES or symbols.count(symbol) > 1:
+            raise UserError(f"tokenizer.symbols: {symbol!r} stands there already")
