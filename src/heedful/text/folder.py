@@ -1,0 +1,72 @@
+"""Tokenizers on disk: `joint.spm`, or `source.spm` and `target.spm`.
+
+Plain SentencePiece models, which other programs read; heedful's settings are inside, where those do not look.
+"""
+
+from pathlib import Path
+
+from heedful.errors import UserError
+from heedful.text.safe import MAX_MODEL_BYTES, read_model, try_in_child
+from heedful.text.sentence_piece import SentencePieceTokenizer
+from heedful.text.tokenizer import Tokenizers
+
+JOINT, SOURCE, TARGET = "joint.spm", "source.spm", "target.spm"
+
+
+def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
+    """Write the tokenizers into a folder, in place of those that were there; the paths of the files."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    sides = {SOURCE: tokenizers.source, TARGET: tokenizers.target}
+    files = {JOINT: tokenizers.source} if tokenizers.joint else sides
+    for name in {JOINT, SOURCE, TARGET} - set(files):
+        (folder / name).unlink(missing_ok=True)
+    for name, tokenizer in files.items():
+        tokenizer.save(folder / name)
+    return [folder / name for name in files]
+
+
+def has_tokenizers(folder: str | Path) -> bool:
+    """Whether there is anything for `load_tokenizers`: a model of images has none."""
+    return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET))
+
+
+def load_tokenizers(folder: str | Path, *, trusted: bool = False) -> Tokenizers:
+    """Read what `save_tokenizers` wrote; `trusted` as in `load_tokenizer`."""
+    folder = Path(folder)
+    found = {name for name in (JOINT, SOURCE, TARGET) if (folder / name).exists()}
+    if found == {JOINT}:
+        joint = load_tokenizer(folder / JOINT, trusted=trusted)
+        return Tokenizers(source=joint, target=joint)
+    if found == {SOURCE, TARGET}:
+        return Tokenizers(
+            source=load_tokenizer(folder / SOURCE, trusted=trusted),
+            target=load_tokenizer(folder / TARGET, trusted=trusted),
+        )
+    raise UserError(
+        f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}; found {', '.join(sorted(found)) or 'none of them'}"
+    )
+
+
+def load_tokenizer(path: str | Path, *, trusted: bool = False) -> SentencePieceTokenizer:
+    """Read one SentencePiece model, heedful's or another's.
+
+    `trusted` says that this machine made the file, and that nobody changed it since. Otherwise a child process tries
+    it first, which takes some tenths of a second: a model can be made to crash the process that loads it.
+    """
+    model = _read(Path(path))
+    if not trusted:
+        try_in_child(model, read_model(model, where=str(path)), where=str(path))
+    return SentencePieceTokenizer(model, where=str(path))
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    size = path.stat().st_size
+    if size > MAX_MODEL_BYTES:
+        raise UserError(f"{path}: {size:,} bytes; a SentencePiece model has at most {MAX_MODEL_BYTES:,}")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
