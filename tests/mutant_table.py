@@ -460,17 +460,17 @@ IN_DATA = [
         ("data/test_batching.py",),
     ),
     Mutant(
-        "a row belongs to the part in which it ends",
+        "the ceiling of the source is forgotten",
         "data/batching.py",
-        'np.searchsorted(ends, wanted, side="left") + 1',
-        'np.searchsorted(ends, wanted, side="left")',
+        "& (rows * longest_source <= source_tokens)",
+        "& (longest_source <= source_tokens)",
         ("data/test_batching.py",),
     ),
     Mutant(
-        "every epoch cuts its batches at the same places",
+        "the examples that are used are reported as left out",
         "data/batching.py",
-        "random = generator(seed, _WINDOW, epoch, number)",
-        "random = generator(seed, _WINDOW, number)",
+        "left_out=np.flatnonzero(~fits)",
+        "left_out=np.flatnonzero(fits)",
         ("data/test_batching.py",),
     ),
     Mutant(
