@@ -4,10 +4,11 @@
     python benchmarks/patterns.py --threads 1 2 --json patterns.json --plot patterns.svg
     python benchmarks/patterns.py --quick --patterns window  # some seconds: does it run?
 
-Each case runs in a process of its own. Time: the median of several runs. Memory: by how much the process's highest
-resident set grows in the first run, after a tiny run has loaded all code; so it is what the system had to provide, with
-the allocator's waste, and not what the arithmetic says. The table ends with the exponents: 1 = grows with the length,
-2 = with its square.
+Each case runs in a process of its own. Time: the median of several runs; with one thread the processor's time, which is
+the clock's when nobody else wants the core, and does not count the waiting when somebody does. Memory: by how much the
+process's highest resident set grows in the first run, after a tiny run has loaded all code; so it is what the system had
+to provide, with the allocator's waste, and not what the arithmetic says. The table ends with the exponents: 1 = grows
+with the length, 2 = with its square.
 """
 
 import argparse
@@ -64,10 +65,10 @@ class Measured:
     name: str
     length: int
     threads: int
-    seconds: float  # median
+    seconds: float  # median: the processor's with one thread, the clock's with several
     fastest: float
     slowest: float
-    cpu: float  # processor seconds for each second of the clock: below `threads` when others were running too
+    share: float  # of the cores that it asked for: below one when others were running too
     megabytes: float  # on top of what the process held before
     kernels: list[str]  # which of PyTorch's attention kernels did the work
 
@@ -112,9 +113,8 @@ def measure(case: Case) -> Measured:
     before = highest_resident_megabytes()
     run()
     megabytes = highest_resident_megabytes() - before
-    clock, cpu = time.perf_counter(), time.process_time()
-    seconds = [timed(run) for _ in range(case.repeats)]
-    cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
+    clock, cpu = zip(*(timed(run) for _ in range(case.repeats)), strict=True)
+    seconds = cpu if case.threads == 1 else clock
     return Measured(
         name=case.name,
         length=case.length,
@@ -122,16 +122,17 @@ def measure(case: Case) -> Measured:
         seconds=statistics.median(seconds),
         fastest=min(seconds),
         slowest=max(seconds),
-        cpu=cpu / clock,
+        share=sum(cpu) / sum(clock) / case.threads,
         megabytes=megabytes,
         kernels=kernels_of(layer(torch.randn(1, case.length, D_MODEL))),
     )
 
 
-def timed(run: Callable[[], None]) -> float:
-    start = time.perf_counter()
+def timed(run: Callable[[], None]) -> tuple[float, float]:
+    """Seconds by the clock, and seconds of all cores together."""
+    clock, cpu = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.perf_counter() - clock, time.process_time() - cpu
 
 
 def highest_resident_megabytes() -> float:
@@ -171,19 +172,6 @@ def measure_apart(case: Case) -> Measured | None:
     return Measured(**json.loads(child.stdout))
 
 
-def measure_quietly(case: Case, *, attempts: int) -> Measured | None:
-    """Measured again while others are running, for a number of attempts; the least disturbed of them."""
-    measured = []
-    for _ in range(attempts):
-        found = measure_apart(case)
-        if found is None:
-            return None
-        measured.append(found)
-        if found.cpu >= QUIET * case.threads:
-            break
-    return max(measured, key=lambda found: found.cpu)
-
-
 def exponent(lengths: list[int], costs: list[float]) -> float | None:
     """e in cost = c x length^e: the slope of the straight line through the last three points on logarithmic paper."""
     points = [(n, cost) for n, cost in zip(lengths, costs, strict=True) if cost > 0][-3:]
@@ -208,22 +196,25 @@ def table(measured: list[Measured], *, cost: str, unit: str, factor: float) -> s
     return "\n".join(lines)
 
 
-def report(measured: list[Measured]) -> str:
-    parts = []
+def report(about: dict[str, object], measured: list[Measured]) -> str:
+    parts = [", ".join(f"{name} {value}" for name, value in about.items()) + "."]
     for threads in sorted({row.threads for row in measured}):
         rows = [row for row in measured if row.threads == threads]
         words = "one thread" if threads == 1 else f"{threads} threads"
         parts += [f"With {words}:", table(rows, cost="seconds", unit="milliseconds", factor=1e3)]
         parts += [table(rows, cost="megabytes", unit="megabytes", factor=1)]
-    return "\n\n".join(parts)
+        share = min(row.share for row in rows)
+        if share < QUIET:
+            parts += [f"Other programs were running: a case got as little as {share:.0%} of its cores."]
+    return "\n\n".join(parts) + "\n"
 
 
 def machine() -> dict[str, object]:
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
-        "memory_gb": round((memory()[0] or 0) / 1e9),
-        "load_before": os.getloadavg()[0],
+        "memory in GB": round((memory()[0] or 0) / 1e9),
+        "load before": round(os.getloadavg()[0], 2),
         "torch": version("torch"),
         "date": date.today().isoformat(),
     }
@@ -248,6 +239,14 @@ def draw(measured: list[Measured]) -> str:
     return growth_chart(f"One attention layer, forward and backward, span {SPAN}", "length", lines)
 
 
+def replace_between(document: Path, begin: str, end: str, words: str) -> None:
+    before, _, rest = document.read_text(encoding="utf-8").partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{document}: has no {begin.strip()} with an {end} after it")
+    document.write_text(before + begin + words + end + after, encoding="utf-8")
+
+
 def _number(x: float) -> str:
     return f"{x:,.0f}" if x >= 10 else f"{x:.1f}"
 
@@ -256,9 +255,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--patterns", nargs="+", choices=NAMES, default=list(NAMES), metavar="NAME")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], metavar="N")
-    parser.add_argument("--repeats", type=int, default=7, help="runs to take the median of (default: 7)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs to take the median of (default: 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure here")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the growth here")
+    parser.add_argument("--document", type=Path, metavar="FILE.md", help="put the tables between its marks")
     parser.add_argument("--quick", action="store_true", help="tiny lengths: only to see that it runs")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -272,20 +272,18 @@ def main() -> None:
             for length in QUICK if options.quick else LENGTHS:
                 if length <= LONGEST.get(name, length):
                     print(f"{name} at {length:,} with {threads}", file=sys.stderr)
-                    case = Case(name, length, threads, options.repeats)
-                    measured.append(measure_quietly(case, attempts=1 if options.quick else 3))
+                    measured.append(measure_apart(Case(name, length, threads, options.repeats)))
     found = [row for row in measured if row is not None]
-    print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
-    print(report(found))
-    disturbed = [f"{row.name} at {row.length:,} with {row.threads}" for row in found if row.cpu < QUIET * row.threads]
-    if disturbed:
-        print(f"\nOther programs were running; measure again: {', '.join(disturbed)}")
+    words = report(about, found)
+    print(words)
     if options.json:
         options.json.write_text(
             json.dumps({"machine": about, "measured": [asdict(row) for row in found]}, indent=1) + "\n"
         )
     if options.plot:
         options.plot.write_text(draw(found), encoding="utf-8")
+    if options.document:
+        replace_between(options.document, "<!-- patterns: begin -->\n", "<!-- patterns: end -->", f"\n{words}\n")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,11 @@ def patterns(monkeypatch):
 
 
 def test_patterns_prints_a_table_and_writes_figures_and_a_picture(tmp_path):
+    (tmp_path / "page.md").write_text("# Results\n<!-- patterns: begin -->\nold\n<!-- patterns: end -->\nrest\n")
     command = [sys.executable, BENCHMARKS / "patterns.py", "--quick", "--patterns", "window", "--repeats", "1"]
+    files = {"--json": "figures.json", "--plot": "picture.svg", "--document": "page.md"}
     done = subprocess.run(
-        [*command, "--json", tmp_path / "figures.json", "--plot", tmp_path / "picture.svg"],
+        [*command, *(word for option, name in files.items() for word in (option, tmp_path / name))],
         capture_output=True,
         text=True,
         check=True,
@@ -32,6 +34,10 @@ def test_patterns_prints_a_table_and_writes_figures_and_a_picture(tmp_path):
     assert [row["length"] for row in figures["measured"]] == [512, 1024, 2048]
     assert figures["machine"]["processor"] in done.stdout
     assert "| window, blocks of 64 |" in done.stdout
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# Results\n<!-- patterns: begin -->\n\nprocessor ")
+    assert done.stdout.strip() in page and "old" not in page
+    assert page.endswith("\n<!-- patterns: end -->\nrest\n")
     lines = ElementTree.parse(tmp_path / "picture.svg").iter("{http://www.w3.org/2000/svg}polyline")
     assert [len(line.attrib["points"].split()) for line in lines] == [3, 3]  # time and memory, three lengths each
 
