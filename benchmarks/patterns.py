@@ -6,9 +6,9 @@
 
 Each case runs in a process of its own. Time: the median of several runs; with one thread the processor's time, which is
 the clock's when nobody else wants the core, and does not count the waiting when somebody does. Memory: by how much the
-process's highest resident set grows in the first run, after a tiny run has loaded all code; so it is what the system had
-to provide, with the allocator's waste, and not what the arithmetic says. The table ends with the exponents: 1 = grows
-with the length, 2 = with its square.
+process's highest resident set grows in the first run, after a tiny run has loaded all code; so it is what the system
+had to provide, with the allocator's waste, and not what the arithmetic says. The table ends with the exponents: 1 =
+grows with the length, 2 = with its square.
 """
 
 import argparse
