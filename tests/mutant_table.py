@@ -15,7 +15,7 @@ ATTENTION = ("nn/test_attention.py", "models/test_torch_parity.py")
 PATTERNS = ("nn/test_patterns.py",)
 POSITIONS = ("nn/test_positions.py",)
 WHOLE = ("models/test_seq2seq_properties.py", "models/test_torch_parity.py", "models/test_seq2seq.py")
-FOLDER = ("models/test_model_folder.py",)
+FOLDER = ("models/test_hostile_folder.py", "models/test_model_folder.py")
 
 IN_ATTENTION = [
     Mutant(
