@@ -1,5 +1,8 @@
-"""Dropout in one place, so that it can be made faster in one place."""
+"""Dropout, with random bits that cost little on a CPU."""
 
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,4 +17,29 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p) if self.training and self.p > 0.0 else x
+        if not self.training or self.p == 0.0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        dropped: Tensor = _CheapDropout.apply(x, self.p)  # type: ignore[no-untyped-call]
+        return dropped
+
+
+class _CheapDropout(torch.autograd.Function):
+    """On a CPU, drawing a random number for each element takes longer than all the rest of dropout. Here one draw of 64
+    bits serves four elements: an element is kept when its 16 bits, as a whole number, reach p of their range.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        n_draws = -(-x.numel() // 4)
+        bits = torch.empty(n_draws, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        kept = bits[: x.numel()].view(x.shape) >= round(p * 2**16) - 2**15
+        factor = kept.to(x.dtype).mul_(1.0 / (1.0 - p))
+        ctx.save_for_backward(factor)
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        return grads[0] * factor, None

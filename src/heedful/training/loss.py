@@ -109,13 +109,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if bias is not None:
                 logits += bias
             right = logits.gather(1, wanted)
-            log_total = logits.logsumexp(dim=1, keepdim=True)
+            # One pass of exponentials for both: the likeliest word's probability is exp(its logit) / the sum of all.
+            slope = logits.softmax(dim=1)
+            log_total = logits.amax(dim=1, keepdim=True) - slope.amax(dim=1, keepdim=True).log()
             total += (log_total - (1.0 - label_smoothing) * right).sum()
             if label_smoothing > 0.0:
                 shift = 0.0 if bias is None else bias.sum()
                 total -= uniform * ((rows @ weight_sum).sum() + len(rows) * shift)
             if need_gradients:
-                slope = logits.sub_(log_total).exp_()  # p
                 slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
                 torch.mm(slope, weight, out=grad_states[start : start + ROWS])
                 grad_weight.addmm_(slope.T, rows)
