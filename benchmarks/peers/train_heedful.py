@@ -1,0 +1,60 @@
+"""heedful's own training, from the raw text on.
+
+    python train_heedful.py FOLDER RUN      FOLDER: as benchmarks/train.py prepares it; RUN: a folder to be made
+
+Prints "step N" after each step, N being its target tokens without padding.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import heedful
+from heedful.training.log import Event
+
+NEVER = 10**9  # steps
+
+
+class Steps:
+    """Prints what the log says of each step."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] == "step":
+            print("step", event["tokens"] - self.tokens, flush=True)
+            self.tokens = event["tokens"]
+
+
+def main() -> None:
+    folder, run = Path(sys.argv[1]), Path(sys.argv[2])
+    sizes = json.loads((folder / "sizes.json").read_text())
+    files = json.loads((folder / "files.json").read_text())
+    shape = ("d_model", "d_ff", "n_heads", "n_layers", "dropout", "attention_dropout")
+    heedful.train(
+        folder=run,
+        **files,
+        recipe="small",
+        overrides=[
+            *(f"model.{name}={sizes[name]}" for name in shape),
+            "model.residual=post",
+            f"tokenizer.vocab_size={sizes['vocab_size']}",
+            f"data.batch_tokens={sizes['batch_tokens']}",
+            "data.max_doubtful=1.0",
+            f"loss.label_smoothing={sizes['label_smoothing']}",
+            f"optimiser.lr={sizes['lr']}",
+            "schedule.kind=constant",
+            "schedule.warmup_steps=0",
+            *(f"run.{name}={NEVER}" for name in ("steps", "validate_every", "save_every")),
+            "run.log_every=1",
+            "run.device=cpu",
+            "run.precision=float32",
+            f"run.threads={sizes['threads']}",
+        ],
+        listeners=[Steps()],
+    )
+
+
+if __name__ == "__main__":
+    main()
