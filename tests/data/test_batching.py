@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heedful.data.batching import (
@@ -169,6 +169,7 @@ def test_weights_that_cannot_be_are_refused():
 
 
 @given(st.lists(st.tuples(lengths, lengths), max_size=40), st.integers(1, 9))
+@example([(1, 1)] * 6 + [(1, 2), (1, 2), (6, 1)], 4)  # one long row in the middle: two cuts wanted the same place
 def test_split_rows_loses_nothing_and_starves_nobody(rows, n_parts):
     source, target = np.array(rows, np.int64).reshape(-1, 2).T
     parts = split_rows(source, target, n_parts)

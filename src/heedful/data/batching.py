@@ -141,9 +141,10 @@ def split_rows(source_lengths: IntArray, target_lengths: IntArray, n_parts: int)
     wanted = total * np.arange(1, n_parts) / n_parts
     cuts = np.searchsorted(ends, wanted, side="left") + 1  # a row belongs to the part in which it begins
     number = np.arange(1, n_parts)
-    # No part stays empty for the sake of balance while another has rows to give.
-    cuts = np.clip(cuts, np.minimum(number, len(rows)), np.maximum(len(rows) - n_parts + number, number))
-    cuts = np.minimum(cuts, len(rows))
+    # No part stays empty for the sake of balance while another has rows to give: each cut is beyond the one before it,
+    # and leaves a row for each part after it.
+    cuts = np.maximum.accumulate(cuts - number) + number
+    cuts = np.minimum(np.minimum(cuts, np.maximum(len(rows) - n_parts + number, number)), len(rows))
     return np.split(rows, cuts)
 
 
