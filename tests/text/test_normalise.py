@@ -1,7 +1,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.text import Normaliser
@@ -30,6 +30,8 @@ LETTERS = st.sampled_from(["a", "İ", "Å", "\u1100\u1161", "か", "", " ", "Σ"
 
 
 @settings(max_examples=300, deadline=None)
+@example(parts=[("İ", "\u0316")])
+@example(parts=[("İ", "\u0316" * 30)])
 @given(parts=st.lists(st.tuples(LETTERS, MARKS | st.text(max_size=3)), max_size=4))
 def test_idempotent_around_the_limit_of_marks(parts: list[tuple[str, str]]) -> None:
     text = "".join(letter + marks for letter, marks in parts)

@@ -1,17 +1,20 @@
 """Sampling is a function of the texts and the seed: exact under resume, in any thread and any process."""
 
+import math
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 import sentencepiece
 
 from heedful.errors import UserError
 from heedful.text import SentencePieceTokenizer, TokenizerConfig, learn_tokenizer
+from heedful.text.sampling import Vocabulary, bpe_dropout, unigram_sampling
 
 Of = Callable[[TokenizerConfig], SentencePieceTokenizer]
 KINDS = ("bpe", "unigram")
@@ -95,6 +98,37 @@ def test_pieces_come_as_often_as_from_sentencepiece(tokenizer_of: Of, kind: str)
     theirs = Counter(map(tuple, plain.encode(texts, enable_sampling=True, nbest_size=-1, alpha=0.2)))
     assert len(ours) > 5
     assert sum(abs(ours[ids] - theirs[ids]) for ids in ours | theirs) / len(texts) < 0.15
+
+
+def test_unigram_draws_each_segmentation_with_its_probability() -> None:
+    scores = {"a": -3.0, "b": -2.5, "c": -3.5, "ab": -4.0, "bc": -4.5, "abc": -6.0}
+    numbers = {piece: number for number, piece in enumerate(scores)}
+    alpha = 0.7
+    weights = {
+        tuple(numbers[piece] for piece in pieces): math.exp(alpha * sum(scores[piece] for piece in pieces))
+        for pieces in (("a", "b", "c"), ("ab", "c"), ("a", "bc"), ("abc",))
+    }
+    draw = unigram_sampling(Vocabulary(numbers, scores, lambda _: [9]), alpha=alpha)
+    random = Random(1)
+    drawn = Counter(tuple(draw("abc", random)) for _ in range(20_000))
+    for ids, weight in weights.items():
+        assert drawn[ids] / 20_000 == pytest.approx(weight / sum(weights.values()), abs=0.015)
+
+
+def test_unigram_prefers_any_piece_to_unknown_characters() -> None:
+    draw = unigram_sampling(Vocabulary({"ab": 0}, {"ab": -1.0}, lambda _: [9]), alpha=1.0)
+    assert [draw("ab", Random(seed)) for seed in range(20)] == [[0]] * 20
+    assert draw("aba", Random(1)) == [0, 9]
+
+
+def test_bpe_dropout_drops_each_merge_with_its_probability() -> None:
+    scores = {"a": -9.0, "b": -9.0, "c": -9.0, "ab": -1.0, "abc": -2.0}
+    draw = bpe_dropout(Vocabulary({piece: n for n, piece in enumerate(scores)}, scores, lambda _: [9]), probability=0.3)
+    random = Random(1)
+    drawn = Counter(tuple(draw("abc", random)) for _ in range(20_000))
+    expected = {(4,): 0.7 * 0.7, (3, 2): 0.7 * 0.3, (0, 1, 2): 0.3}  # abc, ab c, a b c
+    for ids, probability in expected.items():
+        assert drawn[ids] / 20_000 == pytest.approx(probability, abs=0.015)
 
 
 def test_more_dropout_gives_more_pieces(tokenizer_of: Of, lines: list[str]) -> None:

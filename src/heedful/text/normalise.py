@@ -38,19 +38,19 @@ class Normaliser:
         form: Literal["NFC", "NFKC"] = "NFC" if self.form == "nfc" else "NFKC"
         if not _MAYBE_LONG_RUN.search(text):
             return unicodedata.normalize(form, text)
-        # Sorting the marks of one letter is quadratic in CPython: 40,000 of them take seconds. A letter with more marks
-        # than Unicode calls safe keeps them as they are. Left whole, because cutting the run would not be idempotent.
+        # Sorting the marks of one letter is quadratic in CPython: 40,000 of them take seconds. More marks than Unicode
+        # calls safe are kept as they are; all of them, because cutting their run would not be idempotent.
         parts = _around_long_runs(text)
         parts[::2] = [unicodedata.normalize(form, part) for part in parts[::2]]
         return "".join(parts)
 
 
 def _around_long_runs(text: str) -> list[str]:
-    """The text in parts: at odd places a letter with a long run of marks, at even places all that is between."""
+    """The text in parts: at odd places a long run of marks, at even places all that is between."""
     marks = "".join(re.escape(character) for character in set(text) if _is_mark(character))
     if not marks:
         return [text]
-    return re.split(f"([^{marks}]?[{marks}]{{{_MOST_MARKS + 1},}})", text)
+    return re.split(f"([{marks}]{{{_MOST_MARKS + 1},}})", text)
 
 
 def _is_mark(character: str) -> bool:

@@ -255,7 +255,7 @@ def try_in_child(model: bytes, facts: ModelFacts, *, where: str) -> None:
     if child.returncode == 0:
         return
     if child.returncode < 0:
-        reason = f"it crashes SentencePiece ({signal.Signals(-child.returncode).name})"
+        reason = f"it crashes SentencePiece (signal {-child.returncode}, {signal.strsignal(-child.returncode)})"
     else:
         reason = child.stderr.decode("utf-8", "replace").strip()[-300:] or f"exit code {child.returncode}"
     raise UserError(f"{where}: this SentencePiece model cannot be used: {reason}. Get the file anew from its source")

@@ -186,11 +186,7 @@ class SentencePieceTokenizer:
     def _look_up(self, text: str) -> list[int]:
         suffix = MARK if self.facts.suffix else ""
         prefix = "" if self.facts.suffix else MARK
-        return [self._word_id(prefix + word + suffix) for word in text.split(" ")] if text else []
-
-    def _word_id(self, piece: str) -> int:
-        number = self._ids.get(piece, SPECIAL.unk)
-        return number if self.facts.types[number] in (NORMAL, USER_DEFINED) else SPECIAL.unk
+        return [self._ids.get(prefix + word + suffix, SPECIAL.unk) for word in text.split(" ")] if text else []
 
     def _segment(self, texts: list[str]) -> list[list[int]]:
         n_threads = min(len(texts) // _TEXTS_PER_THREAD, _n_cores())
