@@ -11,7 +11,7 @@ TABLE = """
 big bigger | grand before | 大 | 很 | sized carried | animal sized carriage town building field
 small smaller | petit before | 小 | 很 | sized bird village | animal sized
 beautiful - | beau belle beaux belles bel before | 漂亮 | 很 | pretty clothing house | pretty clothing house
-new newer | nouveau nouvelle nouveaux nouvelles nouvel before | 新 | 很 | goods vehicle house film song read | -
+new newer | nouveau nouvelle nouveaux nouvelles nouvel before | 新 | 很 | goods vehicle house issued | -
 new newer | neuf neuve neufs neuves | 新 | 很 | - | durable
 old older | vieux vieille vieux vieilles vieil before | 旧 | 很 | durable clothing book | durable clothing
 old older | vieux vieille vieux vieilles vieil before | 老 | 很 | pet farm | pet farm
@@ -42,14 +42,14 @@ fresh fresher | frais fraîche frais fraîches | 新鲜 | 很 | fresh | fresh
 delicious - | délicieux | 好吃 | 很 | dish | dish food edible
 delicious - | délicieux | 好喝 | 很 | broth | broth drink
 sweet sweeter | sucré | 甜 | 很 | - | sweet
-fast faster | rapide | 快 | 很 | carriage | carriage horse
+fast faster | rapide | 快 | 很 | car boat | carriage horse
 slow slower | lent | 慢 | 很 | - | carriage
 comfortable - | confortable | 舒服 | 很 | seat stay | seat stay
 broken - | cassé | 坏 | 了 | - | machine vehicle
 open - | ouvert | 开 | 着 | - | opening
 closed - | fermé | 关 | 着 | - | opening
 empty - | vide | 空 | 是 | - | emptied
-famous - | célèbre | 有名 | 很 | public sight | public sight
+famous - | célèbre | 出名 | 很 | public sight | public sight
 quiet quieter | calme | 安静 | 很 | calm | calm
 noisy noisier | bruyant | 吵 | 很 | - | street stay town square
 wide wider | large | 宽 | 很 | street river bridge | street river bridge
@@ -71,7 +71,7 @@ afraid - | peur avoir | 害怕 | 很 | - | mood
 kind kinder | gentil gentille gentils gentilles | 善良 | 很 | - | trait
 clever cleverer | intelligent | 聪明 | 很 | child-noun | trait animal
 funny funnier | drôle | 幽默 | 很 | - | trait
-strong stronger | fort | 强壮 | 很 | - | trait farm
+strong stronger | fort | 强壮 | 很 | - | trait horse elephant tiger
 shy shyer | timide | 害羞 | 很 | - | trait
 polite - | poli | 有礼貌 | 很 | child-noun | trait
 lazy lazier | paresseux | 懒 | 很 | - | trait
@@ -84,11 +84,23 @@ German - | allemand | 德国人 | 是 | - | nation
 
 # Names for several noun classes at once; mood, trait and nation are said of people.
 GROUPS = {
-    "sized": "pet farm house vehicle furniture box garden",
+    "sized": "pet house vehicle furniture box garden",
     "durable": "furniture machine vehicle",
     "told": "read film tale",
+    "issued": "film song magazine email",
 }
-ALONE = {"大": "大", "小": "小", "新": "新", "旧": "旧", "老": "老", "好": "好", "脏": "脏", "热": "热", "凉": "冰"}
+ALONE = {
+    "大": "大",
+    "小": "小",
+    "新": "新",
+    "旧": "旧",
+    "老": "老",
+    "好": "好",
+    "脏": "脏",
+    "热": "热",
+    "凉": "冰",
+    "出名": "著名的",
+}
 
 
 @cache

@@ -45,7 +45,9 @@ LISTENERS: tuple[tuple[Listener, bool], ...] = (
     *(("polite", False), ("polite", True)),
     *(("group", False), ("group", True)),
 )
-FIXED_NUMBER = frozenset({"fruits", "vegetables", "parents", "edible"})
+POINTING: tuple[Determiner, ...] = ("the", "this", "that")
+CE: tuple[Determiner, ...] = ("this", "that")
+FIXED_NUMBER = frozenset({"fruits", "vegetables", "edible", "parents", "kin", "wife", "husband"})
 OWNERS = ("subject's owner", "owner")
 Path = tuple[str, ...]
 
@@ -78,15 +80,13 @@ class Feature(NamedTuple):
     set: Callable[[Sentence, Any], Sentence]
 
 
-def canonical(meaning: Sentence, language: Language) -> Sentence:
-    """The first of the meanings that are said as this one is."""
+def canonical(meaning: Sentence, language: Language, text: str) -> Sentence:
+    """The first of the meanings that are said as this one is, which is by this text."""
     render = RENDER[language]
-    text = ""
-    for feature in _features(meaning):
+    for feature in _features(meaning, language):
         for option in feature.options:
             if option == feature.value:
                 break
-            text = text or render(meaning)
             changed = feature.set(meaning, option)
             if render(changed) == text:
                 meaning = changed
@@ -98,7 +98,7 @@ def readings(meaning: Sentence, language: Language) -> Iterator[Sentence]:
     """Every meaning that is said as this one is."""
     render = RENDER[language]
     text = render(meaning)
-    features = list(_features(meaning))
+    features = list(_features(meaning, language))
     fitting = [
         [option for option in feature.options if render(feature.set(meaning, option)) == text] for feature in features
     ]
@@ -110,7 +110,7 @@ def readings(meaning: Sentence, language: Language) -> Iterator[Sentence]:
             yield reading
 
 
-def _features(meaning: Sentence) -> Iterator[Feature]:
+def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
     mentioned: set[tuple[Pronoun, str]] = set()
     _collect(meaning, "", mentioned)
     people = {(pronoun.person, pronoun.plural) for pronoun, _ in mentioned}
@@ -131,8 +131,7 @@ def _features(meaning: Sentence) -> Iterator[Feature]:
         yield Feature(body.far, (False, True), lambda said, far: _put(said, ("body", "far"), far))
     for path, clause in _clauses(meaning):
         yield from _tense(path, clause)
-    for path, phrase, determiners in _phrases(meaning):
-        yield _phrase_feature(path, phrase, determiners)
+    yield from _phrases(meaning, language)
 
 
 def _set_speaker(said: Sentence, female: bool) -> Sentence:
@@ -220,48 +219,53 @@ def _tense(path: Path, clause: Clause) -> Iterator[Feature]:
         yield Feature(clause.tense, ("now", "habit"), lambda said, tense: _put(said, (*path, "tense"), tense))
 
 
-def _phrases(meaning: Sentence) -> Iterator[tuple[Path, Phrase, tuple[Determiner, ...]]]:
-    """The noun phrases whose number and determiner may be open, and the determiners that suit their place."""
-    places: list[tuple[Path, object]] = []
+def _phrases(meaning: Sentence, language: Language) -> Iterator[Feature]:
+    """The noun phrases whose number and determiner may be open."""
     for path, clause in _clauses(meaning):
-        places.append(((*path, "subject"), clause.subject))
+        fixed = len(path) > 1  # because "it" was tired: the number is said twice
+        yield from _phrase(clause.subject, (*path, "subject"), POINTING, language, fixed_number=fixed)
         if isinstance(clause.predicate, Act):
-            places.append(((*path, "predicate", "object"), clause.predicate.object))
+            determiners = POINTING if fixed else _object_determiners(clause.predicate)
+            place = (*path, "predicate", "object")
+            yield from _phrase(clause.predicate.object, place, determiners, language, fixed_number=fixed)
     match meaning.body:
         case Order(act):
-            places.append((("body", "act", "object"), act.object))
+            yield from _phrase(act.object, ("body", "act", "object"), _object_determiners(act), language)
         case Comparison(first, second):
-            places += [(("body", "first"), first), (("body", "second"), second)]
+            yield from _phrase(first, ("body", "first"), POINTING, language)
+            yield from _phrase(second, ("body", "second"), POINTING, language)
         case Existence(what) | Price(what):
-            places.append((("body", "what"), what))
-    for path, place in places:
-        if isinstance(place, Phrase):
-            yield path, place, _determiners(place, path[-1])
+            yield from _phrase(what, ("body", "what"), POINTING, language)
 
 
-def _determiners(phrase: Phrase, role: str) -> tuple[Determiner, ...]:
-    if phrase.determiner not in ("a", "the", "this", "that") or phrase.container:
-        return (phrase.determiner,)
-    if role == "what" and phrase.determiner == "a":
-        return ("a",)
-    if role != "object":
-        return ("the", "this", "that")
-    return ("a", "the", "this", "that") if phrase.noun.mass else ("the", "this", "that", "a")
+def _object_determiners(act: Act) -> tuple[Determiner, ...]:
+    if not isinstance(act.object, Phrase) or "definite" in act.verb.uses or "unique" in act.object.noun.classes:
+        return POINTING
+    return ("a", *POINTING) if act.object.noun.mass else (*POINTING, "a")
 
 
-def _phrase_feature(path: Path, phrase: Phrase, determiners: tuple[Determiner, ...]) -> Feature:
-    fixed = phrase.noun.mass or phrase.container or phrase.noun.classes & FIXED_NUMBER
-    counted = phrase.determiner in ("count", "generic", "bare")
-    numbers = (phrase.plural,) if fixed or counted else (False, True)
-    women = (False, True) if phrase.noun.fr_woman else (False,)
-    options = tuple(itertools.product(determiners, numbers, women))
+def _phrase(
+    phrase: object, path: Path, determiners: tuple[Determiner, ...], language: Language, *, fixed_number: bool = False
+) -> Iterator[Feature]:
+    if not isinstance(phrase, Phrase):
+        return
+    noun = phrase.noun
+    if language == "fr" and phrase.determiner in CE:
+        determiners = CE
+    elif language != "zh" or phrase.determiner not in determiners or phrase.container:
+        determiners = (phrase.determiner,)
+    shown = language == "fr" or (language == "en" and noun.en != noun.en_plural)
+    fixed = fixed_number or shown or noun.mass or phrase.container or noun.classes & FIXED_NUMBER
+    numbers = (phrase.plural,) if fixed or phrase.determiner in ("count", "generic", "bare") else (False, True)
+    women = (False, True) if noun.fr_woman else (False,)
 
     def put(said: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
         determiner, plural, woman = option
-        phrase = replace(_at(said, path), determiner=determiner, plural=plural, woman=woman)
-        return cast("Sentence", _put(said, path, phrase))
+        changed = replace(_at(said, path), determiner=determiner, plural=plural, woman=woman)
+        return cast("Sentence", _put(said, path, changed))
 
-    return Feature((phrase.determiner, phrase.plural, phrase.woman), options, put)
+    options = tuple(itertools.product(determiners, numbers, women))
+    yield Feature((phrase.determiner, phrase.plural, phrase.woman), options, put)
 
 
 def _at(node: Any, path: Path) -> Any:

@@ -195,8 +195,10 @@ def _quality(quality: Quality, clause: Clause, negation: str) -> str:
         case "着":
             return f"没{word}着" if negation else f"{word}着"
         case "很":
+            if negation and quality.degree == "very":
+                return f"不太{word}"
             if negation:
-                return f"{negation}{'太' if quality.degree == 'very' else ''}{word}"
+                return f"没{word}" if word.startswith("有") else f"{negation}{word}"
             if quality.degree == "too":
                 return f"太{word}了"
             if clause.question == "yes-no" and not clause.often:

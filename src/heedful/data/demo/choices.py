@@ -38,6 +38,12 @@ ACQUIRING = frozenset({"buy", "want", "need", "borrow", "have", "choose"})  # wh
 UNWANTED = frozenset({"old", "heavy", "boring", "difficult", "expensive"})
 SERVED = {"coffee": "cup", "tea": "cup", "soup": "bowl", "rice": "bowl", "bread": "piece", "chocolate": "piece"}
 WEIGHED = frozenset({"meat", "cheese", "beef", "chicken", "fish", "apple", "orange", "tomato", "pear"})
+UNFIT_TIMES = {  # nobody has dinner in the morning
+    "breakfast": ("night", "evening"),
+    "lunch": ("night", "evening", "morning"),
+    "dinner": ("morning",),
+    "up early": ("night", "evening", "morning"),
+}
 DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -235,7 +241,7 @@ def _indefinite_thing(
         measured = _measured(draw, noun, verb)
         if measured:
             return measured
-    if "count" in verb.uses and draw.chance(0.2):
+    if "count" in verb.uses and tense != "now" and draw.chance(0.2):
         return Phrase(noun, "count", plural=True, count=draw.number(2, 10 if tense == "past" else 5))
     return Phrase(noun, "a", adjective=adjective) if draw.chance(0.45) else None
 
@@ -246,13 +252,10 @@ def owned(noun: Noun, owner: Subject, adjective: Adjective | None, *, plural: bo
     return Phrase(noun, "of", plural, adjective if short else None, owner)
 
 
-def time_for(draw: Draw, tense: Tense, verb: Verb | None = None) -> Time:
-    """When it was, is or will be: within a day, or as far off as the verb allows."""
-    uses = verb.uses if verb else frozenset()
-    if tense in ("habit", "now"):
-        return draw.one(words_for(TIMES, tense))
-    if "year" not in uses:
-        return draw.one(_near_times(tense, "week" in uses))
+def time_for(draw: Draw, tense: Tense, verb: Verb | None = None, *, far: bool = True) -> Time:
+    """When it was, is or will be: within a day, or as far off as the verb allows and `far` does not forbid."""
+    if verb is None or "year" not in verb.uses or not far or tense in ("habit", "now"):
+        return draw.one(_near_times(tense, verb))
     if draw.chance(0.75):
         return draw.one(words_for(TIMES, tense))
     if draw.chance(0.4):
@@ -262,9 +265,11 @@ def time_for(draw: Draw, tense: Tense, verb: Verb | None = None) -> Time:
 
 
 @cache
-def _near_times(tense: Tense, week: bool) -> tuple[Word, ...]:
-    reach = {"near", "week"} if week else {"near"}
-    return tuple(word for word in words_for(TIMES, tense) if reach & word.uses)
+def _near_times(tense: Tense, verb: Verb | None) -> tuple[Word, ...]:
+    reach = {"near", "week", "habit", "now"} if verb and {"week", "year"} & verb.uses else {"near", "habit", "now"}
+    unfit = UNFIT_TIMES.get(verb.en_tail, ()) if verb else ()
+    fitting = [word for word in words_for(TIMES, tense) if not any(part in word.en for part in unfit)]
+    return tuple(word for word in fitting if reach & word.uses)
 
 
 def date(draw: Draw) -> Date:

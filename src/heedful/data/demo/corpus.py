@@ -1,6 +1,7 @@
 """The demo corpus: pairs to train on, held-out sentences, and sentences with words never seen together."""
 
-from collections import defaultdict
+import itertools
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from heedful.data.demo.meaning import (
     Sentence,
     Verb,
 )
+from heedful.data.demo.reasons import notes
 from heedful.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -30,16 +32,25 @@ if TYPE_CHECKING:
 
 SEED = 1
 N_VALID, N_TEST = 500, 1000
+COMMON = 10  # how often a word must stand in the corpus: held out are known words, newly put together
+MARKS = str.maketrans(".,?!'", "     ")
 
 # Words of which each is seen in training, but never both in one sentence.
 APART = (
     *(("red", "car"), ("blue", "coat"), ("black", "cat"), ("white", "horse"), ("green", "bag"), ("yellow", "flower")),
     *(("big", "house"), ("small", "dog"), ("new", "computer"), ("old", "table"), ("beautiful", "dress")),
     *(("interesting", "book"), ("expensive", "watch"), ("heavy", "suitcase"), ("fresh", "bread")),
-    *(("eat", "banana"), ("eat", "soup"), ("drink", "milk"), ("buy", "umbrella"), ("read", "letter"), ("draw", "bird")),
+    *(
+        ("eat", "banana"),
+        ("drink", "beer"),
+        ("drink", "milk"),
+        ("buy", "umbrella"),
+        ("read", "letter"),
+        ("draw", "bird"),
+    ),
     *(("write", "poem"), ("repair", "bike"), ("wash", "shirt"), ("open", "window"), ("lose", "key"), ("find", "phone")),
     *(("learn", "Japanese"), ("study", "history"), ("help", "doctor"), ("sell", "boat"), ("break", "glass")),
-    *(("see", "elephant"), ("wear", "scarf"), ("call", "mother"), ("like", "cheese"), ("have", "rabbit")),
+    *(("see", "elephant"), ("wear", "scarf"), ("call", "mother"), ("like", "cheese"), ("meet", "singer")),
 )
 
 # Where in a meaning its words are.
@@ -69,26 +80,34 @@ def demo_corpus(source_language: str, target_language: str, *, seed: int = SEED)
     from heedful.data.corpus import Example  # here, because it needs numpy, and this package nothing
 
     source, target = _pair(source_language, target_language)
-    plain: list[Example] = []
-    sayings: list[Example] = []
+    seen: list[Example] = []
     apart: list[Example] = []
+    free: list[Example] = []
     for meaning, text in _unique(source):
         example = Example(text, RENDER[target](meaning))
-        if isinstance(meaning.body, Saying):
-            sayings.append(example)
-        elif has_apart(meaning):
-            apart.append(example)
-        else:
-            plain.append(example)
+        kind = seen if always_seen(meaning) else apart if has_apart(meaning) else free
+        kind.append(example)
     draw = Draw(seed)
-    plain = draw.shuffled(plain)
-    held_out = N_VALID + N_TEST
+    free = draw.shuffled(free)
+    words = {example: _words(example, source, target) for example in (*free, *apart)}
+    counts = Counter(itertools.chain.from_iterable(words[example] for example in free))
+    common = {word for word, count in counts.items() if count >= COMMON}
+    fair = [example for example in free if words[example] <= common]
+    held_out = set(fair[: N_VALID + N_TEST])
     return DemoCorpus(
-        train=draw.shuffled([*sayings, *plain[held_out:]]),  # a saying cannot be guessed from its words
-        valid=plain[:N_VALID],
-        test=plain[N_VALID:held_out],
-        combinations=draw.shuffled(apart),
+        train=draw.shuffled([*seen, *(example for example in free if example not in held_out)]),
+        valid=fair[:N_VALID],
+        test=fair[N_VALID : N_VALID + N_TEST],
+        combinations=draw.shuffled([example for example in apart if words[example] <= common]),
     )
+
+
+def _words(example: "Example", source: Language, target: Language) -> set[str]:
+    """The words of both sides; in Chinese, the characters."""
+    found: set[str] = set()
+    for language, text in ((source, example.source), (target, example.target)):
+        found.update(text if language == "zh" else text.lower().translate(MARKS).split())
+    return found
 
 
 def translations(text: str, source_language: str, target_language: str) -> frozenset[str]:
@@ -115,8 +134,9 @@ def _unique(language: Language) -> tuple[tuple[Sentence, str], ...]:
     render = RENDER[language]
     found: dict[str, Sentence] = {}
     for meaning in stock():
-        first = canonical(meaning, language)
-        found.setdefault(render(first), first)
+        text = render(meaning)
+        if text not in found:
+            found[text] = canonical(meaning, language, text)
     return tuple((meaning, text) for text, meaning in found.items())
 
 
@@ -136,6 +156,11 @@ def _apart_words() -> frozenset[str]:
     return frozenset(word for pair in APART for word in pair)
 
 
+def always_seen(meaning: Sentence) -> bool:
+    """A saying cannot be guessed from its words, and the notes' sentences should be known."""
+    return isinstance(meaning.body, Saying) or meaning.body in notes()
+
+
 def has_apart(meaning: Sentence) -> bool:
     """Whether two words of `APART` meet in this sentence."""
     named: set[str] = set()
@@ -145,11 +170,12 @@ def has_apart(meaning: Sentence) -> bool:
 
 def _collect(node: object, named: set[str]) -> None:
     """The English names of the nouns, verbs and adjectives in a meaning, as far as they are in `APART`."""
-    if isinstance(node, Noun | Verb | Adjective):
-        if node.en in _apart_words():
-            named.add(node.en)
-        return
-    for name in WORDS.get(type(node), ()):
-        _collect(getattr(node, name), named)
-    for name in PARTS.get(type(node), ()):
-        _collect(getattr(node, name), named)
+    kind = type(node)
+    for name in WORDS.get(kind, ()):
+        word: Noun | Verb | Adjective | None = getattr(node, name)
+        if word is not None and word.en in _apart_words():
+            named.add(word.en)
+    for name in PARTS.get(kind, ()):
+        part = getattr(node, name)
+        if part is not None:
+            _collect(part, named)

@@ -181,6 +181,8 @@ def _clause(clause: Clause) -> str:
     if clause.polarity == "no":
         helper = _negated(helper)
     adverb = "never" if clause.polarity == "never" else clause.often.en if clause.often else ""
+    if isinstance(clause.predicate, Age) and clause.question:
+        return f"how old {helper} {phrase(clause.subject)}"
     if clause.question == "who":
         order = ["who", helper, adverb, main]
     elif clause.question:
@@ -258,7 +260,7 @@ def _loose(act: Act, clause: Clause) -> str:
     """Drinks milk, drank some milk, didn't drink any milk."""
     if clause.tense in ("habit", "now") and not act.modal and "state" not in act.verb.uses:
         return ""
-    asks = clause.question == "yes-no" and act.verb.en != "want"
+    asks = clause.question == "yes-no" and act.verb.en != "want" and not act.modal
     return "any" if clause.polarity == "no" or asks else "some"
 
 

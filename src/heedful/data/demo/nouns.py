@@ -56,7 +56,7 @@ cat | chat m | 猫 只 | animal pet fur
 horse | cheval/chevaux m | 马 匹 | animal farm fur
 cow | vache f | 牛 头 | animal farm
 rabbit | lapin m | 兔子 只 | animal pet fur
-bird | oiseau m | 鸟 只 | animal pretty wild fur
+bird | oiseau m | 鸟 只 | animal pretty fur
 mouse/mice | souris f | 老鼠 只 | animal fur
 sheep/sheep | mouton m | 羊 只 | animal farm
 pig | cochon m | 猪 头 | animal farm
@@ -186,7 +186,7 @@ library | bibliothèque f | 图书馆 座 | building calm unique
 bakery | boulangerie f | 面包店 家 | building unique
 park | parc m | 公园 个 | calm field pretty unique
 forest | forêt f | 森林 片 | field
-shop | magasin m | 商店 家 | building stay unique
+shop | magasin m | 商店 家 | building unique
 
 head | tête f | 头 个 | body
 back | dos m | 背 个 | body

@@ -64,7 +64,7 @@ MEAL_HOURS = {"breakfast": (6, 7, 8, 9), "lunch": (11, 1), "dinner": (6, 7, 8)}
 
 # Relation | landmarks | what is found there.
 SETTINGS = (
-    ("on", "table bed sofa chair", "small ware cat read"),
+    ("on", "table bed sofa chair", "small ware cat newspaper"),
     ("under", "table bed sofa chair tree car", "pet ball bag box"),
     ("in", "bag box suitcase", "key book phone pen camera wallet letter passport"),
     ("in", "fridge", "food edible milk beer wine water cake"),
@@ -85,10 +85,10 @@ def feeling(draw: Draw) -> Clause:
     """Anna was very tired yesterday. Are you hungry?"""
     word = draw.one(said_of(frozenset({"mood"})))
     polarity, question = mood_of(draw)
+    if word.en == "angry":  # 不生气 and 生气吗 would speak of a habit
+        polarity, question = "yes", ""
     subject = person(draw, first=not question)
     quality = Quality(word, degree_for(draw, word, polarity, question))
-    if word.en == "angry" and question:  # 生气吗 would ask for a habit
-        question = ""
     if draw.chance(0.25):
         return Clause(subject, quality, "past", polarity, question, time=draw.one(words_for(TIMES, "past")[:3]))
     if polarity == "yes" and word.zh_kind == "很" and draw.chance(0.25):
@@ -259,7 +259,7 @@ def price(draw: Draw) -> Price:
     cheap = draw.chance(0.4)
     classes = "edible dish ware pen ball" if cheap else "clothing accessory ticket book bag lamp umbrella"
     noun = draw.one(nouns_of(classes))
-    euros = 0 if draw.chance(0.2) else draw.number(2, 12) if cheap else draw.number(5, 100)
+    euros = 0 if draw.chance(0.2) else draw.number(2, 12) if cheap else 5 * draw.number(1, 20)
     if "edible" in noun.classes:
         return Price(Phrase(noun, "this", True), euros)
     return Price(Phrase(noun, draw.one(("this", "this", "the", "that")), draw.chance(0.15)), euros)

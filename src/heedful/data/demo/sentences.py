@@ -72,17 +72,19 @@ def doer(draw: Draw, question: Question) -> Subject:
     return person(draw, first=not question)
 
 
-def when(draw: Draw, tense: Tense, act: Verb, polarity: Polarity) -> tuple[Word | None, Time | None]:
+def when(
+    draw: Draw, tense: Tense, act: Verb, polarity: Polarity, *, far: bool = True
+) -> tuple[Word | None, Time | None]:
     """An adverb of frequency, a time, or nothing."""
     if tense == "habit":
         if polarity != "yes":
             return None, None
         if draw.chance(0.5):
             return draw.one(words(OFTEN)), None
-        return None, time_for(draw, tense)
+        return None, time_for(draw, tense, act)
     if (tense == "now" and draw.chance(0.9)) or (tense == "past" and draw.chance(0.3)):
         return None, None
-    return None, time_for(draw, tense, act if polarity == "yes" else None)
+    return None, time_for(draw, tense, act, far=far and polarity == "yes")  # not "in six months he isn't going to …"
 
 
 def transitive(draw: Draw) -> Clause:
@@ -217,7 +219,7 @@ def motion(draw: Draw) -> Clause:
     if act.en == "go" and draw.chance(0.35):
         train, bus, car, plane, bike, foot = words(VEHICLES)
         vehicle = draw.one((train, bus, car, plane) if abroad else (bus, car, bike, foot))
-    often, time = when(draw, tense, act, polarity)
+    often, time = when(draw, tense, act, polarity, far=abroad)
     if act.en == "arrive" and draw.chance(0.4):
         time = clock(draw)
     subject = doer(draw, question)
@@ -273,13 +275,13 @@ def asking_where(draw: Draw) -> Clause:
     act = verb(MOTION, "go") if draw.chance(0.4) else draw.one(verbs_named(ACTIVITIES, "work study swim have"))
     if act.en in ("work", "study") and draw.chance(0.5):
         return Clause(subject, Act(act), "habit", question="where")
-    return Clause(subject, Act(act), tense, question="where", time=time_for(draw, tense))
+    return Clause(subject, Act(act), tense, question="where", time=time_for(draw, tense, act))
 
 
 def order(draw: Draw) -> Order:
     """Open the window, please. Don't buy any bread."""
     act = draw.one((*verbs_for(TRANSITIVE, "order"), *verbs_for(ACTIVITIES, "order")))
-    negative = act.en == "smoke" or draw.chance(0.35)
+    negative = act.en == "smoke" or (act.en != "rest" and draw.chance(0.35))
     if act in read_verbs(ACTIVITIES):
         return Order(Act(act), negative)
     thing = object_for(draw, act, YOU, tense="future", polarity="no" if negative else "yes")

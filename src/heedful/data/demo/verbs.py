@@ -17,9 +17,11 @@ from heedful.data.demo.meaning import Verb
 TRANSITIVE = """
 eat ate | manger | 吃~{} | edible dish | h n p f w k x
 eat ate | manger | 吃~{} | food fruits vegetables | h n p f w x
-drink drank | boire | 喝~{} | drink broth | h n p f w
-buy bought | acheter | 买~{} | edible food vegetables fruits | h n p f w k i m
-buy bought | acheter | 买~{} | goods flower gift ticket vehicle house | p f w k l
+eat ate | manger | 喝~{} | broth | h n p f w
+drink drank | boire | 喝~{} | drink | h n p f w
+buy bought | acheter | 买~{} | edible sold vegetables fruits | h n p f w k i m
+buy bought | acheter | 买~{} | goods flower gift ticket | p f w k m
+buy bought | acheter | 买~{} | house boat truck | p f w k l
 read read | lire | 看~{} | read | n p f w k i m
 write wrote | écrire | 写~{} | mail | n p f w k m
 write wrote | écrire | 写~{} | write | p f w k l
@@ -37,7 +39,7 @@ wash | laver | 洗~{} | ware clothing car bike truck | n p f w i d
 clean | nettoyer | 打扫~{} | cleaned | n p f w i d m
 make made | préparer | 做~{} | made | n p f w k m e
 repair | réparer | 修~{} | machine vehicle seat | n p f w d l
-draw drew | dessiner | 画~{} | animal flower tree house | n p w k
+draw drew | dessiner | 画~{} | animal flower tree boat | n p w k
 break broke | casser | 打破~{} | breakable | p m
 drive drove | conduire | 开~{} | driven | n p w e
 cross | traverser | 过~{} | crossing | p w
@@ -49,13 +51,13 @@ borrow | emprunter | 借~{} | lent | p f w m
 carry | porter | 搬~{} | moved furniture | n p f w d
 sell sold | vendre | 卖~{} | vehicle house furniture | p f w o l
 see saw | voir | 看见~{} | animal human flower tree | p k m
-hear heard | entendre | 听见~{} | animal baby song | p
+hear heard | entendre | 听见~{} | dog cat bird horse cow baby song | p
 answer | répondre + à | 回答~{} | question | p f w i d
 understand understood | comprendre | 明白{} | question tale | s d
 wear wore | porter | 穿~{};穿着{} | clothing | n e
 wear wore | porter | 戴~{};戴着{} | accessory | n e
-study | étudier | 学习~{} | science | h n p f w l
-learn | apprendre | 学~{} | language | h n p f w l
+study | étudier | 学习~{} | science | h n p f w m
+learn | apprendre | 学~{} | language | h n p f w m
 teach taught | enseigner | 教{} | science language | s
 speak spoke | parler | 说{} | language | s w
 help | aider | 帮助~{} | human kin | p f w i
@@ -76,7 +78,7 @@ want | vouloir | 想要{} | drink broth edible dish food goods | s k
 
 # With an object and somebody who gets it.
 GIVING = """
-give gave + to | donner + à | 给~{to}{} | read flower gift lent photo | p f w k l
+give gave + to | donner + à | 给~{to}{} | book novel magazine letter flower gift lent photo | p f w k l
 buy bought + for | acheter + pour | 给{to}买~{} | goods flower gift | p f w k l
 write wrote + to | écrire + à | 给{to}写~{} | mail | n p f w k
 send sent + to | envoyer + à | 给{to}寄~{} | photo gift lent | p f w k
@@ -125,7 +127,7 @@ MOTION = """
 go went | aller + à | 去~{} | - | h p f w l
 arrive | arriver + à | 到~{} | - | p f
 come came + back from | revenir + de | 从{}回来~ | - | p f l
-come came + from | venir + de | 来自{} | - | s
+come came + from | venir + de | 是从{}来的 | - | s
 live | habiter + à | 住在{} | - | s
 stay | rester + à | 待在{} | - | p f w
 be was being + born | naître + à | 出生在{} | - | p

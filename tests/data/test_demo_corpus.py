@@ -1,0 +1,182 @@
+"""The demo corpus: always the same, nothing twice, nothing held out in training, every reference counted as right."""
+
+import hashlib
+import itertools
+import re
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from heedful.data.corpus import Example
+from heedful.data.demo import DemoCorpus, translations
+from heedful.data.demo import demo_corpus as made_corpus
+from heedful.data.demo.adjectives import adjectives
+from heedful.data.demo.corpus import APART
+from heedful.data.demo.nouns import nouns
+from heedful.data.demo.verbs import ACTIVITIES, GIVING, MOTION, SCHEDULE, TRANSITIVE, read_verbs
+from heedful.errors import UserError
+
+demo_corpus = cache(made_corpus)
+DIRECTIONS = list(itertools.permutations(("en", "fr", "zh"), 2))
+each_direction = pytest.mark.parametrize(("source", "target"), DIRECTIONS, ids=str)
+
+# SHA-256 of the English-French-Chinese corpus. It changes when the grammar does: then read the new sentences first.
+FINGERPRINTS = {
+    ("en", "fr"): "dbdea66750b122bd2ebeab5c957e7aa5ed0e1fdce192474eb0bd5fe2a4c7cf37",
+    ("fr", "zh"): "3a48731fee03268b2c16af80463768a88afd1582086ab42f8927c98154d26797",
+    ("zh", "en"): "73d09d1d4c94cc2e00f7a3971237a69120730c7131e0bf675c8bd7c00a218968",
+}
+
+NOTES = [  # the sentences of the study notes: English, French, Chinese
+    ("I love studying", "J'aime étudier", "我爱学习"),
+    ("I love China", "J'aime la Chine", "我爱中国"),
+    ("machine learning", "apprentissage automatique", "机器学习"),
+    ("thanks", "merci", "谢谢"),
+    ("I am a student", "je suis étudiant", "我是学生"),
+    ("I have eaten", "j'ai mangé", "我吃饭了"),
+    (
+        "The animal didn't cross the street because it was too tired.",
+        "L'animal n'a pas traversé la rue parce qu'il était trop fatigué.",
+        "那只动物没有过马路，因为它太累了。",
+    ),
+    (
+        "The animal didn't cross the street because it was too wide.",
+        "L'animal n'a pas traversé la rue parce qu'elle était trop large.",
+        "那只动物没有过马路，因为它太宽了。",
+    ),
+]
+
+
+def everything(corpus: DemoCorpus) -> list[Example]:
+    return [*corpus.train, *corpus.valid, *corpus.test, *corpus.combinations]
+
+
+@each_direction
+def test_no_source_stands_twice(source: str, target: str) -> None:
+    examples = everything(demo_corpus(source, target))
+    assert len({example.source for example in examples}) == len(examples)
+
+
+@each_direction
+def test_it_is_large_enough(source: str, target: str) -> None:
+    corpus = demo_corpus(source, target)
+    assert len(corpus.train) >= 30_000
+    assert len(corpus.valid) == 500
+    assert len(corpus.test) == 1000
+    assert len(corpus.combinations) >= 500
+
+
+@pytest.mark.parametrize(("source", "target"), FINGERPRINTS, ids=str)
+def test_it_is_the_same_everywhere(source: str, target: str) -> None:
+    lines = "\n".join(f"{example.source}\t{example.target}" for example in everything(demo_corpus(source, target)))
+    assert hashlib.sha256(lines.encode()).hexdigest() == FINGERPRINTS[source, target]
+
+
+def test_the_seed_chooses_what_is_held_out_and_nothing_else() -> None:
+    one, other = demo_corpus("en", "fr", seed=1), demo_corpus("en", "fr", seed=2)
+    assert one.test != other.test
+    assert set(everything(one)) == set(everything(other))
+    assert set(one.combinations) == set(other.combinations)
+
+
+@each_direction
+def test_the_reference_is_among_the_translations(source: str, target: str) -> None:
+    corpus = demo_corpus(source, target)
+    for example in [*corpus.train[::25], *corpus.test[::5], *corpus.combinations[::5]]:
+        assert example.target in translations(example.source, source, target), example
+
+
+@each_direction
+def test_the_notes_sentences_are_in_it(source: str, target: str) -> None:
+    side = {"en": 0, "fr": 1, "zh": 2}
+    train = {(example.source, example.target) for example in demo_corpus(source, target).train}
+    for sentence in NOTES:
+        assert (sentence[side[source]], sentence[side[target]]) in train, sentence
+
+
+def word_forms() -> dict[str, set[str]]:
+    """The forms under which an English word may stand in a sentence."""
+    forms: dict[str, set[str]] = {}
+    for noun in nouns().values():
+        forms.setdefault(noun.en, set()).update({noun.en, noun.en_plural})
+    for table in (TRANSITIVE, GIVING, ACTIVITIES, MOTION, SCHEDULE):
+        for verb in read_verbs(table):
+            forms.setdefault(verb.en, set()).update({verb.en, verb.en_s, verb.en_past, verb.en_ing})
+    for adjective in adjectives():
+        more = {adjective.en_more} if " " not in adjective.en_more and adjective.en != "old" else set()
+        forms.setdefault(adjective.en, set()).update({adjective.en} | more)  # "older" is in "older brother" too
+    return forms
+
+
+def test_words_kept_apart_never_meet_in_training_but_each_is_seen() -> None:
+    corpus = demo_corpus("en", "zh")
+    forms = word_forms()
+    bags = [set(re.findall(r"[\w'-]+", example.source)) for example in corpus.train]
+    together = [set(re.findall(r"[\w'-]+", example.source)) for example in corpus.combinations]
+    for first, second in APART:
+        assert not [bag for bag in bags if bag & forms[first] and bag & forms[second]], (first, second)
+        assert sum(bool(bag & forms[first]) for bag in bags) >= 20, first
+        assert sum(bool(bag & forms[second]) for bag in bags) >= 20, second
+        assert any(bag & forms[first] and bag & forms[second] for bag in together), (first, second)
+
+
+@each_direction
+def test_every_word_that_is_tested_was_seen(source: str, target: str) -> None:
+    corpus = demo_corpus(source, target)
+
+    def seen(text: str) -> set[str]:
+        return set(text) if source == "zh" else set(re.findall(r"[\w-]+", text.lower()))
+
+    known = set().union(*(seen(example.source) for example in corpus.train))
+    unknown = [example.source for example in [*corpus.test, *corpus.combinations] if not seen(example.source) <= known]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "target", "right"),
+    [
+        ("Merci.", "fr", "en", {"Thanks.", "Thank you."}),
+        ("Thank you.", "en", "fr", {"Merci."}),
+        ("谢谢。", "zh", "en", {"Thanks.", "Thank you."}),
+        ("不在语料里。", "zh", "en", set()),
+    ],
+)
+def test_translations_of(text: str, source: str, target: str, right: set[str]) -> None:
+    assert translations(text, source, target) == right
+
+
+def test_english_you_may_be_tu_or_vous() -> None:
+    examples = [e for e in demo_corpus("en", "fr").train if re.match(r"Are you \w+\?", e.source)]
+    assert len(examples) > 5
+    for example in examples:
+        found = translations(example.source, "en", "fr")
+        assert example.target.startswith("Est-ce que tu "), example
+        assert {text.split(" ")[2] for text in found} == {"tu", "vous"}, found
+
+
+def test_a_form_of_address_settles_it() -> None:
+    examples = [e for e in demo_corpus("en", "fr").train if e.source.endswith(", sir?")]
+    assert len(examples) > 20
+    for example in examples:
+        found = translations(example.source, "en", "fr")
+        assert all("vous" in text or "votre" in text or "vos" in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("languages", "words"),
+    [(("en", "de"), ["target language", "'de'", "en, fr, zh"]), (("fr", "fr"), ["'fr'"])],
+)
+def test_a_language_that_is_not_in_it_is_refused(languages: tuple[str, str], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        demo_corpus(*languages)
+    assert all(word in str(caught.value) for word in words)
+    with pytest.raises(UserError):
+        translations("Hello.", *languages)
+
+
+def test_importing_it_needs_nothing_but_python() -> None:
+    code = "import sys, heedful.data.demo; print([name for name in ('torch', 'numpy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
