@@ -176,6 +176,7 @@ def joeynmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
             "optimizer": "adam",
             "adam_betas": [0.9, 0.98],
             "learning_rate": sizes.lr,
+            "scheduling": "warmupinversesquareroot",  # "plateau" fails with this torch; there is no constant one
             "clip_grad_norm": 1.0,
             "normalization": "tokens",
             "batch_size": sizes.batch_tokens,
