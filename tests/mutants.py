@@ -35,7 +35,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "safetensors.torch", "sentencepiece"]
 
 
-@dataclass
+@dataclass(eq=False)  # pytest puts its plugins into sets
 class Ran:
     """What became of the tests; also the plugin by which pytest tells it."""
 
