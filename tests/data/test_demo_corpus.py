@@ -154,6 +154,8 @@ def test_english_you_may_be_tu_or_vous() -> None:
         found = translations(example.source, "en", "fr")
         assert example.target.startswith("Est-ce que tu "), example
         assert {text.split(" ")[2] for text in found} == {"tu", "vous"}, found
+        polite = example.target.replace("tu es", "vous êtes").replace("tu as", "vous avez")
+        assert polite in found, (polite, found)
 
 
 def test_a_form_of_address_settles_it() -> None:
