@@ -65,11 +65,9 @@ class Steps:
                 self.last_lines = [*self.last_lines, line.strip()][-50:]
 
     def span(self, window: Window) -> tuple[int, int] | None:
-        """The steps (first, last) between whose ends the window lies, as far as it has come."""
+        """The steps (first, last) between whose ends the window lies, as far as it has come; None: still warming up."""
         begin = next((i for i, t in enumerate(self.times) if t >= self.times[0] + window.warm_up), None)
-        if begin is None or begin + 1 >= len(self.times):
-            return None
-        return begin, len(self.times) - 1
+        return None if begin is None else (begin, len(self.times) - 1)
 
 
 class Memory:
@@ -125,7 +123,7 @@ def _follow(process: "subprocess.Popen[str]", seen: Steps, window: Window) -> Wa
                 cpu_before = time.monotonic(), _cpu_of_others(process.pid)
             first, last = span
             seconds = seen.times[last] - seen.times[first]
-            if seconds >= window.seconds:
+            if last > first and seconds >= window.seconds:
                 break
         if process.poll() is not None:
             raise Failed(f"ended with exit code {process.returncode}: {_reason(seen.last_lines)}")

@@ -137,3 +137,31 @@ def test_a_table_names_the_ratio_to_the_fastest_peer_and_a_disturbed_round(bench
     assert rows[2].startswith("| name of heedful | 1,500 [1,400–1,600] | 1.50 | 38% | 4,000 | 1.00 |")
     assert rows[3].startswith("| name of plain | 1,000 [900–1,100] | 1.00 | 25% |")
     assert rows[-1] == "Not to be trusted, others were busy during: name of plain"
+
+
+# One step a second, while a child that has left the session keeps a core busy: to the benchmark, somebody else.
+DISTURBED = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        pass
+    os._exit(0)
+for _ in range(1000):
+    print("step 100", flush=True)
+    time.sleep(1)
+"""
+
+
+def test_what_others_do_is_seen_however_few_the_steps(benchmark, tmp_path):
+    watched = benchmark.watch(
+        [sys.executable, "-c", DISTURBED],
+        environment={},
+        folder=tmp_path,
+        steps=r"^step (\d+)$",
+        window=benchmark.Window(warm_up=0.0, seconds=0.9),
+        log=tmp_path / "log",
+    )
+    assert watched.steps == 1
+    assert watched.others > 0.3
