@@ -82,7 +82,7 @@ def person(draw: Draw, *, first: bool = True, pronoun: bool = True) -> Subject:
     if draw.chance(0.45):
         return name(draw)
     if draw.chance(0.55):
-        return relative(draw)
+        return relative(draw, woman=draw.chance(0.25))
     if draw.chance(0.3):
         return couple(draw)
     job = draw.one(nouns_of("job adult-noun child-noun"))
@@ -104,14 +104,22 @@ def couple(draw: Draw) -> Pair:
     return Pair(first_name, Name(draw.one(others)))
 
 
-def relative(draw: Draw, owner: Subject | None = None, but: Noun | None = None, *, several: bool = True) -> Phrase:
+def relative(
+    draw: Draw,
+    owner: Subject | None = None,
+    but: Noun | None = None,
+    *,
+    several: bool = True,
+    woman: bool = False,
+) -> Phrase:
     """My mother, Anna's friend: one of somebody's family or friends, or several of them."""
     if owner is None:
         owner = name(draw) if draw.chance(0.2) else draw.one((ME, ME, ME, WE, YOU, HE, SHE))
     if several and draw.chance(0.08):
         return Phrase(nouns()["parent"], "of", plural=True, owner=owner)
     if draw.chance(0.2):
-        return Phrase(draw.one(nouns_of("owned")), "of", plural=several and draw.chance(0.3), owner=owner)
+        plural = several and draw.chance(0.3)
+        return Phrase(draw.one(nouns_of("owned")), "of", plural, owner=owner, woman=woman)
     if owner == HE and draw.chance(0.1):
         return Phrase(nouns()["wife"], "of", owner=owner)
     if owner == SHE and draw.chance(0.1):
