@@ -15,7 +15,9 @@ round after round. Speed counts target tokens without padding; memory is PSS, su
 """
 
 import argparse
+import importlib.metadata
 import json
+import multiprocessing
 import os
 import statistics
 import sys
@@ -23,8 +25,6 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-import torch
 
 from heedful.cli.machine import processor
 from heedful.cli.speed import rate
@@ -100,7 +100,18 @@ def flop_per_target_token(sizes: Sizes, source: list[int], target: list[int]) ->
 
 
 def matrix_peak(threads: int, seconds: float) -> float:
-    """FLOP a second in products of large matrices, the best of some seconds."""
+    """FLOP a second in products of large matrices, the best of some seconds.
+
+    In a process of its own: this one must not hold torch, whose pages it would share with heedful and the plain loop,
+    and PSS would call half of them somebody else's.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_matrix_peak, (threads, seconds))
+
+
+def _matrix_peak(threads: int, seconds: float) -> float:
+    import torch
+
     torch.set_num_threads(threads)
     size = 2048
     left, right, product = (torch.rand(size, size) for _ in range(3))
@@ -208,8 +219,8 @@ def measure(options: argparse.Namespace, work: Path) -> None:
     data.mkdir(parents=True)
     sizes, flop = prepare(options, data)
     seconds = 0.1 if options.quick else 3.0
-    busy = busy_cores(seconds)
-    print(f"{processor()}, {os.cpu_count()} cores, torch {torch.__version__}; {busy:.2f} cores busy before the start")
+    busy, torch_version = busy_cores(seconds), importlib.metadata.version("torch")
+    print(f"{processor()}, {os.cpu_count()} cores, torch {torch_version}; {busy:.2f} cores busy before the start")
     peak = matrix_peak(sizes.threads, seconds)
     results = {name: Result(name, PEERS[name].name) for name in options.peers.split(",")}
     for number in range(1, options.rounds + 1):
@@ -223,7 +234,7 @@ def measure(options: argparse.Namespace, work: Path) -> None:
     print(table(results.values(), flop, peak))
     if options.json:
         figures = {
-            "machine": {"processor": processor(), "cores": os.cpu_count(), "torch": torch.__version__, "busy": busy},
+            "machine": {"processor": processor(), "cores": os.cpu_count(), "torch": torch_version, "busy": busy},
             "sizes": asdict(sizes),
             "flop_per_target_token": flop,
             "peak_flop_per_second": peak,

@@ -104,6 +104,13 @@ def test_the_reason_of_a_failure_is_the_error_that_the_program_named(benchmark, 
         )
 
 
+def test_the_benchmark_itself_holds_no_torch():
+    # Its pages would be shared with the programs that it measures, and half of them not be counted there.
+    program = "import sys, train; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_the_operations_are_those_of_the_models_matrices(benchmark):
     sizes = benchmark.Sizes(d_model=32, d_ff=48, n_heads=2, n_layers=3, vocab_size=50)
     model = Seq2Seq(
