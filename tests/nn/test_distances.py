@@ -40,3 +40,11 @@ def test_derivatives_of_first_and_second_order() -> None:
     assert torch.autograd.gradcheck(lambda a, b: mix_at(a, b, DISTANCES), (weights, k))
     assert torch.autograd.gradgradcheck(lambda a, b: dots_at(a, b, DISTANCES), (q, k))
     assert torch.autograd.gradgradcheck(lambda a, b: mix_at(a, b, DISTANCES), (weights, k))
+
+
+def test_the_size_of_the_parts_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, weights = draw(2, 2, 11, 4), draw(2, 2, 11, 4), draw(2, 2, 11, len(DISTANCES))
+    whole = dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)
+    for rows in (1, 3, 11):
+        monkeypatch.setattr("heedful.nn.distances.IN_CACHE", rows * 2 * 2 * 4)
+        torch.testing.assert_close((dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)), whole)

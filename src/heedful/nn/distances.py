@@ -1,15 +1,17 @@
 """Attention to a few fixed distances: position t reads the positions t + d, for a handful of numbers d.
 
 Gathering the keys would copy them once for each distance, and autograd would pad each slice back to the whole length.
-Here each distance is one pass over shifted views. The derivative of either function is made of the two functions again,
-so that only the inputs are kept, and derivatives of any order exist.
+Here each distance is one pass over shifted views, a part of the sequence at a time. The derivative of either function
+is made of the two functions again, so that only the inputs are kept, and derivatives of any order exist.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+IN_CACHE = 2**18  # numbers of one pass: a megabyte, which a core has for itself
 
 
 def dots_at(q: Tensor, k: Tensor, distances: Sequence[int]) -> Tensor:
@@ -30,8 +32,7 @@ class _Dots(torch.autograd.Function):
         ctx.save_for_backward(q, k)
         ctx.distances = distances
         dots = q.new_zeros(*q.shape[:3], len(distances))
-        for i, d in enumerate(distances):
-            here, there = _meeting(q.size(2), d)
+        for i, here, there in _passes(q, distances):
             dots[:, :, here, i] = (q[:, :, here] * k[:, :, there]).sum(dim=-1)
         return dots
 
@@ -47,8 +48,7 @@ class _Mix(torch.autograd.Function):
         ctx.save_for_backward(weights, v)
         ctx.distances = distances
         mixed = torch.zeros_like(v)
-        for i, d in enumerate(distances):
-            here, there = _meeting(v.size(2), d)
+        for i, here, there in _passes(v, distances):
             mixed[:, :, here].addcmul_(weights[:, :, here, i, None], v[:, :, there])
         return mixed
 
@@ -69,8 +69,19 @@ def _mix_back(weights: Tensor, x: Tensor, distances: Sequence[int]) -> Tensor:
     return mix_at(torch.stack(turned, dim=-1), x, [-d for d in distances])
 
 
-def _meeting(length: int, distance: int) -> tuple[slice, slice]:
-    """The positions t for which t + distance is inside as well, and those t + distance."""
-    first = max(0, -distance)
-    end = max(first, min(length, length - distance))  # none, when the distance is longer than the sequence
+def _passes(x: Tensor, distances: Sequence[int]) -> Iterator[tuple[int, slice, slice]]:
+    """Which distance, the positions t of one pass, and t + distance; all distances before the next part of x."""
+    length = x.size(2)
+    rows = max(1, IN_CACHE * length // max(1, x.numel()))
+    for start in range(0, length, rows):
+        for i, d in enumerate(distances):
+            here, there = _meeting(length, d, start, start + rows)
+            if here.start < here.stop:
+                yield i, here, there
+
+
+def _meeting(length: int, distance: int, start: int = 0, stop: int | None = None) -> tuple[slice, slice]:
+    """The positions t from start to stop for which t + distance is inside as well, and those t + distance."""
+    first = max(start, -distance)
+    end = max(first, min(length if stop is None else stop, length, length - distance))
     return slice(first, end), slice(first + distance, end + distance)
