@@ -14,6 +14,7 @@ from heedful.data.demo import chinese, english, french
 from heedful.data.demo.choices import pronoun_for
 from heedful.data.demo.meaning import (
     Act,
+    Body,
     Clause,
     Comparison,
     Determiner,
@@ -31,6 +32,7 @@ from heedful.data.demo.meaning import (
     Phrase,
     Presentation,
     Price,
+    Profession,
     Pronoun,
     Sentence,
 )
@@ -117,7 +119,8 @@ def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
     if people & {(1, False), (1, True)}:
         yield Feature(meaning.speaker_female, (False, True), _set_speaker)
     if meaning.vocative is None and ((2, False) in people or isinstance(meaning.body, Order)):
-        yield Feature((meaning.listener, meaning.listener_female), LISTENERS, _set_listener)
+        listeners = LISTENERS[:4] if names_your_job(meaning.body) else LISTENERS
+        yield Feature((meaning.listener, meaning.listener_female), listeners, _set_listener)
     if (3, True) in people:
         female = any(pronoun.female for pronoun, _ in mentioned if pronoun.plural and pronoun.person == 3)
         yield Feature(female, (False, True), _set_them)
@@ -132,6 +135,11 @@ def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
     for path, clause in _clauses(meaning):
         yield from _tense(path, clause)
     yield from _phrases(meaning, language)
+
+
+def names_your_job(body: Body) -> bool:
+    """Whether it says what you are: then English shows that you are one, "a lawyer", and not several."""
+    return isinstance(body, Clause) and isinstance(body.predicate, Profession) and body.subject == Pronoun(2)
 
 
 def _set_speaker(said: Sentence, female: bool) -> Sentence:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from heedful.data.demo import reasons, scenes, sentences
+from heedful.data.demo.ambiguity import names_your_job
 from heedful.data.demo.choices import Draw
 from heedful.data.demo.lexicon import VOCATIVES, words
 from heedful.data.demo.meaning import Body, Clause, Listener, Order, Pronoun, Quality, Sentence
@@ -63,13 +64,13 @@ def stock() -> tuple[Sentence, ...]:
 def _said(draw: Draw, body: Body) -> Sentence:
     """Who speaks to whom. A form of address ("sir") settles how you is said in French and Chinese."""
     if _calls_for_address(body) and draw.chance(0.3):
-        address = draw.one(words(VOCATIVES))
+        address = draw.one([word for word in words(VOCATIVES) if "polite" in word.uses or not names_your_job(body)])
         listener: Listener = "polite" if "polite" in address.uses else "group" if "group" in address.uses else "friend"
         return Sentence(body, listener=listener, listener_female="female" in address.uses, vocative=address)
     if draw.chance(0.06):
         return Sentence(body, speaker_female=True)
     if draw.chance(0.06):
-        return Sentence(body, listener="polite" if draw.chance(0.5) else "group")
+        return Sentence(body, listener="polite" if draw.chance(0.5) or names_your_job(body) else "group")
     return Sentence(body)
 
 

@@ -76,7 +76,7 @@ SETTINGS = (
 
 
 def degree_for(draw: Draw, word: Adjective, polarity: Polarity, question: Question) -> Degree:
-    if question or word.zh_kind != "很" or word.en == "delicious" or draw.chance(0.45):
+    if question or word.zh_kind != "很" or word.en in ("delicious", "new") or draw.chance(0.45):
         return ""
     return "too" if polarity == "yes" and word.en in TOO and draw.chance(0.4) else "very"
 
@@ -250,7 +250,7 @@ def age(draw: Draw) -> Clause:
         return Clause(subject, Age(0), question="what")
     if classes & {"grandmother", "grandfather"}:
         return Clause(subject, Age(draw.number(65, 95)))
-    low, high = (2, 20) if "child" in classes else (28, 60) if "adult" in classes else (8, 60)
+    low, high = (2, 20) if "child" in classes else (28, 60) if classes & {"adult", "owned"} else (8, 60)
     return Clause(subject, Age(draw.number(low, high)))
 
 
