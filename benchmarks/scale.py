@@ -3,8 +3,8 @@
     python benchmarks/scale.py
 
 A step takes compute + communication that is not hidden. Compute is the floating-point operations of the model's own
-matrices, divided by what the hardware reaches in practice. That share is taken from the paper's published runs (8 P100),
-so the model is checked where numbers exist before it speaks of machines where none are at hand.
+matrices, divided by what the hardware reaches in practice. That share is taken from the paper's published runs: so the
+model is checked where numbers exist, before it speaks of machines where none are at hand.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def sizes(preset: str) -> tuple[int, int, int]:
 
 
 def flops_per_step(preset: str) -> float:
-    """2 operations for each weight and token forward, 4 backward; attention itself is some per cent more at 25 tokens."""
+    """2 operations for each weight and token forward, 4 backward; attention adds some per cent at 25 tokens."""
     encoder, decoder, vocabulary = sizes(preset)
     return 6.0 * TOKENS * (encoder + decoder + vocabulary)
 
