@@ -207,5 +207,7 @@ PEERS: dict[str, Peer] = {
     "huggingface": Peer("Hugging Face Seq2SeqTrainer", huggingface),
     "joeynmt": Peer("JoeyNMT 2.3.0", joeynmt),
     "plain": Peer("torch.nn.Transformer, own loop", plain, own_environment=False),
-    "plain-kept": Peer("the same, freed memory kept", plain, own_environment=False, variables=KEEP_MEMORY),
+    "plain-kept": Peer(
+        "torch.nn.Transformer, own loop, freed memory kept", plain, own_environment=False, variables=KEEP_MEMORY
+    ),
 }
