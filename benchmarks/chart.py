@@ -101,15 +101,16 @@ def _slopes(panel: Panel) -> list[str]:
 
 
 def _labels(ends: list[tuple[float, float, str, str]]) -> list[str]:
-    """The name of each line where it ends, moved apart where two would overlap."""
+    """The name of each line where it ends: at the right edge, moved apart where two would overlap; inside, above it."""
     parts = []
-    taken: list[tuple[float, float]] = []
+    edge = max(x for _, x, _, _ in ends)
+    lowest = -math.inf
     for y, x, name, colour in sorted(ends):
-        place = y
-        while any(abs(place - other) < 14 and abs(x - at) < 90 for other, at in taken):
-            place += 1
-        taken.append((place, x))
-        parts.append(_text(x + 10, place + 4, name, colour=colour, weight=600))
+        if x < edge:
+            parts.append(_text(x, y - 9, name, anchor="end", colour=colour, weight=600))
+        else:
+            lowest = max(y, lowest + 14)
+            parts.append(_text(x + 10, lowest + 4, name, colour=colour, weight=600))
     return parts
 
 
