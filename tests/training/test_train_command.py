@@ -275,3 +275,28 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     assert any("cut into 4 parts" in str(event.get("text")) for event in events)
     a, b = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("plenty", "scarce"))
     assert max(float((a[name] - b[name]).abs().max()) for name in a) <= 1e-10
+
+
+def test_threads_are_measured_and_kept(
+    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one thread is faster it is taken, said so, and a resume takes it again whatever is faster then."""
+    from heedful.training import plan
+
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core: nothing to choose")
+    settings = [setting for setting in QUICK if not setting.startswith("run.threads")]
+    before = torch.get_num_threads()
+    try:
+        monkeypatch.setattr(plan, "_speed", lambda session, batch: 100.0 / torch.get_num_threads())
+        events: list[dict[str, object]] = []
+        files = {"source": corpus[0], "target": corpus[1]}
+        train(folder=tmp_path / "run", overrides=settings, listeners=[events.append], **files)  # type: ignore[arg-type,list-item]
+        assert any("one thread, not" in str(event.get("text")) for event in events)
+        monkeypatch.setattr(plan, "_speed", lambda session, batch: 100.0 * torch.get_num_threads())
+        train(folder=tmp_path / "run", resume=True, overrides=["run.steps=9"])
+        assert torch.get_num_threads() == 1
+        train(folder=tmp_path / "other", overrides=settings, **files)  # type: ignore[arg-type]
+        assert torch.get_num_threads() > 1
+    finally:
+        torch.set_num_threads(before)

@@ -11,6 +11,7 @@ import torch
 from heedful.data.batch import Batch
 from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
+from heedful.training.distributed import agree
 from heedful.training.loop import backward_through
 from heedful.training.session import Session
 
@@ -25,13 +26,10 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     longest, ordinary = _trial_batches(session)
     _pass(session, longest)  # also warms up
     peak = _peak_memory(session) + 8 * n_parameters  # and the optimiser's two numbers for each, not there yet
-    speeds: list[float] = []
-    started = time.perf_counter()
-    while time.perf_counter() - started < SECONDS or len(speeds) < 3:
-        batch = ordinary[len(speeds) % len(ordinary)]
-        before = time.perf_counter()
-        _pass(session, batch)
-        speeds.append(batch.n_target_tokens / (time.perf_counter() - before))
+    first = _speed(session, ordinary[0])
+    # All ranks must make as many passes: each exchanges gradients.
+    n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / ordinary[0].n_target_tokens))))
+    speeds = [_speed(session, ordinary[i % len(ordinary)]) for i in range(n_passes)]
     speed = float(np.median(speeds)) * session.world.size
     tokens_per_step = float(np.mean([batch.n_target_tokens for batch in ordinary])) * session.world.size
     seconds = (run.steps - state.step) * tokens_per_step / speed
@@ -47,6 +45,37 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
         "seconds_high": min(seconds * (1 + SPREAD), limit),
         "disk_bytes": n_parameters * (12 * n_kept + 4 * 3),  # weights and two moments; best, last, average
     }
+
+
+def choose_threads(session: Session) -> int:
+    """One thread or one for each core, whichever is faster now.
+
+    With two threads and one other busy process on two cores, each waits for the other at every operation: training then
+    takes twenty times as long as with one thread. On a quiet machine all cores win.
+    """
+    most = torch.get_num_threads()
+    _, ordinary = _trial_batches(session)
+    speeds = {}
+    for threads in (most, 1):
+        torch.set_num_threads(threads)
+        _pass(session, ordinary[0])  # threads start, memory is taken
+        speeds[threads] = max(_speed(session, ordinary[i % len(ordinary)]) for i in range(3))
+    best = max(speeds, key=lambda threads: speeds[threads])
+    torch.set_num_threads(best)
+    if best < most:
+        session.emit(
+            "note",
+            text=f"one thread, not {most}: the machine is busy, and one alone is {speeds[1] / speeds[most]:.1f} times "
+            "as fast as all together (--set run.threads=… decides otherwise)",
+        )
+    return best
+
+
+def _speed(session: Session, batch: Batch) -> float:
+    """Target tokens in a second, forward and backward."""
+    started = time.perf_counter()
+    _pass(session, batch)
+    return batch.n_target_tokens / (time.perf_counter() - started)
 
 
 def _trial_batches(session: Session) -> tuple[Batch, list[Batch]]:

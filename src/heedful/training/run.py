@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from heedful import __version__
@@ -22,7 +23,7 @@ from heedful.training.log import Listener, RunLog
 from heedful.training.loop import NotFinite, fit
 from heedful.training.machine import settle_machine
 from heedful.training.ownership import owned
-from heedful.training.plan import make_plan
+from heedful.training.plan import choose_threads, make_plan
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
 from heedful.training.record import Files, RunRecord, flat, read_record, refuse_differences, update_record, write_record
 from heedful.training.session import Emit
@@ -118,7 +119,7 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     emit("start", version=__version__, settings=to_values(record.settings), versions=versions())
     emit("note", text=f"recipe: {record.recipe}")
     prepared = _prepare(folder, record, world, emit)
-    checkpoint = _newest(folder, world, emit)
+    checkpoint = _newest(folder, record, world, emit)
     record = read_record(folder)  # now with the fingerprints of the corpora
     session, state = open_session(
         folder,
@@ -131,6 +132,8 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
         requests=requests,
     )
     if checkpoint is None:
+        if run.threads is None and world.size == 1 and world.device.type == "cpu" and torch.get_num_threads() > 1:
+            choose_threads(session)
         emit("plan", **make_plan(session, state))
     if dry_run:
         return Run(folder, state.step, "dry run: stopped after the plan")
@@ -177,7 +180,7 @@ def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Prepa
     return reopen_data(folder)
 
 
-def _newest(folder: Path, world: World, emit: Emit) -> Checkpoint | None:
+def _newest(folder: Path, record: RunRecord, world: World, emit: Emit) -> Checkpoint | None:
     """The newest whole checkpoint. Rank 0 looks for it, since it sets damaged ones aside; the others read the same."""
     if world.speaks:
         checkpoint = newest_checkpoint(folder / "checkpoints", lambda text: emit("warning", text=text))
@@ -185,6 +188,8 @@ def _newest(folder: Path, world: World, emit: Emit) -> Checkpoint | None:
     else:
         name = agree(world, None)
         checkpoint = None if name is None else load_checkpoint(folder / "checkpoints" / name)
+    if checkpoint is not None and record.settings.run.threads is None and world.size == 1:
+        torch.set_num_threads(checkpoint.versions["threads"])  # as the run began: other sums, other bits
     if checkpoint is not None and checkpoint.versions["threads"] != versions()["threads"]:
         emit(
             "warning",

@@ -65,7 +65,7 @@ class RunSettings:
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     shard: Literal["none", "full"] = "none"  # "full": parameters and optimiser divided over the ranks (FSDP2)
     compile: bool = False
-    threads: int | None = None  # of one process; by default all its cores
+    threads: int | None = None  # of one process; by default measured: one, or one for each core
 
     def __post_init__(self) -> None:
         _at_least(1, self, "steps", "validate_every", "save_every", "log_every", "accumulate", "keep_last", "average")
