@@ -1,6 +1,6 @@
 """Prepared shards: what goes in comes out, only whole and matching folders are used again, memory stays flat."""
 
-import contextlib
+import gc
 import json
 import os
 import resource
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from prepared import make_examples, prepared, tokenizers
 
-from heedful.data import building, manifest, shards
+from heedful.data import building, manifest, streams
 from heedful.data.corpus import Example, open_corpus
 from heedful.data.shards import Shards, prepare
 from heedful.errors import UserError
@@ -349,30 +349,18 @@ def test_a_corpus_of_files_goes_in_with_its_own_fingerprint(tmp_path):
     assert again.key != made.key
 
 
-def test_pages_that_were_read_are_given_back(tmp_path, monkeypatch):
-    """Reading a whole corpus does not make it part of this process' memory."""
-    made = prepare(
-        (Example("a dog runs " * 40, "") for _ in range(20_000)),
-        tokenizers().source,
-        tmp_path,
-        fingerprint="x",
-        n_workers=1,
-    )
-    size = (tmp_path / "source.ids").stat().st_size
-    assert size > 3_000_000
-
-    def mapped() -> int:
-        text = Path("/proc/self/smaps").read_text()
-        part = text.split("source.ids")[1]
-        return int(part.split("Rss:")[1].split()[0]) * 1024
-
-    largest = 0
-    for begin in range(0, 20_000, 500):
-        total = sum(int(ids.sum()) for ids in made.source.ids(np.arange(begin, begin + 500)))
-        assert total
-        largest = max(largest, mapped())
-    assert largest < 0.75 * size
-    with contextlib.suppress(AttributeError):
-        monkeypatch.delattr("mmap.MADV_DONTNEED")  # where a system cannot, nothing is given back and nothing breaks
-    assert len(made.source.ids(np.arange(20_000))) == 20_000
-    assert shards.Shards.open(tmp_path).source.lengths.sum() == size // 2
+def test_a_large_file_is_read_alike_without_becoming_part_of_the_memory(tmp_path, monkeypatch):
+    small = prepared(tmp_path, 300)
+    assert "source.ids" in Path("/proc/self/maps").read_text()
+    mapped = [ids.tolist() for ids in small.source.ids(EVERY)]
+    lengths = small.source.lengths.tolist()
+    del small
+    gc.collect()
+    monkeypatch.setattr(streams, "MAPPED_BYTES", 0)
+    large = Shards.open(tmp_path)
+    assert "source.ids" not in Path("/proc/self/maps").read_text()
+    assert [ids.tolist() for ids in large.source.ids(EVERY)] == mapped
+    assert large.source.lengths.tolist() == lengths
+    os.truncate(tmp_path / "source.ids", 10)
+    with pytest.raises(UserError, match=r"source\.ids: was cut short"):
+        large.source.ids(EVERY)

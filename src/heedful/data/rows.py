@@ -85,15 +85,14 @@ class Rows:
         begin = row * self.row_len
         end = min(begin + self.row_len, _stream_length(shards))
         # Document d begins at offsets[d] + d, since each one before it has a mark of its own.
-        document = bisect_right(range(len(stream)), begin, key=lambda d: int(stream.offsets[d]) + d) - 1
+        document = bisect_right(range(len(stream)), begin, key=lambda d: stream.bounds(d)[0] + d) - 1
         at = begin
         while at < end:
-            first = int(stream.offsets[document]) + document
-            last = int(stream.offsets[document + 1]) + document  # where its end mark is predicted
+            first, last = (bound + document for bound in stream.bounds(document))  # at `last` its end is predicted
             stop = min(end, last + 1)
             place = slice(at - begin, stop - begin)
             # Virtual position p of this document predicts value p - document of the stream, and reads the one before.
-            ids = stream.read(max(first, at - 1) - document, min(stop, last) - document)
+            ids = stream.values.read(max(first, at - 1) - document, min(stop, last) - document)
             target_in[place] = np.concatenate([[SPECIAL.start], ids])[: stop - at] if at == first else ids[: stop - at]
             target_out[place] = np.append(ids, SPECIAL.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
             documents[place] = document

@@ -1,7 +1,8 @@
-"""A corpus tokenised once: memory-mapped files, bound by a key to the corpus, the tokenizers and the options.
+"""A corpus tokenised once, into files of which only the part that is needed is read.
 
     source.ids or source.text, source.offsets     the same for target     manifest.json
 
+A key binds them to the corpus, the tokenizers and the options.
 Without a valid manifest there is no shard: whatever else lies in the folder is the rest of a build that was stopped,
 and is built again. Text is kept instead of ids for runs that sample their segmentation.
 """
@@ -27,7 +28,7 @@ from heedful.data.manifest import (
     read_manifest,
     write_manifest,
 )
-from heedful.data.streams import Stream, read_only_array
+from heedful.data.streams import Stream
 from heedful.data.tokenising import n_cores
 from heedful.errors import UserError
 from heedful.text.tokenizer import Tokenizer, Tokenizers
@@ -52,7 +53,7 @@ class Side:
     def lengths(self) -> IntArray:
         """The number of ids of each text, without marks and without sampling; a new array, ids are not touched."""
         if self._lengths:
-            return read_only_array(self._lengths[0], np.dtype("<u4"))[0].copy()
+            return np.fromfile(self._lengths[0], "<u4")
         return self.stream.sizes
 
     @property

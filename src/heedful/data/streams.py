@@ -1,4 +1,4 @@
-"""One side of a corpus on disk: all its values in one file, where each text begins in another, both memory-mapped.
+"""One side of a corpus on disk: all its values in one file, where each text begins in another.
 
 Numbers are little-endian on every machine. Files are written once, from front to back, and hashed on the way.
 """
@@ -19,9 +19,10 @@ import numpy.typing as npt
 from heedful.data.batching import IntArray
 from heedful.errors import UserError
 
-# After so many texts the pages read are given back; the system keeps them in its cache. Otherwise an epoch over a large
-# corpus would end with the whole of it counted as the memory of this process.
-READS_BETWEEN_RELEASES = 8_192
+# A larger file is read piece by piece instead of being mapped. Texts are read in random order, and around each place
+# that is touched the system maps much more, up to 2 MB on Linux 6.18 (measured): soon all of it counts as memory of
+# this process. From a cold disk, too, a map fetches many times what is asked for.
+MAPPED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -81,23 +82,40 @@ def explain_full_disk(problem: OSError, path: Path) -> OSError | UserError:
     )
 
 
-def read_only_array(path: Path, dtype: "np.dtype[np.integer]") -> tuple[IntArray, mmap.mmap | None]:
-    """The file as an array that is read from disk where it is touched."""
-    if path.stat().st_size == 0:  # there is no such thing as an empty mapping
-        return np.zeros(0, dtype), None
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.frombuffer(mapped, dtype), mapped
+class NumberFile:
+    """A file of numbers, any part of which can be read, from any thread. Memory-mapped up to MAPPED_BYTES."""
+
+    def __init__(self, path: Path, dtype: "np.dtype[np.integer]") -> None:
+        self.dtype = dtype
+        self._file = path.open("rb", buffering=0)
+        n_bytes = os.fstat(self._file.fileno()).st_size
+        self._length = n_bytes // dtype.itemsize
+        self._mapped: IntArray | None = np.zeros(0, dtype)  # there is no such thing as an empty mapping
+        if n_bytes > MAPPED_BYTES and hasattr(os, "pread"):
+            self._mapped = None
+        elif n_bytes:
+            self._mapped = np.frombuffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, begin: int, end: int) -> IntArray:
+        """The numbers from `begin` up to, not including, `end`."""
+        if self._mapped is not None:
+            return self._mapped[begin:end]
+        size = self.dtype.itemsize
+        data = os.pread(self._file.fileno(), (end - begin) * size, begin * size)
+        if len(data) < (end - begin) * size:
+            raise UserError(f"{self._file.name}: was cut short while it was in use. Prepare the corpus again.")
+        return np.frombuffer(data, self.dtype)
 
 
 class Stream:
-    """The texts of one side: text i is `values[offsets[i] : offsets[i + 1]]`."""
+    """The texts of one side: text i is what `values` has from offset i up to offset i + 1."""
 
-    def __init__(self, values_path: Path, offsets_path: Path, *, dtype: "np.dtype[np.integer]") -> None:
-        self.values, values_map = read_only_array(values_path, dtype)
-        self.offsets, offsets_map = read_only_array(offsets_path, np.dtype("<i8"))
-        self._maps = [mapped for mapped in (values_map, offsets_map) if mapped is not None]
-        self._n_read = 0
+    def __init__(self, values: Path, offsets: Path, *, dtype: "np.dtype[np.integer]") -> None:
+        self.values = NumberFile(values, dtype)
+        self.offsets = NumberFile(offsets, np.dtype("<i8"))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -108,26 +126,15 @@ class Stream:
         sizes = np.empty(len(self), np.uint32)
         step = 1 << 20  # in parts, so that no array of eight bytes for each text is made
         for begin in range(0, len(self), step):
-            sizes[begin : begin + step] = np.diff(self.offsets[begin : begin + step + 1])
-        self.release()
+            end = min(begin + step, len(self))
+            sizes[begin:end] = np.diff(self.offsets.read(begin, end + 1))
         return sizes
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Where the values of a text begin and end."""
+        begin, end = self.offsets.read(number, number + 2).tolist()
+        return begin, end
 
     def take(self, numbers: IntArray) -> list[IntArray]:
         """The values of these texts, in this order."""
-        begins = self.offsets[numbers].tolist()
-        ends = self.offsets[np.asarray(numbers, np.int64) + 1].tolist()
-        return [self.read(begin, end) for begin, end in zip(begins, ends, strict=True)]
-
-    def read(self, begin: int, end: int) -> IntArray:
-        """Values by their places in the whole stream."""
-        self._n_read += 1
-        if self._n_read >= READS_BETWEEN_RELEASES:
-            self._n_read = 0
-            self.release()
-        return self.values[begin:end]
-
-    def release(self) -> None:
-        """Give pages back; arrays stay valid and are read again where they are touched."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            for mapped in self._maps:
-                mapped.madvise(mmap.MADV_DONTNEED)
+        return [self.values.read(*self.bounds(number)) for number in numbers.tolist()]
