@@ -1,10 +1,14 @@
 """The facts of a run, gathered for the card of each model that it leaves."""
 
+import hashlib
+import json
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
 from heedful import __version__
 from heedful.config import to_values
+from heedful.data.corpus import Example
 from heedful.models.seq2seq import Seq2Seq
 from heedful.training.card import CardFacts, CorpusFacts, CostFacts, ScoreFacts, SizeFacts, model_card
 from heedful.training.checkpoint import State
@@ -41,9 +45,14 @@ def describe_model(
             ),
             settings=to_values(record.settings),
             trained_on=trained_on,
-            validated_on=(CorpusFacts(valid, len(prepared.valid), ""),),
+            validated_on=(CorpusFacts(valid, len(prepared.valid), fingerprint_of(prepared.valid)),),
             cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
             scores=tuple(ScoreFacts(valid, len(result.hypotheses), score, "greedy") for score in result.scores),
             weights=weights,
         )
     )
+
+
+def fingerprint_of(examples: Sequence[Example]) -> str:
+    """SHA-256 of the pairs themselves, since held-out ones are no file."""
+    return hashlib.sha256(json.dumps([[e.source, e.target] for e in examples]).encode()).hexdigest()

@@ -174,8 +174,8 @@ class Session:
             self._save_model("last", plain, state, self._judge(plain), weights=f"those of step {state.step:,}")
             checkpoints = self._last_checkpoints()
             load_model_tensors(plain, average_of([load_checkpoint(path).model for path in checkpoints]))
-            averaged = f"the mean of {len(checkpoints)} checkpoints, the last at step {state.step:,}"
-            self._save_model("average", plain, state, self._judge(plain), weights=averaged)
+            which = f"the mean of {len(checkpoints)} checkpoints, the last at" if len(checkpoints) > 1 else "those of"
+            self._save_model("average", plain, state, self._judge(plain), weights=f"{which} step {state.step:,}")
         barrier(self.world)
         return {name: str(self.folder / name) for name in ("best", "last", "average") if (self.folder / name).exists()}
 
