@@ -168,7 +168,7 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
     if "human" in noun.classes:
         return _someone(draw, noun, own)
     if noun.mass:
-        return _some(draw, noun, verb, polarity)
+        return _some(draw, noun, verb, tense=tense, polarity=polarity)
     if noun.classes & {"fruits", "vegetables"}:
         return Phrase(noun, "a", plural=True, adjective=adjective_for(draw, noun, 0.15))
     if noun.classes & {"unique", "crossing", "field"}:
@@ -183,21 +183,21 @@ def _someone(draw: Draw, noun: Noun, own: Pronoun) -> Phrase:
     return Phrase(noun, "this" if draw.chance(0.25) else "the", plural=draw.chance(0.2), adjective=adjective)
 
 
-def _some(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Phrase:
+def _some(draw: Draw, noun: Noun, verb: Verb, *, tense: Tense, polarity: Polarity) -> Phrase:
     if polarity == "yes" and draw.chance(0.35):
-        measured = _measured(draw, noun, verb)
+        measured = _measured(draw, noun, verb, tense)
         if measured:
             return measured
-    if draw.chance(0.12):
+    if tense != "habit" and draw.chance(0.15):
         return Phrase(noun, "the")
     return Phrase(noun, "a", adjective=adjective_for(draw, noun, 0.2))
 
 
-def _measured(draw: Draw, noun: Noun, verb: Verb) -> Phrase | None:
+def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None:
     container = container_for(noun, verb)
     if container is None:
         return None
-    if draw.chance(0.7):
+    if tense == "now" or draw.chance(0.7):  # nobody is drinking three glasses at once
         return Phrase(noun, "a", container=container)
     return Phrase(noun, "count", plural=True, count=draw.number(2, 4), container=container)
 
@@ -217,6 +217,8 @@ def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, po
     adjective = adjective_for(draw, noun, 0.25)
     if adjective and verb.en in ACQUIRING and adjective.en in UNWANTED:
         adjective = None
+    if tense == "habit" and "state" not in verb.uses:  # not "she often eats the egg"
+        return Phrase(noun, "a", polarity != "yes" or draw.chance(0.5), adjective)
     several = "single" not in verb.uses and not noun.classes & {"flat", "house"}
     if "definite" not in verb.uses:
         indefinite = _indefinite_thing(draw, noun, verb, adjective, tense, polarity, several=several)
@@ -246,7 +248,7 @@ def _indefinite_thing(
     if polarity != "yes":
         return Phrase(noun, "a", several and draw.chance(0.3), adjective) if draw.chance(0.35) else None
     if verb.en == "buy" and draw.chance(0.15):
-        measured = _measured(draw, noun, verb)
+        measured = _measured(draw, noun, verb, tense)
         if measured:
             return measured
     if "count" in verb.uses and tense != "now" and draw.chance(0.2):

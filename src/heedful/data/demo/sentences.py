@@ -54,7 +54,7 @@ from heedful.data.demo.verbs import (
 DYNAMIC = tuple(act for act in read_verbs(TRANSITIVE) if "state" not in act.uses)
 TENSES: tuple[Tense, ...] = ("habit", "now", "past", "future")
 MODALS: tuple[Modal, ...] = ("want", "want", "can", "can", "must", "know", "like", "love")
-SETTINGS = {"place": "study home", "outside": "outside", "water": "water", "meal": "meal", "country": "country city"}
+SETTINGS = {"place": "study home", "outside": "outside", "water": "water", "meal": "meal", "country": "country"}
 
 
 def mood_of(draw: Draw) -> tuple[Polarity, Question]:
@@ -218,7 +218,8 @@ def motion(draw: Draw) -> Clause:
     vehicle = None
     if act.en == "go" and draw.chance(0.35):
         train, bus, car, plane, bike, foot = words(VEHICLES)
-        vehicle = draw.one((train, bus, car, plane) if abroad else (bus, car, bike, foot))
+        far = (plane,) if "country" in goal.kinds else (train, bus, car, plane)
+        vehicle = draw.one(far if abroad else (bus, car, bike, foot))
     often, time = when(draw, tense, act, polarity, far=abroad)
     if act.en == "arrive" and draw.chance(0.4):
         time = clock(draw)
@@ -285,7 +286,7 @@ def order(draw: Draw) -> Order:
     if act in read_verbs(ACTIVITIES):
         return Order(Act(act), negative)
     thing = object_for(draw, act, YOU, tense="future", polarity="no" if negative else "yes")
-    if act.en == "read" and thing.determiner in ("a", "count"):
+    if act.en in ("read", "look", "listen") and thing.determiner in ("a", "count"):  # one points at what to look at
         thing = Phrase(thing.noun, "this")
     return Order(Act(act, thing), negative)
 

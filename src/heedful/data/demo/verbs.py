@@ -24,7 +24,7 @@ buy bought | acheter | 买~{} | goods flower gift ticket | p f w k m
 buy bought | acheter | 买~{} | house boat truck | p f w k l
 read read | lire | 看~{} | read | n p f w k i m
 write wrote | écrire | 写~{} | mail | n p f w k m
-write wrote | écrire | 写~{} | write | p f w k l
+write wrote | écrire | 写~{} | write | p f w l
 watch | regarder | 看~{} | film | n p f w i m e
 look + at | regarder | 看~{} | photo | n p w i
 listen + to | écouter | 听~{} | song tale | n p w i
