@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -50,7 +51,10 @@ def joined_world(device: str) -> Iterator[World]:
         return
     die_with_parent()
     backend = "nccl" if chosen.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=datetime.timedelta(minutes=30))
+    # Meeting takes seconds; now and then, after a restart, gloo's ranks miss each other and would wait for ever. A rank
+    # that gives up is started again by torchrun. Later waits are long: rank 0 prepares the data meanwhile.
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+    _set_pg_timeout(datetime.timedelta(hours=12))
     try:
         yield World(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
