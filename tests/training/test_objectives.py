@@ -60,7 +60,7 @@ def test_teacher_forcing_is_cross_entropy_of_real_tokens() -> None:
         source = batch.source[row : row + 1, batch.source_mask[row]]
         logits = model(source, batch.target_in[row : row + 1, :length])
         expected += torch.nn.functional.cross_entropy(logits[0], batch.target_out[row, :length], reduction="sum").item()
-    assert float(objective(model, batch, 0)) == pytest.approx(expected, abs=1e-9)
+    assert objective(model, batch, 0).item() == pytest.approx(expected, abs=1e-9)
 
 
 def test_own_words_are_what_the_model_said_one_step_before() -> None:
