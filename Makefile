@@ -43,6 +43,7 @@ mutants: .venv/ready
 
 kill-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/kills.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/rank_kills.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

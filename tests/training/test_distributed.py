@@ -1,17 +1,24 @@
 """Two ranks = one rank on the same batches; killed ranks come back to the same end; the number of ranks may change."""
 
+import datetime
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
 from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.training import distributed
+from heedful.training.distributed import fresh_store
 
 # Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
 EXACT = [
@@ -79,6 +86,27 @@ def test_the_number_of_ranks_may_change(corpus: list[str], one_rank: dict[str, T
     last = train(run, corpus, "run.steps=12", resume=True)
     # The rate depends on the warm-up alone, not on how many steps are planned, so the pieces make one run.
     assert apart(last, one_rank) <= 1e-10
+
+
+def test_ranks_meet_afresh_in_a_store_that_was_used_before() -> None:
+    """torchrun's store outlives a restart; addresses that an earlier attempt left there must not be found again."""
+    store = dist.HashStore()
+    for _ in range(3):
+        with ThreadPoolExecutor() as pool:
+            others = [pool.submit(fresh_store, store, rank, 3) for rank in (1, 2)]
+            time.sleep(0.2)  # the others come first, and find the name of the attempt before
+            first = fresh_store(store, 0, 3)
+            first.set("address", "here")
+            assert [other.result().get("address") for other in others] == [b"here", b"here"]
+        assert first.add("attempts", 1) == 1
+
+
+def test_a_rank_whose_rank_0_never_comes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    store.set("meeting", "an earlier attempt")
+    monkeypatch.setattr(distributed, "MEETING", datetime.timedelta(seconds=1))
+    with pytest.raises(UserError, match="rank 1 waited"):
+        fresh_store(store, 1, 2)
 
 
 @pytest.mark.slow

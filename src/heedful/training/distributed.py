@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,12 +20,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from heedful.errors import UserError
 from heedful.nn.layers import DecoderLayer, EncoderLayer
+
+MEETING = datetime.timedelta(minutes=10)
+"""How long ranks wait for each other at the start: clusters start slowly."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,43 @@ def joined_world(device: str) -> Iterator[World]:
         return
     die_with_parent()
     backend = "nccl" if chosen.type == "cuda" else "gloo"
-    # Meeting takes seconds; now and then, after a restart, gloo's ranks miss each other and would wait for ever. A rank
-    # that gives up is started again by torchrun. Later waits are long: rank 0 prepares the data meanwhile.
-    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
-    _set_pg_timeout(datetime.timedelta(hours=12))
+    store, rank, size = next(dist.rendezvous("env://", timeout=MEETING))
+    # Waits are long, since rank 0 prepares the data while the others wait for it.
+    dist.init_process_group(
+        backend, store=fresh_store(store, rank, size), rank=rank, world_size=size, timeout=datetime.timedelta(hours=12)
+    )
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), chosen)
+        yield World(rank, size, chosen)
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            raise UserError(f"another of the {size} processes is gone: rank {rank} cannot go on ({error})") from error
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """A part of torchrun's store that no earlier attempt has written to.
+
+    torchrun keeps one store over restarts. A rank that found there the address at which another one listened before
+    the restart would wait for it for ever. So rank 0 names a new part, and every other rank asks to be let in until
+    it is answered: only a rank 0 that is alive answers.
+    """
+    if rank == 0:
+        name = uuid.uuid4().hex
+        store.set("meeting", name)
+        for other in range(1, size):
+            store.set(store.get(f"{name}/{other}").decode(), "come in")
+        return dist.PrefixStore(name, store)
+    me = uuid.uuid4().hex
+    end = time.monotonic() + MEETING.total_seconds()
+    while time.monotonic() < end:
+        name = store.get("meeting").decode()
+        store.set(f"{name}/{rank}", me)
+        with contextlib.suppress(dist.DistStoreError):  # not answered: the name is of an earlier attempt
+            store.wait([me], datetime.timedelta(seconds=1))
+            return dist.PrefixStore(name, store)
+    raise UserError(f"rank {rank} waited {MEETING} for rank 0, which did not come; is every node running?")
 
 
 def choose_device(device: str, local_rank: int = 0) -> torch.device:
