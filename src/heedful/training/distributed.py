@@ -19,8 +19,10 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -56,7 +58,7 @@ def joined_world(device: str) -> Iterator[World]:
         return
     die_with_parent()
     backend = "nccl" if chosen.type == "cuda" else "gloo"
-    store, rank, size = next(dist.rendezvous("env://", timeout=MEETING))
+    store, rank, size = next(rendezvous("env://", timeout=MEETING))
     # Waits are long, since rank 0 prepares the data while the others wait for it.
     dist.init_process_group(
         backend, store=fresh_store(store, rank, size), rank=rank, world_size=size, timeout=datetime.timedelta(hours=12)
@@ -71,7 +73,7 @@ def joined_world(device: str) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
+def fresh_store(store: Store, rank: int, size: int) -> Store:
     """A part of torchrun's store that no earlier attempt has written to.
 
     torchrun keeps one store over restarts. A rank that found there the address at which another one listened before
@@ -83,7 +85,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
         store.set("meeting", name)
         for other in range(1, size):
             store.set(store.get(f"{name}/{other}").decode(), "come in")
-        return dist.PrefixStore(name, store)
+        return PrefixStore(name, store)
     me = uuid.uuid4().hex
     end = time.monotonic() + MEETING.total_seconds()
     while time.monotonic() < end:
@@ -91,7 +93,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
         store.set(f"{name}/{rank}", me)
         with contextlib.suppress(dist.DistStoreError):  # not answered: the name is of an earlier attempt
             store.wait([me], datetime.timedelta(seconds=1))
-            return dist.PrefixStore(name, store)
+            return PrefixStore(name, store)
     raise UserError(f"rank {rank} waited {MEETING} for rank 0, which did not come; is every node running?")
 
 
