@@ -1,0 +1,41 @@
+"""What every engine does: requests in, hypotheses out. Nothing here knows torch, so neither does who only imports it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heedful.decoding.settings import SearchSettings
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence to translate."""
+
+    source: Sequence[int]  # ids without marks; the engine adds the end mark
+    prefix: Sequence[int] = ()  # the translation begins with these ids
+    required: Sequence[Sequence[int]] = ()  # each of these runs of ids must be in it somewhere
+
+    def __len__(self) -> int:
+        return len(self.source) + 1
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation, as ids without marks."""
+
+    ids: list[int]
+    score: float  # sum of the natural log-probabilities of its tokens and, if it is complete, of its end mark
+    rank: float  # what the search ranked it by: the score after the penalties
+    complete: bool = True  # it ended by itself, not at the limit of its length
+    attention: list[list[float]] | None = None  # one row for each id: how much it looked at each source id and the end
+
+
+class Engine(Protocol):
+    """Searches for the best translations. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """What a user calls it."""
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        """The n best of each request, best first, in the order of the requests."""
