@@ -22,12 +22,25 @@ from torch.overrides import TorchFunctionMode
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
+from heedful.models.find import CONFIG, find_model_folder
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
 
+__all__ = [
+    "CARD",
+    "CONFIG",
+    "WEIGHTS",
+    "LoadedModel",
+    "find_model_folder",
+    "load_model",
+    "read_weights",
+    "save_model",
+    "weights_of",
+]
+
 FORMAT = 1
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+WEIGHTS, CARD = "model.safetensors", "README.md"
 PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them
 
 # family -> (its settings, its module)
@@ -72,17 +85,6 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     if tokenizers is not None:
         _check_vocabulary(folder, config, tokenizers)
     return LoadedModel(family, model.eval(), tokenizers)
-
-
-def find_model_folder(path: str | Path) -> Path:
-    """The model folder that a path means: itself, or of a run its best model, else its last."""
-    path = Path(path)
-    for folder in (path, path / "best", path / "average", path / "last"):
-        if (folder / CONFIG).is_file():
-            return folder
-    if not path.exists():
-        raise UserError(f"{path}: no such folder")
-    raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
 
 
 class _WithoutDrawing(TorchFunctionMode):

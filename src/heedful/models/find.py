@@ -1,0 +1,37 @@
+"""Which folder a user means by a model, and how long a text it takes. Imports no torch: translating needs none."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.config import read_json
+from heedful.errors import UserError
+
+CONFIG = "config.json"
+
+
+def find_model_folder(path: str | Path) -> Path:
+    """The model folder that a path means: itself, or of a run its best model, else its last."""
+    path = Path(path)
+    for folder in (path, path / "best", path / "average", path / "last"):
+        if (folder / CONFIG).is_file():
+            return folder
+    if not path.exists():
+        raise UserError(f"{path}: no such folder")
+    raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many source tokens a model takes, the end mark counted."""
+
+    max_len: int
+    ends_there: bool = False  # there is no position beyond: a learned table has a last row
+
+
+def read_reach(folder: Path) -> Reach:
+    """The reach of the model in a folder, from its settings alone."""
+    values = read_json(folder / CONFIG)
+    max_len = values.get("max_len")
+    if type(max_len) is not int or max_len < 1:
+        raise UserError(f"{folder / CONFIG}: 'max_len' must be a whole number of at least 1, found {max_len!r}")
+    return Reach(max_len, ends_there=values.get("positions") == "learned")
