@@ -20,6 +20,8 @@ COMMANDS = {
     "demo": "heedful.cli.demo:demo",
     "check": "heedful.cli.check:check",
     "train": "heedful.cli.train:train",
+    "translate": "heedful.cli.translate:translate",
+    "evaluate": "heedful.cli.evaluate:evaluate",
     "doctor": "heedful.cli.doctor:doctor",
 }
 

@@ -7,6 +7,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from heedful.training.wording import duration
+
 EVERY = 30.0  # seconds between lines where there is no terminal
 
 
@@ -47,4 +49,5 @@ class Passing:
             self._bar.update(task, description=text, completed=share or 0, total=None if share is None else 1.0)
         elif now - self._last >= EVERY:
             self._last = now
-            print(text if share is None else f"{text}, {share:.0%}", file=sys.stderr, flush=True)
+            left = f", {share:.0%}, {duration((now - self._start) * (1 - share) / share)} left" if share else ""
+            print(f"{text}{left}", file=sys.stderr, flush=True)

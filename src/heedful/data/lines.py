@@ -13,7 +13,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from heedful.data.findings import BadData, Place, Problem, shown
 from heedful.errors import UserError, nearest
@@ -38,6 +38,16 @@ FOREIGN = {
 OPENERS: dict[str, Callable[[Path], object]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile, ".bz2": bz2.BZ2File}
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 CRLF = (Problem("crlf"),)
+
+
+class HasLines(Protocol):
+    def readline(self, size: int, /) -> bytes: ...
+
+
+class ByteStream(HasLines, Protocol):
+    """A file that is open for reading, or what behaves like one."""
+
+    def peek(self, size: int, /) -> bytes: ...
 
 
 class Line(NamedTuple):
@@ -85,17 +95,21 @@ def open_bytes(path: Path) -> io.BufferedReader:
 
 def read_lines(path: Path, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """The lines of a text file, a byte order mark at its start left out."""
-    name = str(path)
     with open_bytes(path) as stream:
-        number = byte = 0  # of the last whole line
-        try:
-            head = stream.peek(4096)[:4096]
-            _refuse_utf16(name, head)
-            for line in split_lines(stream, bom=head.startswith(b"\xef\xbb\xbf"), max_bytes=max_bytes):
-                number, byte = line.number, line.byte
-                yield line
-        except DAMAGE as error:
-            raise _damaged(Place(name, number + 1, byte), error) from None
+        yield from lines_of(stream, str(path), max_bytes=max_bytes)
+
+
+def lines_of(stream: ByteStream, name: str, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """What `read_lines` gives, of an open stream; `name` is what errors call it."""
+    number = byte = 0  # of the last whole line
+    try:
+        head = stream.peek(4096)[:4096]
+        _refuse_utf16(name, head)
+        for line in split_lines(stream, bom=head.startswith(b"\xef\xbb\xbf"), max_bytes=max_bytes):
+            number, byte = line.number, line.byte
+            yield line
+    except DAMAGE as error:
+        raise _damaged(Place(name, number + 1, byte), error) from None
 
 
 def count_lines(path: Path) -> int:
@@ -112,7 +126,7 @@ def count_lines(path: Path) -> int:
     return n_lines + (last != b"\n")
 
 
-def split_lines(stream: BinaryIO, *, bom: bool = False, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+def split_lines(stream: HasLines, *, bom: bool = False, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """As many lines as there are LFs, and one more where bytes follow the last of them."""
     limit = max_bytes + 2  # room for CR LF
     number = byte = 0
@@ -137,7 +151,7 @@ def split_lines(stream: BinaryIO, *, bom: bool = False, max_bytes: int = MAX_LIN
         byte += size
 
 
-def _pass_over(stream: BinaryIO) -> int:
+def _pass_over(stream: HasLines) -> int:
     """Read to the end of an endless line without keeping it."""
     size = 0
     while part := stream.readline(BLOCK):

@@ -1,0 +1,60 @@
+"""Where results go: standard output, or a file that gets its name only when it is complete."""
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from heedful.errors import UserError
+from heedful.files import sync
+
+UNFINISHED = ".part"
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """A stream for bytes. A file is written beside its place as PATH.part, which stays there if the work breaks off."""
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    place = path.resolve()  # a link stays a link
+    if _is_no_file(place):  # /dev/null, a named pipe: nothing to put in place
+        with _named(path), _open(place) as stream:
+            yield stream
+        return
+    unfinished = place.with_name(place.name + UNFINISHED)
+    with _named(unfinished), _open(unfinished) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+    unfinished.replace(place)
+    sync(place.parent)
+
+
+def _is_no_file(path: Path) -> bool:
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A full disk is reported with the name of the file: the system's error has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.filename = str(path)
+        raise

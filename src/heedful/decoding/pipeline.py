@@ -1,0 +1,91 @@
+"""`heedful.pipeline("translation", model=…)`: called and answering as the pipeline of Hugging Face's Transformers 4,
+which version 5 took away, so that programs written for it go on working.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from heedful.decoding.translation import Translation
+from heedful.decoding.translator import Translator
+from heedful.errors import UserError, nearest
+
+TASK = re.compile("translation(_[A-Za-z-]+_to_[A-Za-z-]+)?")
+
+# What callers of Hugging Face pass -> the field of SearchSettings.
+OPTIONS = {
+    "num_beams": "beam",
+    "num_return_sequences": "n_best",
+    "max_length": "max_len",
+    "max_new_tokens": "max_len",
+    "min_length": "min_len",
+    "length_penalty": "length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+}
+
+Answer = list[dict[str, str]]
+
+
+class TranslationPipeline:
+    """pipe("A dog.") and pipe(["A dog."]) -> [{"translation_text": "Ein Hund."}]."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+
+    def __call__(
+        self, texts: str | list[str], *, batch_size: int | None = None, **options: Any
+    ) -> Answer | list[Answer]:
+        """One dict for each text; a list of dicts for each where `num_return_sequences` is more than 1.
+
+        `batch_size` is taken and not needed: batches are made by length and refilled as sentences end.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise UserError(f"batch_size = {batch_size}: must be at least 1")
+        settings = {_field(name): value for name, value in options.items() if value is not None}
+        found = [
+            _dicts(best) for best in self.translator.search([texts] if isinstance(texts, str) else texts, **settings)
+        ]
+        if isinstance(texts, str):
+            return found[0]
+        return found if settings.get("n_best", 1) > 1 else [best[0] for best in found]
+
+
+def pipeline(
+    task: str,
+    model: str | Path | Translator | None = None,
+    *,
+    device: str | int = "cpu",
+    engine: str = "auto",
+    compute: str = "float32",
+) -> TranslationPipeline:
+    """A function that translates: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
+
+    `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU.
+    """
+    if not TASK.fullmatch(task):
+        raise UserError(
+            f"pipeline: the task {task!r} is not offered; allowed: 'translation', or with languages as in "
+            "'translation_en_to_de'. A model that translates answers under 'translation_text'"
+        )
+    if model is None:
+        raise UserError(
+            f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/en-de'. "
+            "`heedful demo` makes one in some minutes, `heedful train` one of your own text"
+        )
+    if isinstance(model, Translator):
+        return TranslationPipeline(model)
+    if isinstance(device, int):
+        device = "cpu" if device < 0 else f"cuda:{device}"
+    return TranslationPipeline(Translator.load(model, engine=engine, compute=compute, device=device))
+
+
+def _field(name: str) -> str:
+    if name not in OPTIONS:
+        allowed = ["batch_size", *OPTIONS]
+        raise UserError(f"pipeline: unknown option {name!r}{nearest(name, allowed)}\nallowed: {', '.join(allowed)}")
+    return OPTIONS[name]
+
+
+def _dicts(best: list[Translation]) -> Answer:
+    return [{"translation_text": translation.text} for translation in best]

@@ -1,0 +1,375 @@
+"""`heedful translate`: as many lines out as in, whatever is in them; at once; never a half file under a whole name."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+import echo_engine
+from deterministic import fill
+from echo_engine import install, model_folder, tokenizers
+from heedful.cli import main, text_input
+from heedful.cli.text_input import Arriving, TextInput
+from heedful.models.folder import save_model
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+
+FULL_DISK = Path("/dev/full")
+HOSTILE = [
+    "", " ", "\t", "A dog. Two cats.", "x" * 300, "a\rb", "a\x0bb\x0cc", "a\u2028b\u2029c", "a\x85b", "\x1c\x1d\x1e",
+    "\0", "\ufeff", "e" + "\u0301" * 200, "👩‍👩‍👧", "你好。世界！", "שלום עולם", "\u202eabc", "'\"`|||\\",
+    "<s></s><unk>", "▁ ▁", "1. 2. 3.", "a " * 200, "...", "\x7f\x1b[31m",
+]  # fmt: skip
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a model that answers with what it is asked."""
+    install(monkeypatch.setattr)
+    return model_folder(tmp_path / "echo")
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    size = tokenizers().source.vocab_size
+    config = Seq2SeqConfig(size, size, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=24)
+    folder = tmp_path_factory.mktemp("models") / "small"
+    return save_model(folder, fill(Seq2Seq(config), dtype=torch.float32), tokenizers())
+
+
+def translated(folder: Path, content: bytes, *options: str, tmp_path: Path) -> bytes:
+    (tmp_path / "in").write_bytes(content)
+    arguments = ["translate", str(tmp_path / "in"), "-m", str(folder), "--output", str(tmp_path / "out"), *options]
+    assert main.run(arguments) == 0
+    assert not (tmp_path / "out.part").exists()
+    return (tmp_path / "out").read_bytes()
+
+
+def start(folder: Path, *options: str, **how: object) -> "subprocess.Popen[bytes]":
+    """`heedful translate` with the echo, as a program of its own."""
+    command = [sys.executable, echo_engine.__file__, "translate", "-m", str(folder), *options]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.Popen(command, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main.run(["translate", *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+    return err
+
+
+def test_a_file_line_by_line(echo: Path, tmp_path: Path) -> None:
+    assert translated(echo, b"A dog.\n\nTwo cats.\r\nlast", tmp_path=tmp_path) == b"A dog.\n\nTwo cats.\nlast\n"
+
+
+def test_nothing_in_nothing_out(echo: Path, tmp_path: Path) -> None:
+    assert translated(echo, b"", tmp_path=tmp_path) == b""
+    assert translated(echo, b"\n", tmp_path=tmp_path) == b"\n"
+
+
+def test_to_standard_output(echo: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    (tmp_path / "in").write_bytes("naïve\n".encode())
+    assert main.run(["translate", str(tmp_path / "in"), "-m", str(echo)]) == 0
+    assert capfdbinary.readouterr() == ("naïve\n".encode(), b"")
+
+
+def test_compressed_text_and_a_byte_order_mark(echo: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfa\nb\n"))
+    output = tmp_path / "out"
+    assert main.run(["translate", str(tmp_path / "in.gz"), "-m", str(echo), "--output", str(output)]) == 0
+    assert output.read_bytes() == b"a\nb\n"
+
+
+def test_ten_thousand_hostile_lines_in_ten_thousand_lines_out(model: Path, tmp_path: Path) -> None:
+    draw = random.Random(7)
+    lines = [f"{draw.choice(HOSTILE)} {number}" * draw.randint(0, 2) for number in range(10_000)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    options = ("--beam", "1", "--engine", "torch", "--set", "max_len=5")
+    out = translated(model, content, *options, tmp_path=tmp_path)
+    assert out.count(b"\n") == 10_000
+    assert len(out.decode().splitlines()) == 10_000  # no model wrote a line break, nor was one copied
+    blank = [number for number, line in enumerate(lines) if not line.strip()]
+    assert all(out.split(b"\n")[number] == b"" for number in blank)
+
+
+def test_order_is_kept_and_nothing_is_lost(echo: Path, tmp_path: Path) -> None:
+    lines = [f"Line {number}. {'Some more words, ' * (number % 40)}end." for number in range(5_000)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    assert translated(echo, content, tmp_path=tmp_path) == content
+
+
+def test_a_line_of_a_megabyte(echo: Path, tmp_path: Path) -> None:
+    content = b"before\n" + b"A long line. " * 80_000 + b"\nafter\n"
+    assert translated(echo, content, tmp_path=tmp_path) == content
+
+
+@pytest.mark.parametrize("breaks", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r"])
+def test_a_line_break_inside_a_line_becomes_a_space(echo: Path, tmp_path: Path, breaks: str) -> None:
+    assert translated(echo, f"a{breaks}b\n".encode(), tmp_path=tmp_path) == b"a b\n"
+
+
+def test_a_line_break_that_the_model_writes_becomes_a_space(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tokenizers().source.encode("x\ny\u2028z")
+    install(monkeypatch.setattr, echo_engine.EchoEngine(lambda ids: broken))
+    assert translated(echo, b"a\nb\n", tmp_path=tmp_path) == b"x y z\nx y z\n"
+
+
+# Latin-1, half a surrogate, an overlong slash, a character cut short
+BAD = [b"caf\xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"ab\xe4\xbd"]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_line_is_an_error_with_its_place(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: bytes
+) -> None:
+    (tmp_path / "in").write_bytes(b"one\ntwo\n" + bad + b"\nfour\n")
+    output = tmp_path / "out"
+    arguments = [str(tmp_path / "in"), "-m", str(echo), "--output", str(output)]
+    byte = 8 + bad.index(min(bad, key=lambda code: code < 0x80))
+    refused(arguments, capsys, "in: line 3", f"byte {byte}", "invalid UTF-8", "--on-bad-line keep|skip")
+    assert not output.exists()
+    assert (tmp_path / "out.part").read_bytes() == b"one\ntwo\n"  # what stood before it
+
+
+def test_bad_lines_are_kept_or_skipped_and_counted(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = b"one\n" + b"".join(bad + b"\n" for bad in BAD) + b"last\n"
+    assert translated(echo, content, "--on-bad-line", "keep", tmp_path=tmp_path) == content
+    assert "4 lines that could not be read as UTF-8 text were copied" in capsys.readouterr().err
+    assert translated(echo, content, "--on-bad-line", "skip", tmp_path=tmp_path) == b"one\n\n\n\n\nlast\n"
+    assert "4 lines that could not be read as UTF-8 text were left empty" in capsys.readouterr().err
+
+
+def test_a_line_too_long_to_read(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = text_input.read_lines
+    monkeypatch.setattr(text_input, "read_lines", lambda path: read(path, max_bytes=100))
+    content = b"one\n" + b"x" * 200 + b"\nthree\n"
+    assert translated(echo, content, "--on-bad-line", "skip", tmp_path=tmp_path) == b"one\n\nthree\n"
+    arguments = [str(tmp_path / "in"), "-m", str(echo), "--output", str(tmp_path / "out")]
+    for way in ("error", "keep"):
+        refused([*arguments, "--on-bad-line", way], capsys, "line 2", "at most 100 are read", "--on-bad-line skip")
+
+
+def test_json_lines(echo: Path, tmp_path: Path) -> None:
+    out = translated(echo, "ab\n\na\u2028b\n".encode(), "--format", "jsonl", tmp_path=tmp_path)
+    first, second, third = [json.loads(line) for line in out.decode().splitlines()]
+    assert first == {
+        "text": "ab",
+        "score": 0.0,
+        "tokens": ["▁", "a", "b"],
+        "source_tokens": ["▁", "a", "b"],
+        "alignment": [[0, 0], [1, 1], [2, 2]],
+    }
+    assert (second["text"], second["tokens"]) == ("", [])
+    assert third["text"] == "a b"
+
+
+def test_json_lines_with_candidates_and_bad_lines(echo: Path, tmp_path: Path) -> None:
+    options = ("--format", "jsonl", "--n-best", "2", "--on-bad-line", "skip")
+    first, second = translated(echo, b"ab\n\xff\n", *options, tmp_path=tmp_path).splitlines()
+    found = json.loads(first)
+    assert found["text"] == "ab"
+    assert [(one["text"], one["score"]) for one in found["candidates"]] == [("ab", 0.0), ("a", -1.0)]
+    assert json.loads(second) == {"text": "", "error": "not UTF-8"}
+
+
+def test_json_cannot_keep_bad_lines(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["-m", str(echo), "--format", "jsonl", "--on-bad-line", "keep"], capsys, "skip")
+
+
+def test_candidates_as_text(echo: Path, tmp_path: Path) -> None:
+    out = translated(echo, b"ab\ncd\n", "--n-best", "2", tmp_path=tmp_path)
+    assert out.decode().splitlines() == [
+        "0 ||| ab ||| 0.000000",
+        "0 ||| a ||| -1.000000",
+        "1 ||| cd ||| 0.000000",
+        "1 ||| c ||| -1.000000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "beem=3"], ["--set", "unknown key 'beem'", "'beam'"]),
+        (["--set", "sampling.temperature=0"], ["temperature"]),
+        (["--n-best", "9"], ["n_best = 9"]),
+        (["--beam", "0"], ["'beam'"]),
+        (["--workers", "0"], ["workers = 0"]),
+    ],
+)
+def test_wrong_settings(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]
+) -> None:
+    (tmp_path / "in").write_bytes(b"a\n")
+    refused([str(tmp_path / "in"), "-m", str(echo), *options], capsys, *words)
+
+
+def test_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    refused([], capsys, "heedful demo", "heedful train")
+
+
+def test_what_is_not_there(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_bytes(b"a\n")
+    there, absent = str(tmp_path / "in"), str(tmp_path / "absent")
+    refused([absent, "-m", str(echo)], capsys, "absent: no such file")
+    refused([there, "-m", absent], capsys, "absent: no such folder")
+    refused([there, "-m", absent, "--workers", "2"], capsys, "absent: no such folder")
+    refused([there, "-m", str(echo), "--output", f"{absent}/out"], capsys, "out.part: cannot be written")
+    refused([there, "-m", str(echo), "--output", str(tmp_path)], capsys, "cannot be written: Is a directory")
+
+
+def test_long_lines(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = b"short\n" + b"word " * 40 + b"\n"
+    assert translated(echo, content, tmp_path=tmp_path) == content
+    cut = translated(echo, content, "--long", "truncate", tmp_path=tmp_path)
+    assert cut.count(b"\n") == 2 and len(cut) < len(content)
+    assert "1 line was cut to the 64 tokens" in capsys.readouterr().err
+    arguments = [str(tmp_path / "in"), "-m", str(echo), "--long", "error", "--output", str(tmp_path / "other")]
+    refused(arguments, capsys, "in: line 2 (byte 6): 201 tokens with the end mark", "takes 64")
+
+
+def test_an_old_output_stays_until_the_new_one_is_complete(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    output.write_bytes(b"old\n")
+    (tmp_path / "bad").write_bytes(b"new\n\xff\n")
+    refused([str(tmp_path / "bad"), "-m", str(echo), "--output", str(output)], capsys, "line 2")
+    assert output.read_bytes() == b"old\n"
+    assert translated(echo, b"new\n", tmp_path=tmp_path) == b"new\n"
+
+
+def test_output_to_where_no_file_is(echo: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"a\n")
+    assert main.run(["translate", str(tmp_path / "in"), "-m", str(echo), "--output", "/dev/null"]) == 0
+    assert not Path("/dev/null.part").exists()
+
+
+@pytest.mark.skipif(not FULL_DISK.exists(), reason="this system has no /dev/full")
+def test_a_full_disk(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_bytes(b"a\n" * 50_000)
+    refused([str(tmp_path / "in"), "-m", str(echo), "--output", str(FULL_DISK)], capsys, "/dev/full: No space left")
+    with FULL_DISK.open("wb") as full:
+        process = start(echo, str(tmp_path / "in"), stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"No space left" in err and b"Traceback" not in err
+
+
+def test_a_reader_that_goes_away(echo: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"A line of text.\n" * 100_000)
+    process = start(echo, str(tmp_path / "in"))
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == b"A line of text.\n"
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == b""
+
+
+def test_a_line_that_comes_is_answered_at_once(echo: Path) -> None:
+    process = start(echo)
+    assert process.stdin is not None and process.stdout is not None
+    for number in range(3):
+        process.stdin.write(f"line {number}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline() == f"line {number}\n".encode()
+    process.stdin.write(b"half a li")  # nothing to answer yet
+    process.stdin.flush()
+    time.sleep(0.2)
+    process.stdin.write(b"ne\nand")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"half a line\n"
+    out, err = process.communicate(timeout=60)
+    assert (out, err, process.returncode) == (b"and\n", b"", 0)
+
+
+def test_lines_that_are_there_are_translated_together(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model")
+    process = start(folder, "--slow")  # each block takes 0.2 seconds
+    began = time.monotonic()
+    out, _ = process.communicate(b"line\n" * 5_000, timeout=60)
+    assert out == b"line\n" * 5_000
+    assert time.monotonic() - began < 60  # and not 1,000
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model")
+    process = start(folder)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"line\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"line\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_a_terminal(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    folder = model_folder(tmp_path / "model")
+    ours, theirs = pty.openpty()
+    process = start(folder, stdin=theirs)
+    os.close(theirs)
+    assert process.stdout is not None
+    os.write(ours, b"typed\n")
+    assert process.stdout.readline() == b"typed\n"
+    os.write(ours, b"\x04")  # Ctrl-D, once
+    out, err = process.communicate(timeout=60)
+    os.close(ours)
+    assert (out, process.returncode) == (b"", 0)
+    assert err == b"type a line to translate it; Ctrl-D ends\n"
+
+
+def test_two_workers_write_what_one_writes(model: Path, tmp_path: Path) -> None:
+    content = "".join(f"{line}{number}\n" for number, line in enumerate(HOSTILE * 4)).encode()
+    content = content.replace(b"\n\x00", b"\n") + b"\xff\n"
+    options = ("--beam", "2", "--engine", "torch", "--set", "max_len=5", "--on-bad-line", "keep")
+    one = translated(model, content, *options, tmp_path=tmp_path)
+    two = translated(model, content, *options, "--workers", "2", tmp_path=tmp_path)
+    assert one == two
+    assert one.count(b"\n") == content.count(b"\n")
+
+
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
+    content = b"one\n\n" + b"x" * 100 + b"\nlast"
+    reading, writing = os.pipe()
+    try:
+        arriving = Arriving(reading)
+        assert not arriving.ready()
+        for at in range(0, len(content), size):
+            os.write(writing, content[at : at + size])
+        os.close(writing)
+        assert arriving.ready()
+        assert arriving.peek(3) == b"one"
+        assert [arriving.readline(50) for _ in range(7)] == [
+            b"one\n", b"\n", b"x" * 50, b"x" * 50, b"\n", b"last", b"",
+        ]  # fmt: skip
+        assert arriving.ready()
+    finally:
+        os.close(reading)
+
+
+def test_the_size_is_known_of_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"1234")
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"1234"))
+    assert TextInput(tmp_path / "in").n_bytes == 4
+    assert TextInput(tmp_path / "in.gz").n_bytes is None

@@ -1,0 +1,72 @@
+"""An engine that answers with what it is asked, so that a test can say exactly what comes out; and its tokenizers.
+
+As a program it is `heedful` with this engine: python echo_engine.py translate -m FOLDER
+"""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from heedful.cli.main import main
+from heedful.decoding import translator
+from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.settings import SearchSettings
+from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?"
+
+
+@functools.cache
+def tokenizers() -> Tokenizers:
+    """A token for each Latin letter, and one for each byte of all other characters."""
+    config = TokenizerConfig(kind="char", vocab_size=400, normal_form="none")
+    return learn_tokenizers([LETTERS], [LETTERS], config)
+
+
+class EchoEngine:
+    """Candidate k lacks the last k tokens, and its score is -k; token i looks at source token i."""
+
+    name = "echo"
+
+    def __init__(self, change: Callable[[list[int]], list[int]] = list) -> None:
+        self.change = change
+        self.asked: list[Request] = []
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        self.asked += requests
+        assert all(request.source for request in requests), "there is nothing to translate in that"
+        return [[self._candidate(request, k, settings) for k in range(settings.n_best)] for request in requests]
+
+    def _candidate(self, request: Request, k: int, settings: SearchSettings) -> Hypothesis:
+        ids = self.change(list(request.source))
+        ids = ids[: len(ids) - k]
+        rows = [[float(i == j) for j in range(len(request))] for i in range(len(ids))]
+        return Hypothesis(ids, score=-float(k), rank=-float(k), attention=rows if settings.attention else None)
+
+
+class SlowEngine(EchoEngine):
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        time.sleep(0.2)
+        return super().search(requests, settings)
+
+
+def model_folder(folder: Path, *, max_len: int = 64, positions: str = "sinusoidal") -> Path:
+    """As much of a model as the echo needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"max_len": max_len, "positions": positions}))
+    return folder
+
+
+def install(set_attribute: Callable[[object, str, object], None] = setattr, engine: EchoEngine | None = None) -> None:
+    """Let every Translator that is loaded be an echo."""
+    echo = engine or EchoEngine()
+    set_attribute(translator, "open_engine", lambda path, **_: echo)
+    set_attribute(translator, "open_tokenizers", lambda path, engine: tokenizers())
+
+
+if __name__ == "__main__":
+    install(engine=SlowEngine() if "--slow" in sys.argv else None)
+    main([argument for argument in sys.argv[1:] if argument != "--slow"])
