@@ -1,0 +1,207 @@
+"""An encoder-decoder of heedful's as CTranslate2 describes one: the same numbers, laid out for its kernels.
+
+Only what comes out equal is mapped; `why_not` names the first part that would not. Writing needs torch and
+CTranslate2's converters, which bring a second OpenMP runtime along: `ctranslate2_cache` does it in a child process.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.config import to_values
+from heedful.errors import UserError
+from heedful.text import SPECIAL
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+    from heedful.nn.attention import MultiHeadAttention
+
+Floats = npt.NDArray[np.float32]
+
+# CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
+# source of 4,096 tokens and a translation as long as a search may make of it (8,208).
+POSITIONS = 8_208
+
+# activation -> (CTranslate2's name for it, whether a second branch is gated by it)
+ACTIVATIONS = {
+    "relu": ("RELU", False),
+    "gelu": ("GELU", False),
+    "gelu_tanh": ("GELUTanh", False),
+    "swish": ("SWISH", False),
+    "swiglu": ("SWISH", True),
+    "geglu": ("GELUTanh", True),
+}
+EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's own defaults, which heedful's norms have
+
+
+def why_not(config: "Seq2SeqConfig") -> str | None:
+    """Why CTranslate2 cannot run such a model with equal results; None if it can."""
+    return why_not_values(to_values(config))
+
+
+def why_not_values(values: Mapping[str, Any]) -> str | None:
+    """The same from the plain values of a config.json, for those who must not import torch."""
+    pattern = (values.get("pattern") or {}).get("kind", "full")
+    refusals = {
+        f"it has no '{pattern}' attention": pattern != "full",
+        "it has no batch norm": values.get("norm") == "batch",
+        "it always adds the residual": values.get("residual") == "none",
+        "its encoder has no ALiBi": values.get("positions") == "alibi",
+        "its decoder layers all read the last encoder layer": values.get("join", "last") != "last",
+    }
+    return next((reason for reason, applies in refusals.items() if applies), None)
+
+
+def source_token(number: int) -> str:
+    """What a source id is called there. Not as the target's: CTranslate2 answers a source that holds only marks
+    without asking the model, and knows marks by their names.
+    """
+    return f"s{number}"
+
+
+def target_token(number: int) -> str:
+    return str(number)
+
+
+def n_positions(config: "Seq2SeqConfig") -> int | None:
+    """How many positions the converted model has; None: as many as one likes."""
+    sizes = {"sinusoidal": POSITIONS, "sinusoidal_halves": POSITIONS, "learned": config.max_len}
+    return sizes.get(config.positions)
+
+
+def write_model(model: "Seq2Seq", folder: Path) -> None:
+    """Write the model into an empty folder, in float32, as CTranslate2 reads it."""
+    reason = why_not(model.config)
+    if reason is not None:
+        raise UserError(f"this model cannot be converted to CTranslate2: {reason}")
+    spec = _Mapping(model).spec()
+    spec.register_source_vocabulary([source_token(number) for number in range(model.config.source_vocab_size)])
+    spec.register_target_vocabulary([target_token(number) for number in range(model.config.target_vocab_size)])
+    spec.config.unk_token = target_token(SPECIAL.unk)
+    spec.config.bos_token = spec.config.decoder_start_token = target_token(SPECIAL.start)
+    spec.config.eos_token = target_token(SPECIAL.end)
+    spec.config.layer_norm_epsilon = EPSILONS[model.config.norm]
+    spec.validate()
+    spec.optimize()  # tensors that are equal are written once
+    spec.save(str(folder))
+
+
+class _Mapping:
+    """Fills CTranslate2's description of a Transformer with one model's numbers."""
+
+    def __init__(self, model: "Seq2Seq") -> None:
+        self.model = model
+        self.config = model.config
+        self.d_head = self.config.d_head or self.config.d_model // self.config.n_heads
+
+    def spec(self) -> Any:
+        from ctranslate2 import specs
+
+        config, model = self.config, self.model
+        activation, gated = ACTIVATIONS[config.activation]
+        wiring: dict[str, Any] = {
+            "pre_norm": config.residual == "pre",
+            "activation": specs.Activation[activation],
+            "ffn_glu": gated,
+            "rms_norm": config.norm == "rms",
+            "head_dim": config.d_head,
+            "relative_attention_bias": config.positions in ("relative", "none"),
+        }
+        if config.positions == "rotary":
+            wiring |= {"rotary_dim": 0, "rotary_interleave": False}  # all of a head's numbers, in halves
+        encoder = specs.TransformerEncoderSpec(config.n_layers, config.n_heads, **wiring)
+        decoder = specs.TransformerDecoderSpec(
+            len(model.decoder.layers), config.n_heads, alignment_layer=-1, alignment_heads=config.n_heads, **wiring
+        )
+        self._side(encoder, model.encoder, model.source_positions)
+        self._side(decoder, model.decoder, model.target_positions)
+        encoder.embeddings[0].weight = _numbers(model.source_embedding.table.weight)
+        decoder.embeddings.weight = _numbers(model.target_embedding.table.weight)
+        decoder.projection.weight = _numbers(model.head.linear.weight)
+        for side, embedding in ((encoder, model.source_embedding), (decoder, model.target_embedding)):
+            side.scale_embeddings = np.float32(embedding.scale)
+        return specs.TransformerSpec(encoder, decoder)
+
+    def _side(self, spec: Any, stack: Any, positions: "nn.Module") -> None:
+        """What encoder and decoder have in common: positions, layers, and with pre-norm one more norm."""
+        table = self._position_table(positions)
+        if table is not None:
+            spec.position_encodings.encodings = table
+        if stack.final_norm is not None:
+            _norm(spec.layer_norm, stack.final_norm)
+        for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
+            own = layer_spec.self_attention
+            self._attention(own, layer.attention, layer.attention_residual, self_attention=True)
+            if self.config.positions in ("relative", "none"):
+                own.relative_attention_bias, own.relative_attention_max_distance = self._bias(stack)
+            if hasattr(layer, "cross_attention"):
+                self._attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_residual)
+            self._feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
+
+    def _position_table(self, positions: "nn.Module") -> Floats | None:
+        import torch
+
+        from heedful.nn.positions import Learned, Sinusoidal, sinusoidal_code
+
+        if isinstance(positions, Learned):
+            # One more: scoring a translation of full length also reads its last token, though nobody asks what follows.
+            return np.pad(_numbers(positions.table.weight), ((0, 1), (0, 0)))
+        if isinstance(positions, Sinusoidal):
+            return _numbers(sinusoidal_code(torch.arange(POSITIONS), self.config.d_model, layout=positions.layout))
+        return None
+
+    def _bias(self, stack: Any) -> tuple[Floats, np.int32]:
+        """The table of relative positions. Zeros say that there are none at all: CTranslate2 would else add its own."""
+        if stack.bias is None:
+            return np.zeros((32, self.config.n_heads), np.float32), np.int32(128)
+        return _numbers(stack.bias.table.weight), np.int32(stack.bias.max_distance)
+
+    def _attention(
+        self, spec: Any, attention: "MultiHeadAttention", residual: "nn.Module", *, self_attention: bool = False
+    ) -> None:
+        q, k, v = (
+            _linear(part, self._for_each_head if part is not attention.to_q else None)
+            for part in (attention.to_q, attention.to_k, attention.to_v)
+        )
+        groups = [[q, k, v]] if self_attention else [[q], [k, v]]
+        for linear, parts in zip(spec.linear, [*groups, [_linear(attention.to_out)]], strict=True):
+            linear.weight = np.concatenate([weight for weight, _ in parts])
+            linear.bias = np.concatenate([bias for _, bias in parts])
+        spec.queries_scale = np.float32(self.d_head**-0.5 if attention.scale is None else attention.scale)
+        _norm(spec.layer_norm, residual.norm)
+
+    def _for_each_head(self, rows: Floats) -> Floats:
+        """Keys or values that several heads share, once for each head: CTranslate2's cross-attention shares none."""
+        n_heads = self.config.n_heads
+        groups = n_heads // (self.config.n_kv_heads or n_heads)
+        return np.repeat(rows.reshape(-1, self.d_head, *rows.shape[1:]), groups, axis=0).reshape(-1, *rows.shape[1:])
+
+    def _feed_forward(self, spec: Any, network: "nn.Module", residual: "nn.Module") -> None:
+        _, gated = ACTIVATIONS[self.config.activation]
+        bent = network.gate if gated else network.inner
+        spec.linear_0.weight, spec.linear_0.bias = _linear(bent)
+        if gated:
+            spec.linear_0_noact.weight, spec.linear_0_noact.bias = _linear(network.inner)
+        spec.linear_1.weight, spec.linear_1.bias = _linear(network.outer)
+        _norm(spec.layer_norm, residual.norm)
+
+
+def _linear(linear: Any, spread: Callable[[Floats], Floats] | None = None) -> tuple[Floats, Floats]:
+    weight, bias = _numbers(linear.weight), _numbers(linear.bias)
+    return (weight, bias) if spread is None else (spread(weight), spread(bias))
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _numbers(norm.weight)
+    if hasattr(spec, "beta"):
+        spec.beta = _numbers(norm.bias)
+
+
+def _numbers(tensor: "Tensor") -> Floats:
+    numbers: Floats = tensor.detach().float().cpu().numpy()
+    return numbers

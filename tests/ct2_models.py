@@ -1,0 +1,85 @@
+"""Small models, converted in this process: a child for each would take seconds."""
+
+from pathlib import Path
+
+import torch
+
+from deterministic import fill
+from heedful.decoding.ct2_engine import CTranslate2Engine
+from heedful.decoding.ct2_speed import Speed
+from heedful.decoding.engine import Hypothesis, Request
+from heedful.interop.ctranslate2 import n_positions, write_model
+from heedful.interop.ctranslate2_cache import Converted, Facts
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.text import SPECIAL
+
+VOCAB = 60
+
+
+def make_model(**changes) -> Seq2Seq:
+    """With opinions of its own on each source, so that a search is not decided by rounding."""
+    sizes = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB}
+    settings = {**sizes, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, **changes}
+    model = fill(Seq2Seq(Seq2SeqConfig(**settings)), dtype=torch.float32)
+    with torch.no_grad():
+        for layer in model.decoder.layers:
+            layer.attention.to_out.weight.mul_(4.0)
+            layer.cross_attention.to_out.weight.mul_(8.0)
+            layer.cross_attention.to_q.weight.mul_(4.0)
+            layer.feed_forward.outer.weight.mul_(8.0)
+        last = model.decoder.final_norm or model.decoder.layers[-1].feed_forward_residual.norm
+        last.weight.mul_(3.0)
+        model.head.linear.weight[SPECIAL.end] *= 2.0  # some translations end early
+    return model
+
+
+def convert_here(model: Seq2Seq, folder: Path) -> Converted:
+    folder.mkdir(parents=True)
+    write_model(model, folder)
+    config = model.config
+    facts = Facts(
+        key="",
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        n_positions=n_positions(config),
+        learned_positions=config.positions == "learned",
+    )
+    return Converted(folder, folder, facts)
+
+
+def make_engine(model: Seq2Seq, folder: Path, **options) -> CTranslate2Engine:
+    return CTranslate2Engine(convert_here(model, folder), **{"speed": Speed(1, 1, 16), **options})
+
+
+def some_requests(n: int, *, longest: int = 12, vocab: int = VOCAB, prefix: int = 0) -> list[Request]:
+    generator = torch.Generator().manual_seed(n)
+
+    def ids(length: int) -> list[int]:
+        return torch.randint(4, vocab, (length,), generator=generator).tolist()
+
+    prefixes = [list(range(30, 30 + prefix)) for _ in range(n)]
+    lengths = torch.randint(0, longest + 1, (n,), generator=generator).tolist()
+    return [Request(ids(length), prefix=start) for length, start in zip(lengths, prefixes, strict=True)]
+
+
+@torch.inference_mode()
+def log_probabilities(model: Seq2Seq, request: Request, ids: list[int]) -> torch.Tensor:
+    """Of every token after each beginning of `ids`, teacher-forced: (len(ids) + 1, V)."""
+    source = torch.tensor([[*request.source, SPECIAL.end]])
+    return model(source, torch.tensor([[SPECIAL.start, *ids]])).log_softmax(dim=-1)[0]
+
+
+def score_of(model: Seq2Seq, request: Request, hypothesis: Hypothesis) -> float:
+    ids = [*hypothesis.ids, SPECIAL.end] if hypothesis.complete else list(hypothesis.ids)
+    table = log_probabilities(model, request, list(hypothesis.ids))
+    return float(sum(table[place, token] for place, token in enumerate(ids)))
+
+
+def tie(model: Seq2Seq, request: Request, a: Hypothesis, b: Hypothesis) -> float:
+    """How far apart the log-probabilities of the first tokens in which two hypotheses differ are; 0 if none do."""
+    ends = [[*each.ids, SPECIAL.end] if each.complete else each.ids for each in (a, b)]
+    for place, (left, right) in enumerate(zip(*ends, strict=False)):
+        if left != right:
+            row = log_probabilities(model, request, ends[0][:place])[place]
+            return abs(float(row[left] - row[right]))
+    return 0.0 if len(ends[0]) == len(ends[1]) else float("inf")

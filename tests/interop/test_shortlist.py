@@ -1,0 +1,72 @@
+"""A shortlist holds the translations of the words of a text, and a search with it writes nothing else."""
+
+import pytest
+import torch
+
+from ct2_models import convert_here, make_model, some_requests
+from heedful.decoding.ct2_engine import CTranslate2Engine
+from heedful.decoding.ct2_speed import Speed
+from heedful.decoding.settings import SearchSettings
+from heedful.errors import UserError
+from heedful.interop.shortlist import Shortlist, has_shortlist, learn_shortlist, write_shortlist
+from heedful.text import SPECIAL
+
+
+def corpus(n: int = 400) -> list[tuple[list[int], list[int]]]:
+    """Word s becomes s + 30, in another order; every target has a 5 that nothing stands for."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = []
+    for _ in range(n):
+        source = torch.randint(10, 30, (4,), generator=generator)
+        target = source[torch.randperm(4, generator=generator)] + 30
+        pairs.append((source.tolist(), [5, *target.tolist()]))
+    return pairs
+
+
+def test_translations_are_found_whatever_stands_beside_them():
+    found = learn_shortlist(corpus(), target_vocab_size=60, joint=False, n_always=1, n_candidates=1, n_rounds=5)
+    assert found.always == [5]
+    assert found.candidates == {number: [number + 30] for number in range(10, 30)}
+
+
+def test_a_joint_vocabulary_may_copy():
+    found = learn_shortlist(corpus(), target_vocab_size=60, joint=True, n_candidates=1, n_rounds=5)
+    assert found.candidates[17] == [17, 47]
+
+
+def test_rare_candidates_are_left_out():
+    found = learn_shortlist(corpus(), target_vocab_size=60, joint=False, n_candidates=20, least=0.3, n_rounds=5)
+    assert all(ids == [number + 30] for number, ids in found.candidates.items())
+
+
+def test_without_text_there_is_nothing_to_learn():
+    with pytest.raises(UserError, match="no pair"):
+        learn_shortlist([([], [5])], target_vocab_size=60, joint=False)
+
+
+def test_a_search_writes_only_what_is_listed(tmp_path):
+    converted = convert_here(make_model(), tmp_path / "ct2")
+    assert not has_shortlist(converted)
+    with pytest.raises(UserError, match="shortlist"):
+        CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    listed = Shortlist([7, 8, 9, 10], {number: [number] for number in range(20, 60)})
+    write_shortlist(converted, listed)
+    engine = CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    for request in some_requests(20, longest=8):
+        allowed = {*listed.always, *SPECIAL.__dict__.values(), *(n for n in request.source if n >= 20)}
+        for beam in (1, 2):
+            ((best,),) = engine.search([request], SearchSettings(beam=beam, max_len=10))
+            assert set(best.ids) <= allowed
+
+
+def test_with_all_tokens_listed_nothing_changes(tmp_path):
+    model = make_model()
+    converted = convert_here(model, tmp_path / "ct2")
+    plain = CTranslate2Engine(converted, speed=Speed())
+    write_shortlist(converted, Shortlist(list(range(60)), {}))
+    listed = CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    for settings in (SearchSettings(beam=1, max_len=12), SearchSettings(max_len=12)):
+        requests = some_requests(30)
+        found, expected = listed.search(requests, settings), plain.search(requests, settings)
+        assert [one[0].ids for one in found] == [one[0].ids for one in expected]
+        assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-4)
