@@ -1,4 +1,4 @@
-"""What every engine does: requests in, hypotheses out. Nothing here knows torch, so neither does who only imports it."""
+"""What every engine does: requests in, hypotheses out. Nothing here imports torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ class SearchSettings:
     coverage_penalty: float = 0.0  # GNMT's beta: source tokens that nobody looked at cost
     patience: float = 1.0
     stop: Literal["patience", "proven"] = "patience"  # "proven": not before no live hypothesis can win
-    min_len: int = 1
+    min_len: int = 0
     max_len: int | None = None  # target tokens; None: by the length of the source (`length_limit`)
     repetition_penalty: float = 1.0  # above 1: tokens that are already there become less likely
     no_repeat_ngram: int = 0  # no n tokens twice in the same order; 0: no such filter

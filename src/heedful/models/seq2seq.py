@@ -158,7 +158,7 @@ class Seq2Seq(nn.Module):
         return self.decode(target, self.encode(source, source_mask), target_mask=target_mask)
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory:
-        self._check_length(source.size(1))
+        self.check_length(source.size(1))
         positions = torch.arange(source.size(1), device=source.device)
         x = self.dropout(self.source_positions(self.source_embedding(source), positions))
         mask = None if source_mask is None else padding_mask(source_mask)
@@ -180,7 +180,7 @@ class Seq2Seq(nn.Module):
         """
         n_past = 0 if cache is None else cache.length
         n_new = target.size(1)
-        self._check_length(n_past + n_new)
+        self.check_length(n_past + n_new)
         positions = torch.arange(n_past, n_past + n_new, device=target.device)
         x = self.dropout(self.target_positions(self.target_embedding(target), positions))
         mask = None
@@ -205,7 +205,8 @@ class Seq2Seq(nn.Module):
         if self.config.tied != "none":
             self.head.share(self.target_embedding.table)
 
-    def _check_length(self, length: int) -> None:
+    def check_length(self, length: int) -> None:
+        """Refuse more tokens than there are learned positions."""
         if self.config.positions == "learned" and length > self.config.max_len:
             raise UserError(
                 f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "

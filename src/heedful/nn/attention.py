@@ -171,8 +171,12 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Self-attention, or cross-attention when a memory is given: (B, T, D) -> (B, T, D).
 
-        `cache` holds keys and values between decoding steps; a cross-attention's are computed once.
+        `cache` holds keys and values between decoding steps; a cross-attention's are computed once. A memory may
+        have fewer rows than x: the hypotheses of one sentence, side by side, are so many more queries to it.
         """
+        shape = x.shape
+        if memory is not None and memory.size(0) != x.size(0):
+            x = x.reshape(memory.size(0), -1, x.size(2))
         q = self._split(self.to_q(x), self.n_heads)  # (B, H, T, K)
         if cache is not None and memory is not None and cache.length > 0:
             k, v = cache.read()
@@ -185,8 +189,8 @@ class MultiHeadAttention(nn.Module):
         mixed = self.attend(
             q, k, v, mask, scale=self.scale, bias=bias, dropout=self.dropout if self.training else 0.0
         )  # (B, H, T, K)
-        merged: Tensor = self.to_out(mixed.transpose(1, 2).flatten(2))  # (B, T, D)
-        return merged
+        merged: Tensor = self.to_out(mixed.transpose(1, 2).flatten(2))
+        return merged.view(shape)  # (B, T, D)
 
     def _keys_values(self, x: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
         k = self._split(self.to_k(x), self.n_kv_heads)  # (B, H', S, K)

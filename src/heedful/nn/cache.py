@@ -35,6 +35,10 @@ class KeyValueStore:
     def read(self) -> tuple[Tensor, Tensor]:
         return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
+    def cut(self, length: int) -> None:
+        """Forget the columns beyond `length`."""
+        self.length = min(self.length, length)
+
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows, in that order, some perhaps several times: what a beam search asks for."""
         if self.length > 0:
@@ -58,6 +62,11 @@ class Cache:
     @property
     def length(self) -> int:
         return self.layers[0].past.length
+
+    def cut(self, length: int) -> None:
+        """Forget what was fed beyond `length` tokens."""
+        for layer in self.layers:
+            layer.past.cut(length)
 
     def reorder(self, rows: Tensor) -> None:
         for layer in self.layers:

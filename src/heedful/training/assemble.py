@@ -48,7 +48,10 @@ def open_session(
     objective = make_objective(
         settings.objective, label_smoothing=settings.loss.label_smoothing, r_drop=settings.loss.r_drop
     )
-    module = wrap(ModelWithObjective(model, objective).train(), world, settings.run.shard)
+    whole = ModelWithObjective(model, objective).train()
+    if settings.run.compile:
+        whole.compile(dynamic=True)  # batches are of many shapes
+    module = wrap(whole, world, settings.run.shard)
     optimiser = make_optimiser(model, settings.optimiser)
     state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
     if checkpoint is not None:

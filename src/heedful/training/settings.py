@@ -64,7 +64,7 @@ class RunSettings:
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     shard: Literal["none", "full"] = "none"  # "full": parameters and optimiser divided over the ranks (FSDP2)
-    compile: bool = False
+    compile: bool = False  # torch.compile: pays on GPUs; takes minutes at the start
     threads: int | None = None  # of one process; by default measured: one, or one for each core
 
     def __post_init__(self) -> None:

@@ -3,12 +3,11 @@ import torch
 from torch import Tensor, nn
 
 from deterministic import fill, largest_difference, mask_of, numbers, whole_numbers
-from heedful.decoding.step import Seq2SeqStep
-from heedful.insight.attention import record_attention, structural_copy, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend, attend_fused, attention_weights
 from heedful.nn.masks import combine
 from heedful.nn.patterns import Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
+from heedful.nn.record import record_attention, structural_copy, weights_of
 
 PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest")
 
@@ -159,10 +158,9 @@ def test_writing_step_by_step_looks_where_the_row_says(pattern: str) -> None:
     whole, records = record_attention(model)
     whole(source, target, source_mask)
     stepwise, steps = record_attention(model)
-    step = Seq2SeqStep(stepwise)
-    state = step.begin(source, source_mask)
+    memory, cache = stepwise.encode(source, source_mask), stepwise.make_cache()
     for t in range(target.size(1)):
-        _, state = step(target[:, t], state)
+        stepwise.decode(target[:, t : t + 1], memory, cache=cache)
     for path in (f"decoder.layers.{i}.cross_attention" for i in range(2)):
         rows = torch.cat(steps[path], dim=2)
         assert largest_difference(rows, records[path][0]) < 1e-12

@@ -1,0 +1,56 @@
+"""The best continuations of a step: few numbers out of rows x vocabulary."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.decoding.board import Board, Floats, Ints
+
+CHUNK = 32
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best continuations of each sentence, best first: (B, C) each."""
+
+    scores: Floats  # the sums of log-probabilities
+    parents: Ints  # which row of the sentence goes on
+    tokens: Ints
+
+
+def find_candidates(board: Board, logits: Tensor, normaliser: Tensor) -> Candidates:
+    """The 2W best of the W x V continuations of each sentence. They are among the 2W best of each row."""
+    width = board.width
+    n_best = min(2 * width, logits.size(1))
+    values, tokens = top(logits, n_best)  # (N, n_best)
+    gains = (values - normaliser[:, None]).double().cpu().numpy().reshape(len(board), width, n_best)
+    scores = board.scores[:, :, None] + gains
+    chosen_by = scores - board.settings.diversity * np.arange(n_best) if board.settings.diversity else scores
+    flat = chosen_by.reshape(len(board), -1)
+    order = np.argsort(-flat, axis=1, kind="stable")[:, : 2 * width]
+    sentences = np.arange(len(board))[:, None]
+    return Candidates(
+        scores=scores.reshape(len(board), -1)[sentences, order],
+        parents=order // n_best,
+        tokens=tokens.cpu().numpy().reshape(len(board), -1)[sentences, order],
+    )
+
+
+def top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, as `topk` gives them, found through the maxima of chunks: the k largest lie in the k
+    chunks with the largest maxima, and looking for those reads far less.
+    """
+    n, size = logits.shape
+    n_chunks = size // CHUNK
+    if n_chunks <= 2 * k or logits.device.type != "cpu":
+        values, ids = logits.topk(k, dim=1)
+        return values, ids
+    body = logits[:, : n_chunks * CHUNK].view(n, n_chunks, CHUNK)
+    chunks = body.amax(dim=2).topk(k, dim=1).indices  # (n, k)
+    ids = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK)).flatten(1)  # (n, k x CHUNK)
+    rest = torch.arange(n_chunks * CHUNK, size).expand(n, -1)
+    ids = torch.cat([ids, rest], dim=1)
+    values, places = logits.gather(1, ids).topk(k, dim=1)
+    return values, ids.gather(1, places)

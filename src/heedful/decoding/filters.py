@@ -1,0 +1,98 @@
+"""What must not, or must, be written next: logits in, logits with some at minus infinity out."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.board import Board
+from heedful.decoding.settings import Sampling, SearchSettings
+from heedful.text import SPECIAL
+
+Filter = Callable[[Tensor, Board], Tensor]  # logits (N, V), the board -> logits
+
+
+def filters_of(settings: SearchSettings) -> list[Filter]:
+    """The filters that a search needs, in the order in which they apply."""
+    wanted: list[tuple[bool, Filter]] = [
+        (settings.repetition_penalty != 1.0, dampen_repetition),
+        (settings.no_repeat_ngram > 0, forbid_ngrams),
+        (bool(settings.forbidden), forbid_tokens),
+        (settings.min_len > 0, forbid_early_end),
+        (True, force_prefix),
+    ]
+    return [apply for needed, apply in wanted if needed]
+
+
+def dampen_repetition(logits: Tensor, board: Board) -> Tensor:
+    """Tokens already written become less likely (Keskar et al. 2019)."""
+    for number, ids in _histories(board):
+        seen = torch.tensor(sorted(set(ids)), dtype=torch.int64, device=logits.device)
+        values = logits[number, seen]
+        penalty = board.settings.repetition_penalty
+        logits[number, seen] = torch.where(values > 0, values / penalty, values * penalty)
+    return logits
+
+
+def forbid_ngrams(logits: Tensor, board: Board) -> Tensor:
+    """No n tokens twice in the same order."""
+    n = board.settings.no_repeat_ngram
+    for number, ids in _histories(board):
+        if len(ids) >= n:
+            tail = ids[len(ids) - n + 1 :]
+            followers = [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == tail]
+            logits[number, followers] = -torch.inf
+    return logits
+
+
+def forbid_tokens(logits: Tensor, board: Board) -> Tensor:
+    logits[:, list(board.settings.forbidden)] = -torch.inf
+    return logits
+
+
+def forbid_early_end(logits: Tensor, board: Board) -> Tensor:
+    early = torch.from_numpy(board.lengths < board.settings.min_len).repeat_interleave(board.width)
+    logits[early.to(logits.device), SPECIAL.end] = -torch.inf
+    return logits
+
+
+def force_prefix(logits: Tensor, board: Board) -> Tensor:
+    """Where a request prescribes the next token, no other is possible."""
+    for place, entry in enumerate(board.entries):
+        prefix, length = entry.request.prefix, int(board.lengths[place])
+        if length < len(prefix):
+            rows = logits[place * board.width : (place + 1) * board.width]
+            kept = rows[:, prefix[length]].clone()
+            rows.fill_(-torch.inf)
+            rows[:, prefix[length]] = kept
+    return logits
+
+
+def sampling_filter(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Temperature, and only those tokens that all of top-k, top-p and min-p leave; at least the likeliest stays."""
+    logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.size(1):
+        smallest = logits.topk(sampling.top_k, dim=1).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, -torch.inf)
+    if sampling.min_p > 0.0:
+        probabilities = logits.softmax(dim=1)
+        logits = logits.masked_fill(
+            probabilities < sampling.min_p * probabilities.amax(dim=1, keepdim=True), -torch.inf
+        )
+    if sampling.top_p < 1.0:
+        ordered, order = logits.softmax(dim=1).sort(dim=1, descending=True)
+        before = ordered.cumsum(dim=1) - ordered  # the probability of all likelier ones
+        dropped = before >= max(sampling.top_p, 1e-9)
+        dropped[:, 0] = False
+        logits = logits.masked_fill(dropped.scatter(1, order, dropped), -torch.inf)
+    return logits
+
+
+def _histories(board: Board) -> list[tuple[int, list[int]]]:
+    """(row of the logits, what it has written), for rows that still count."""
+    return [
+        (place * board.width + row, board.row(place, row))
+        for place in range(len(board))
+        if not board.over[place]
+        for row in range(board.width)
+    ]

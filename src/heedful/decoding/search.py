@@ -1,0 +1,122 @@
+"""The loop around every search: sentences stand in a batch, are written step by step, leave it, and others take their
+place. One long sentence holds nobody up.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.decoding.beam import extend_beam
+from heedful.decoding.board import Board, Entry, Ints
+from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.filters import filters_of
+from heedful.decoding.greedy import take_likeliest
+from heedful.decoding.sample import draw
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.step import S, Step
+
+Advance = Callable[[Board, Tensor, Tensor], Ints | None]  # logits (N, V), their log-sum-exp (N,) -> parents (N,)
+
+
+def search(
+    step: Step[S],
+    requests: Sequence[Request],
+    settings: SearchSettings,
+    *,
+    n_rows: int = 64,
+    lanes: int = 1,
+    advance: Advance | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best of each request, in the order of the requests; at most about `n_rows` hypotheses at a time.
+
+    With several lanes so many batches are under way at once, each in a thread of its own on one core. The products of
+    a step are too small to be divided well: two lanes on two cores do more than one lane on both.
+    """
+    width = settings.beam if settings.sampling is None else settings.n_best
+    order = sorted(range(len(requests)), key=lambda number: -len(requests[number]))
+    entries = [Entry(number, requests[number], _limit(step, requests[number], settings)) for number in order]
+    results: list[list[Hypothesis]] = [[] for _ in requests]
+    n_places = max(1, n_rows // width)
+
+    def work(lane: int) -> None:
+        # Each has a queue of its own: who stands beside whom must not depend on who was faster.
+        waiting = deque(entries[lane::lanes])
+        with torch.inference_mode():
+            while first := _taken(waiting, n_places):
+                _run_batch(step, first, waiting, settings, advance or choose_advance(settings), results, width=width)
+
+    if lanes == 1:
+        work(0)
+    else:
+        with ThreadPoolExecutor(lanes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            list(pool.map(work, range(lanes)))
+    return results
+
+
+def choose_advance(settings: SearchSettings) -> Advance:
+    if settings.sampling is not None:
+        return draw
+    return extend_beam if settings.beam > 1 else take_likeliest
+
+
+def _run_batch(
+    step: Step[S],
+    first: list[Entry],
+    waiting: deque[Entry],
+    settings: SearchSettings,
+    advance: Advance,
+    results: list[list[Hypothesis]],
+    *,
+    width: int,
+) -> None:
+    """Search until the batch is empty; with a step that can, refill it from those who wait."""
+    board, filters = Board(first, width, settings), filters_of(settings)
+    watched = settings.coverage_penalty > 0
+    state = step.begin([entry.request.source for entry in first], width, attention=watched)
+    while len(board):
+        tokens = torch.from_numpy(board.tokens.ravel())
+        logits = step(tokens.to(step.device), state)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        normaliser = logits.logsumexp(dim=1)
+        for apply in filters:
+            logits = apply(logits, board)
+        if state.attention is not None:
+            board.look(state.attention.double().cpu().numpy().reshape(len(board), width, -1))
+        parents = advance(board, logits, normaliser)
+        if parents is not None and (parents != np.arange(len(parents))).any():
+            state.reorder(torch.from_numpy(parents).to(step.device))
+        _replace_finished(step, state, board, waiting, results)
+
+
+def _replace_finished(
+    step: Step[S], state: S, board: Board, waiting: deque[Entry], results: list[list[Hypothesis]]
+) -> None:
+    """Give out what is over. Once a quarter of the places is free, others come in, or the batch shrinks."""
+    free = np.flatnonzero(board.over)
+    if len(free) < max(1, len(board) // 4):
+        return
+    for place in free.tolist():
+        entry = board.entries[place]
+        results[entry.number] = board.best(place)
+    if step.refills and (entries := _taken(waiting, len(free))):
+        taken, free = free[: len(entries)], free[len(entries) :]
+        board.put(taken, entries)
+        step.replace(state, torch.from_numpy(taken).to(step.device), [entry.request.source for entry in entries])
+    if len(free):
+        kept = np.setdiff1d(np.arange(len(board)), free)
+        board.keep(kept)
+        state.keep(torch.from_numpy(kept).to(step.device))
+
+
+def _taken(waiting: deque[Entry], n: int) -> list[Entry]:
+    """The next n, or as many as there are."""
+    return [waiting.popleft() for _ in range(min(n, len(waiting)))]
+
+
+def _limit(step: Step[S], request: Request, settings: SearchSettings) -> int:
+    limit = settings.limit(len(request))
+    return limit if step.max_len is None else min(limit, step.max_len)

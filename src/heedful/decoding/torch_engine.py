@@ -1,0 +1,79 @@
+"""The torch engine: the reference, for every variant of the model, on every device."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from heedful.decoding.beam import extend_beam
+from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.events import BeamEvent, BeamLog
+from heedful.decoding.quick import QuickStep, is_quick
+from heedful.decoding.search import search
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.step import S, Seq2SeqStep, Step
+from heedful.models.seq2seq import Seq2Seq
+from heedful.text import SPECIAL
+
+MANY = 16  # requests for which several lanes pay
+WIDE_ENOUGH = 8  # rows for a search with required words: some must be free to go another way
+
+
+class TorchEngine:
+    """Searches with a model that is in memory; reads its weights, never changes them."""
+
+    name = "torch"
+
+    def __init__(self, model: Seq2Seq, *, batch_rows: int = 64, lanes: int | None = None) -> None:
+        self.model = model
+        self.batch_rows = batch_rows
+        self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
+        self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_quick(model.config) else Seq2SeqStep(model)
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        step: Step = self.step  # type: ignore[type-arg]
+        if any(request.required for request in requests):
+            settings = replace(settings, beam=max(settings.beam, WIDE_ENOUGH))
+        threads = torch.get_num_threads()
+        lanes = self.lanes or (threads if step.device.type == "cpu" and len(requests) >= MANY else 1)
+        found = search(step, requests, settings, n_rows=self.batch_rows, lanes=lanes)
+        if lanes > 1:
+            torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
+        return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
+
+    def search_watched(self, request: Request, settings: SearchSettings) -> tuple[list[Hypothesis], list[BeamEvent]]:
+        """One request by beam search, and the diary of the beam."""
+        log = BeamLog()
+        step: Step = self.step  # type: ignore[type-arg]
+        found = search(
+            step,
+            [request],
+            settings,
+            n_rows=settings.beam,
+            advance=lambda board, logits, normaliser: extend_beam(board, logits, normaliser, watch=log.watch),
+        )
+        return found[0], log.events
+
+
+@torch.inference_mode()
+def with_attention(
+    step: Step[S], requests: Sequence[Request], found: list[list[Hypothesis]], n_rows: int
+) -> list[list[Hypothesis]]:
+    """The same hypotheses with where each of their tokens looked: they are fed to the model once more."""
+    flat = [(i, j) for i, row in enumerate(found) for j in range(len(row))]
+    flat.sort(key=lambda at: len(requests[at[0]]))
+    looked = [list(row) for row in found]
+    for start in range(0, len(flat), n_rows):
+        part = flat[start : start + n_rows]
+        ids = [found[i][j].ids for i, j in part]
+        state = step.begin([requests[i].source for i, _ in part], 1, attention=True)
+        rows: list[list[list[float]]] = [[] for _ in part]
+        for position in range(max(map(len, ids), default=0)):
+            fed = [([SPECIAL.start, *row] + [SPECIAL.pad] * position)[position] for row in ids]
+            step(torch.tensor(fed, device=step.device), state)
+            assert state.attention is not None
+            for row, weights, (i, _) in zip(rows, state.attention.tolist(), part, strict=True):
+                row.append(weights[: len(requests[i])])
+        for (i, j), row, written in zip(part, rows, ids, strict=True):
+            looked[i][j] = replace(found[i][j], attention=row[: len(written)])
+    return looked
