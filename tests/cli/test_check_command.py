@@ -174,7 +174,9 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
             passing.update("a.en", done * 1000, done / 10)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "a.en: 3,000 pairs, 100 a second, 30%\na.en: 6,000 pairs, 100 a second, 60%\n"
+    assert err == (
+        "a.en: 3,000 pairs, 100 a second, 30%, 1 m 10 s left\na.en: 6,000 pairs, 100 a second, 60%, 40 s left\n"
+    )
 
 
 def test_a_check_needs_no_torch(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_help_lists_the_commands_in_their_order(
     commands.aaa = aaa
     assert main.run(arguments) == 0
     text = capsys.readouterr().out
-    places = [text.index(f" {name} ") for name in main.COMMANDS]
+    places = [text.index(f"│ {name} ") for name in main.COMMANDS]
     assert places == sorted(places)
     assert re.search(r"aaa +Come last\.", text)
     assert "More words" not in text

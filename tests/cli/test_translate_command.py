@@ -150,9 +150,9 @@ def test_bad_lines_are_kept_or_skipped_and_counted(
 ) -> None:
     content = b"one\n" + b"".join(bad + b"\n" for bad in BAD) + b"last\n"
     assert translated(echo, content, "--on-bad-line", "keep", tmp_path=tmp_path) == content
-    assert "4 lines that could not be read as UTF-8 text were copied" in capsys.readouterr().err
+    assert "4 lines that could not be read as UTF-8 text: copied" in capsys.readouterr().err
     assert translated(echo, content, "--on-bad-line", "skip", tmp_path=tmp_path) == b"one\n\n\n\n\nlast\n"
-    assert "4 lines that could not be read as UTF-8 text were left empty" in capsys.readouterr().err
+    assert "4 lines that could not be read as UTF-8 text: left empty" in capsys.readouterr().err
 
 
 def test_a_line_too_long_to_read(
@@ -207,7 +207,7 @@ def test_candidates_as_text(echo: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--set", "beem=3"], ["--set", "unknown key 'beem'", "'beam'"]),
+        (["--set", "beem=3"], ["translate: unknown key 'beem'", "'beam'"]),
         (["--set", "sampling.temperature=0"], ["temperature"]),
         (["--n-best", "9"], ["n_best = 9"]),
         (["--beam", "0"], ["'beam'"]),

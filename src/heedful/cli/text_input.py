@@ -86,6 +86,10 @@ class TextInput:
             os.close(self._opened)
 
     @property
+    def is_terminal(self) -> bool:
+        return self._path == STANDARD_INPUT and sys.stdin.isatty()
+
+    @property
     def n_bytes(self) -> int | None:
         """How many there will be, where that can be known."""
         if self._arriving is None and self._path.suffix in COMPRESSIONS:
