@@ -299,3 +299,16 @@ def test_measuring_uses_no_more_than_the_cores(model, tmp_path, monkeypatch):
     found = measure(folder, "int8")
     assert (found.inter, found.intra) == (1, 1)
     assert found.batch in BATCHES
+
+
+def test_it_is_measured_when_there_is_much_to_do(model, tmp_path, monkeypatch):
+    converted = convert_here(model, tmp_path / "ct2")
+    asked = []
+    monkeypatch.setattr("heedful.decoding.ct2_speed._measured", lambda *given: asked.append(given) or Speed(1, 1, 17))
+    engine = CTranslate2Engine(converted)
+    few = engine.search(REQUESTS, SearchSettings(beam=1, max_len=3))
+    assert asked == []
+    many = engine.search([*REQUESTS, *some_requests(300, longest=9)], SearchSettings(beam=1, max_len=3))
+    assert (len(asked), engine.speed) == (1, Speed(1, 1, 17))
+    assert [one[0].ids for one in many[: len(few)]] == [one[0].ids for one in few]
+    assert CTranslate2Engine(converted).speed == Speed(1, 1, 17)

@@ -4,6 +4,7 @@ What it adds to `translate_batch`: identical requests are searched once; all req
 is waited for, the longest first; threads and batches are those that were fastest here (`ct2_speed`).
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from heedful.decoding.board import length_norm
 from heedful.decoding.ct2_limits import is_filtered, why_not_request, why_not_settings
-from heedful.decoding.ct2_speed import Speed, speed_for
+from heedful.decoding.ct2_speed import Speed, cores, known_speed, speed_for
 from heedful.decoding.engine import Hypothesis, Request
 from heedful.decoding.settings import SearchSettings
 from heedful.errors import UserError
@@ -25,6 +26,7 @@ Compute = Literal["float32", "int8"]
 
 # With exactly 0, CTranslate2 stops as soon as the best candidate ends, whatever the patience. length^1e-30 is 1.
 NO_LENGTH_PENALTY = 1e-30
+WORTH_MEASURING = 200  # requests of one call; for fewer, one thread for each of as many batches as cores will do
 
 
 class CTranslate2Engine:
@@ -46,7 +48,10 @@ class CTranslate2Engine:
         self.facts = converted.facts
         self.compute = compute
         self.device = device
-        self.speed = speed or speed_for(converted.folder, compute)
+        known = speed or known_speed(converted.folder, compute)
+        self.speed = known or Speed(inter=cores())
+        self._must_measure = known is None
+        self._measuring = threading.Lock()
         if shortlist and not has_shortlist(converted):
             raise UserError(
                 f"{converted.folder}: has no shortlist; learn one with heedful.interop.shortlist, or do without"
@@ -78,6 +83,8 @@ class CTranslate2Engine:
 
     def _search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         """Requests with one limit go in one call; the calls are all made before any result is taken."""
+        if len(requests) >= WORTH_MEASURING:
+            self._settle()
         groups: dict[tuple[int, bool], list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault((self._limit(request, settings), len(request.prefix) > 0), []).append(number)
@@ -138,6 +145,13 @@ class CTranslate2Engine:
             for (_, each), result in zip(pairs, scored, strict=True)
         )
         return [[_with_score(each, next(sums), settings) for each in several] for several in found]
+
+    def _settle(self) -> None:
+        """Measure, if that was never done on this machine, and go on in the fastest way."""
+        with self._measuring:
+            if self._must_measure:
+                self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
+                self._translator = self._load(self.speed.inter, self.speed.intra)
 
     def _batch(self, n_requests: int, settings: SearchSettings) -> int:
         if self._looks(settings) and settings.beam > 1:

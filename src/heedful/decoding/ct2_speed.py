@@ -39,14 +39,12 @@ class Speed:
 
 
 def speed_for(folder: Path, compute: str) -> Speed:
-    """The fastest settings for a converted model; measured in a child process if they are not known yet."""
-    name = f"speed-{compute}-{cores()}.json"
-    places = [folder / name, user_cache() / f"{folder.name.lstrip('.')}-{name}"]
-    for path in places:
-        with contextlib.suppress(UserError):  # missing or damaged
-            return from_values(Speed, read_json(path), where=str(path))
+    """The fastest settings for a converted model; measured, which takes seconds, if they are not known yet."""
+    known = known_speed(folder, compute)
+    if known is not None:
+        return known
     speed = _measured(folder, compute)
-    for path in places:
+    for path in _places(folder, compute):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f"{path.name}-{os.getpid()}")
@@ -56,6 +54,19 @@ def speed_for(folder: Path, compute: str) -> Speed:
         except OSError:  # read-only: the next place, or measured again next time
             continue
     return speed
+
+
+def known_speed(folder: Path, compute: str) -> Speed | None:
+    """What was measured on as many cores; None if nothing was, or its file is damaged."""
+    for path in _places(folder, compute):
+        with contextlib.suppress(UserError):
+            return from_values(Speed, read_json(path), where=str(path))
+    return None
+
+
+def _places(folder: Path, compute: str) -> list[Path]:
+    name = f"speed-{compute}-{cores()}.json"
+    return [folder / name, user_cache() / f"{folder.name.lstrip('.')}-{name}"]
 
 
 def cores() -> int:
@@ -74,13 +85,13 @@ def _measured(folder: Path, compute: str) -> Speed:
 def measure(folder: Path, compute: str) -> Speed:
     """Try the ways to share the cores, then sizes of batches with the best of them."""
     n = cores()
-    ways = sorted({(max(1, n // intra), intra) for intra in (1, 2, 4, n) if intra <= n})
-    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=64 * n)
+    ways = sorted({(max(1, n // intra), intra) for intra in (1, 2, 4, n) if intra <= n}, reverse=True)
+    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=2 * max(BATCHES) * n)
     trials = {Speed(*way): _Trial(folder, compute, Speed(*way)) for way in ways}
+    # A bad way can be twenty times slower: the long trial is for those that came near in a short one.
     short = {speed: trial.seconds(sources[: 8 * n]) for speed, trial in trials.items()}
-    # A bad way can be twenty times slower: the long trial is for those that came near.
     near = [speed for speed, seconds in short.items() if seconds < 1.5 * min(short.values())]
-    way = min(near, key=lambda speed: trials[speed].seconds(sources))
+    way = near[0] if len(near) == 1 else min(near, key=lambda speed: trials[speed].seconds(sources))
     return min((replace(way, batch=size) for size in BATCHES), key=lambda speed: trials[way].seconds(sources, speed))
 
 
