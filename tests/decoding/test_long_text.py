@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,10 +64,23 @@ def test_sentences_are_found_across_windows() -> None:
         ("一只狗在跑。两只猫在睡觉！为什么？", ["一只狗在跑。", "两只猫在睡觉！", "为什么？"]),
         ("犬が走る。猫が寝る。", ["犬が走る。", "猫が寝る。"]),
         ("Un chien court. Où est-il ?", ["Un chien court. ", "Où est-il ?"]),
+        ("Vitamin A\xa0. Next\u3000. 。", ["Vitamin A\xa0. ", "Next\u3000. ", "。"]),
     ],
 )
 def test_where_sentences_end(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+def test_a_library_that_fails_or_loses_text_leaves_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panic(language: str, text: str) -> list[str]:
+        raise PanicException
+
+    for broken in (panic, lambda language, text: [text[:3]]):
+        monkeypatch.setattr(sentencex, "segment", broken)
+        assert split_sentences("A dog. A cat.") == ["A dog. A cat."]
 
 
 @given(anything, st.integers(1, 12))

@@ -1,7 +1,7 @@
 """A line of text into sentences, and a sentence into what fits. Joined again, the parts are the line, blanks and all.
 
 Where a sentence ends is sentencex's to say (MIT, no dependencies, about 300 languages). It keeps every character of
-text without line breaks, and this is checked here all the same: text that came back changed would stay whole instead.
+text without line breaks, and this is checked here all the same: text that came back changed would stay whole.
 """
 
 import itertools
@@ -18,6 +18,7 @@ WINDOW = 4096
 # 3,5 and 10:30 are one word.
 _CLAUSE = re.compile(r"(?:[，、；：。！？،؛؟।…—–]+|[,;:.!?]+(?=\s))\s*")
 _BLANKS = re.compile(r"\s+")
+_ODD_BLANK = re.compile(r"[^\S ]")
 _MOST_MARKS = 32  # on one letter; more are not kept together
 
 Lengths = Callable[[Sequence[str]], list[int]]  # how many tokens each of the texts has
@@ -38,8 +39,18 @@ def split_sentences(line: str, *, language: str = "en") -> list[str]:
 
 
 def _segment(window: str, language: str) -> list[str]:
-    found = [sentence for sentence in sentencex.segment(language, window) if sentence]
-    return found if "".join(found) == window else [window]
+    # It takes each blank before a full stop for one byte, and panics at U+00A0 (1.0.32): so it is shown plain spaces.
+    plain = _ODD_BLANK.sub(" ", window)
+    try:
+        found = sentencex.segment(language, plain)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # Rust's panics are no Exception, and have no name to import
+            raise
+        return [window]
+    if "".join(found) != plain:
+        return [window]
+    ends = list(itertools.accumulate(map(len, found)))
+    return [window[start:end] for start, end in itertools.pairwise([0, *ends]) if start < end]
 
 
 def cut_to_fit(text: str, *, room: int, lengths: Lengths) -> list[str]:
