@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+from heedful.evaluation.counts import Tokenize, count_bleu, count_chrf
+from heedful.evaluation.resampling import Interval
 
 
 @dataclass(frozen=True)
@@ -12,20 +12,25 @@ class Score:
     name: str
     value: float  # 0 to 100
     signature: str
+    interval: Interval | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.value:.2f} ({self.signature})"
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> Score:
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: Tokenize = "13a",
+    lowercase: bool = False,
+) -> Score:
     """BLEU of the corpus; `references` holds one list for each set of references, each as long as `hypotheses`."""
-    metric = BLEU(tokenize=tokenize)
-    value = metric.corpus_score(list(hypotheses), [list(lines) for lines in references]).score
-    return Score("BLEU", value, str(metric.get_signature()))
+    counts = count_bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
+    return Score(counts.name, counts.value, counts.signature)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False) -> Score:
     """chrF2 of the corpus: characters instead of words, kinder to rich morphology."""
-    metric = CHRF()
-    value = metric.corpus_score(list(hypotheses), [list(lines) for lines in references]).score
-    return Score("chrF2", value, str(metric.get_signature()))
+    counts = count_chrf(hypotheses, references, lowercase=lowercase)
+    return Score(counts.name, counts.value, counts.signature)

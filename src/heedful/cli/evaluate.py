@@ -1,0 +1,118 @@
+"""`heedful evaluate`: how good a model, or a file of translations, is."""
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from heedful.cli.evaluate_report import Report
+from heedful.errors import UserError
+from heedful.evaluation.counts import Tokenize
+from heedful.evaluation.evaluate import Evaluation
+from heedful.evaluation.evaluate import evaluate as evaluate_texts
+from heedful.evaluation.systems import Compute, System, Texts, file_system, model_system, read_texts
+
+
+def evaluate(
+    *,
+    model: Annotated[Path | None, Parameter(name=("--model", "-m"))] = None,
+    source: Path | None = None,
+    target: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    hypotheses: Path | None = None,
+    against: Path | None = None,
+    beam: int = 5,
+    compute: Compute = "float32",
+    lowercase: bool = False,
+    tokenize: Tokenize = "13a",
+    worst: int = 0,
+    per_sentence: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Score a model, or a file of translations: BLEU, chrF, how sure they are.
+
+    By sacreBLEU, cased and detokenised, with signatures and 95 % intervals by
+    bootstrap; of a model also the perplexity of the references.
+
+    Parameters
+    ----------
+    model
+        The run or model folder that translates --source.
+    source
+        The text to translate, one sentence a line.
+    target
+        Its right translation, line by line; several files are several references.
+    hypotheses
+        In place of a model: a file with translations, line by line.
+    against
+        Compare with this, a model folder or a file with translations: is the difference more than chance?
+    beam
+        The beam of the search; 1 is greedy search.
+    compute
+        float32 or int8: how the model computes when it translates.
+    lowercase
+        Also give the scores of lower-cased text.
+    tokenize
+        How BLEU finds words: none for text that is tokenised; zh, ja-mecab, ko-mecab, char for text without spaces.
+    worst
+        Show so many of the sentences with the lowest chrF.
+    per_sentence
+        Write the scores of each sentence to this file, one JSON object a line.
+    json
+        Print one JSON object, for programs.
+    """
+    subject = _subject(model, hypotheses, source)
+    _check_options(worst, per_sentence)
+    if not target:
+        raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
+    texts = read_texts(source, target)
+    systems = [_system(path, texts, beam, compute) for path in (subject, against) if path is not None]
+    report = Report(texts, systems, _evaluate(systems, texts, tokenize, lowercase), worst)
+    if per_sentence is not None:
+        report.write_sentences(per_sentence)
+    print(dumps(report.values(), indent=1) if json else report.text())
+
+
+def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -> Path:
+    if model is not None and hypotheses is not None:
+        raise UserError(
+            f"heedful evaluate: -m {model} and --hypotheses {hypotheses} both say what to evaluate; "
+            "to compare the two, give one of them as --against"
+        )
+    if hypotheses is not None:
+        if hypotheses.is_dir():
+            raise UserError(f"--hypotheses {hypotheses}: a folder, where a file was expected; a model is given by -m")
+        return hypotheses
+    if model is None:
+        raise UserError(
+            "heedful evaluate: nothing to evaluate. Give a model and its test set, -m MODEL --source FILE --target "
+            "FILE, or a file of translations, --hypotheses FILE --target FILE"
+        )
+    if model.is_file():
+        raise UserError(
+            f"-m {model}: a file, where a model folder was expected; translations are given by --hypotheses"
+        )
+    if source is None:
+        raise UserError(f"-m {model}: a model needs text to translate: give --source")
+    return model
+
+
+def _check_options(worst: int, per_sentence: Path | None) -> None:
+    """Complain of what cannot work now, not after translating."""
+    if worst < 0:
+        raise UserError(f"--worst {worst}: expected how many sentences to show, from 0 upwards")
+    if per_sentence is not None and (per_sentence.is_dir() or not per_sentence.absolute().parent.is_dir()):
+        what = "a folder" if per_sentence.is_dir() else f"there is no folder {per_sentence.parent}"
+        raise UserError(f"--per-sentence {per_sentence}: {what}; name a file in a folder that is there")
+
+
+def _system(path: Path, texts: Texts, beam: int, compute: Compute) -> System:
+    if path.is_dir():
+        return model_system(path, texts, beam=beam, compute=compute)
+    return file_system(path, texts)
+
+
+def _evaluate(systems: list[System], texts: Texts, tokenize: Tokenize, lowercase: bool) -> Evaluation:
+    outputs = [system.hypotheses for system in systems]
+    against = outputs[1] if len(outputs) > 1 else None
+    return evaluate_texts(outputs[0], texts.references, against=against, tokenize=tokenize, lowercase=lowercase)

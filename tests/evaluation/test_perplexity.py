@@ -1,0 +1,84 @@
+"""Perplexity is exp of the mean negative log-probability, whatever the batches."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from deterministic import fill
+from heedful.errors import UserError
+from heedful.evaluation.perplexity import Likelihood, likelihood
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+
+ENGLISH = ["a dog runs", "two men sit on a bench", "", "the animal did not cross the street", "a", "men run"]
+GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "nichts", "", "ein", "das Tier überquerte die Straße"]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    config = TokenizerConfig(kind="char", vocab_size=60, byte_fallback=False)
+    return learn_tokenizers([line for line in ENGLISH if line], [line for line in GERMAN if line], config)
+
+
+def make(tokenizers: Tokenizers, **changes: object) -> Seq2Seq:
+    size = tokenizers.source.vocab_size
+    settings = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 12, **changes}
+    return fill(Seq2Seq(Seq2SeqConfig(size, size, **settings)))
+
+
+@torch.no_grad()
+def by_hand(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> tuple[float, int]:
+    """One token after the other, each by a forward pass over what comes before it."""
+    source_ids = torch.tensor([[*tokenizers.source.encode(source), SPECIAL.end]])
+    written, total = [SPECIAL.start], 0.0
+    for wanted in [*tokenizers.target.encode(target), SPECIAL.end]:
+        logits: Tensor = model(source_ids, torch.tensor([written]))[0, -1]
+        total += float(logits[wanted]) - math.log(sum(math.exp(float(logit)) for logit in logits))
+        written.append(wanted)
+    return total, len(written) - 1
+
+
+def test_likelihood_is_that_by_hand(tokenizers: Tokenizers) -> None:
+    model = make(tokenizers)
+    found = likelihood(model, tokenizers, ENGLISH, GERMAN)
+    expected = [by_hand(model, tokenizers, *pair) for pair in zip(ENGLISH, GERMAN, strict=True)]
+    assert found.log_probs == pytest.approx([log_prob for log_prob, _ in expected], abs=1e-9)
+    assert found.n_tokens == [n for _, n in expected]
+    mean = sum(log_prob for log_prob, _ in expected) / sum(n for _, n in expected)
+    assert found.loss == pytest.approx(-mean)
+    assert found.perplexity == pytest.approx(math.exp(-mean))
+    assert found.nats_per_sentence == pytest.approx(-sum(found.log_probs) / len(ENGLISH))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, 100_000])
+def test_batches_change_nothing(tokenizers: Tokenizers, batch_tokens: int) -> None:
+    model = make(tokenizers, positions="rotary", residual="pre")
+    alone = [likelihood(model, tokenizers, [s], [t]) for s, t in zip(ENGLISH, GERMAN, strict=True)]
+    together = likelihood(model, tokenizers, ENGLISH, GERMAN, batch_tokens=batch_tokens)
+    assert together.log_probs == pytest.approx([one.log_probs[0] for one in alone], abs=1e-9)
+    assert together.n_tokens == [one.n_tokens[0] for one in alone]
+
+
+def test_a_model_that_knows_nothing_is_undecided_among_all_words(tokenizers: Tokenizers) -> None:
+    model = make(tokenizers)
+    with torch.no_grad():
+        model.target_embedding.table.weight.zero_()  # the output layer is tied to it: all logits are equal
+    assert likelihood(model, tokenizers, ENGLISH, GERMAN).perplexity == pytest.approx(tokenizers.target.vocab_size)
+
+
+def test_a_sentence_beyond_the_learned_positions_is_named(tokenizers: Tokenizers) -> None:
+    model = make(tokenizers, positions="learned", max_len=20)
+    with pytest.raises(UserError, match=r"sentence 2 has \d+ tokens, and this model has learned 20"):
+        likelihood(model, tokenizers, ENGLISH, GERMAN)
+
+
+def test_lists_that_do_not_belong_together_are_refused(tokenizers: Tokenizers) -> None:
+    with pytest.raises(UserError, match="6 sources, but 5 references"):
+        likelihood(make(tokenizers), tokenizers, ENGLISH, GERMAN[:5])
+
+
+def test_no_sentence_and_no_hope_are_numbers_too() -> None:
+    assert Likelihood([], []).perplexity == 1.0
+    assert math.isfinite(Likelihood([-1e9], [1]).perplexity)
