@@ -1,0 +1,285 @@
+"""heedful's Transformer and Hugging Face's MarianMTModel: the same logits, the same translations, both ways."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from deterministic import fill, largest_difference, whole_numbers
+from heedful.data.batch import pad_sources
+from heedful.errors import UserError
+from heedful.interop.marian import POSITION_TABLES, export_marian, import_marian, marian_weights, places
+from heedful.interop.marian_config import why_not
+from heedful.models.folder import load_model, save_model, weights_of
+from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+
+ENGLISH = ["a dog runs", "two men sit on a bench", "the animal didn't cross the street because it was too tired"]
+GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "das Tier überquerte die Straße nicht"]
+SIZES = {"d_model": 16, "n_layers": 2, "n_decoder_layers": 1, "n_heads": 4, "d_ff": 20}
+LARGEST = 1e-5
+
+
+@pytest.fixture(scope="module")
+def joint() -> Tokenizers:
+    return learn_tokenizers(ENGLISH, GERMAN, TokenizerConfig(vocab_size=300))
+
+
+@pytest.fixture(scope="module")
+def separate() -> Tokenizers:
+    return learn_tokenizers(ENGLISH, GERMAN, TokenizerConfig(vocab_size=300, joint=False))
+
+
+@pytest.fixture
+def transformers():
+    return pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+
+def make(tokenizers: Tokenizers, **changes: object) -> Seq2Seq:
+    sizes = (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    return fill(Seq2Seq(Seq2SeqConfig(*sizes, **{**SIZES, **changes})), dtype=torch.float32)
+
+
+def batch(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources of unlike length, their mask, and what is written so far."""
+    config = model.config
+    rows = [whole_numbers(n, below=config.source_vocab_size, first=4, name=f"s{n}").tolist() for n in (9, 1, 5, 0)]
+    source, mask = pad_sources(rows)
+    target = whole_numbers(4, 7, below=config.target_vocab_size, name="t")
+    target[:, 0] = SPECIAL.start
+    return source, mask, target
+
+
+@torch.inference_mode()
+def logits_there(theirs, model: Seq2Seq) -> Tensor:
+    source, mask, target = batch(model)
+    return theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
+
+
+@torch.inference_mode()
+def logits_here(model: Seq2Seq) -> Tensor:
+    source, mask, target = batch(model)
+    return model(source, target, mask)
+
+
+CASES = {
+    "the paper's": {},
+    "positions in halves": {"positions": "sinusoidal_halves"},
+    "target tied": {"tied": "target"},
+    "nothing tied": {"tied": "none", "positions": "sinusoidal_halves"},
+    "gelu": {"activation": "gelu"},
+    "gelu_tanh": {"activation": "gelu_tanh"},
+    "swish": {"activation": "swish", "init": "gpt2"},
+}
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_logits_are_equal(changes: dict, joint: Tokenizers, tmp_path: Path, transformers) -> None:
+    model = make(joint, **changes)
+    exported = export_marian(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(exported).eval()
+    assert largest_difference(logits_there(theirs, model), logits_here(model)) < LARGEST
+
+
+@pytest.mark.parametrize("tied", ["target", "none"])
+def test_logits_are_equal_with_a_vocabulary_for_each_side(
+    tied: str, separate: Tokenizers, tmp_path: Path, transformers
+) -> None:
+    model = make(separate, tied=tied)
+    exported = export_marian(save_model(tmp_path / "model", model, separate), tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(exported).eval()
+    assert largest_difference(logits_there(theirs, model), logits_here(model)) < LARGEST
+
+
+@torch.inference_mode()
+def greedy(model: Seq2Seq, source: Tensor, mask: Tensor, n_tokens: int) -> list[list[int]]:
+    memory, written = model.encode(source, mask), torch.full((len(source), 1), SPECIAL.start)
+    for _ in range(n_tokens):
+        newest = model.decode(written, memory)[:, -1].argmax(dim=-1)
+        ended = (written == SPECIAL.end).any(dim=1)
+        written = torch.cat([written, newest.masked_fill(ended, SPECIAL.pad)[:, None]], dim=1)
+    return [[n for n in row if n not in (SPECIAL.start, SPECIAL.end, SPECIAL.pad)] for row in written.tolist()]
+
+
+def test_greedy_search_writes_the_same(joint: Tokenizers, tmp_path: Path, transformers) -> None:
+    model = make(joint)
+    exported = export_marian(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(exported).eval()
+    assert theirs.config.forced_eos_token_id is None  # id 0 otherwise, which here is padding
+    source, mask, _ = batch(model)
+    found = theirs.generate(source, attention_mask=mask.long(), num_beams=1, max_new_tokens=20)
+    assert set(found[:, 0].tolist()) == {SPECIAL.start}
+    special = (SPECIAL.start, SPECIAL.end, SPECIAL.pad)
+    rows = [[number for number in row if number not in special] for row in found.tolist()]
+    assert rows == greedy(model, source, mask, 20)
+    assert any(rows)
+
+
+TEXTS = ["a dog runs", "Über die Straße!", "  two   spaces ", "日本語 🐕", "", "a", "ein Hund, der rennt."]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+@pytest.mark.parametrize("both", [True, False], ids=["joint", "separate"])
+def test_the_tokenizer_gives_the_same_ids_and_texts(both: bool, kind: str, tmp_path: Path, transformers) -> None:
+    config = TokenizerConfig(kind=kind, vocab_size=310, joint=both)
+    tokenizers = learn_tokenizers(ENGLISH, GERMAN, config)
+    tied = {} if both else {"tied": "target"}
+    exported = export_marian(save_model(tmp_path / "model", make(tokenizers, **tied), tokenizers), tmp_path / "marian")
+    theirs = transformers.MarianTokenizer.from_pretrained(exported)
+    marks = (theirs.pad_token_id, theirs.unk_token_id, theirs.bos_token_id, theirs.eos_token_id)
+    assert marks == (SPECIAL.pad, SPECIAL.unk, SPECIAL.start, SPECIAL.end)
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL.end], text
+        target = tokenizers.target.encode(text)
+        assert theirs(text_target=text)["input_ids"] == [*target, SPECIAL.end], text
+        written = [SPECIAL.start, *target, SPECIAL.end, SPECIAL.pad]
+        if text == text.strip():  # theirs strips what it decodes
+            assert theirs.decode(written, skip_special_tokens=True) == tokenizers.target.decode(target)
+
+
+def test_words_are_the_same_where_they_are_known(tmp_path: Path, transformers) -> None:
+    tokenizers = learn_tokenizers(ENGLISH, GERMAN, TokenizerConfig(kind="word", vocab_size=60))
+    exported = export_marian(save_model(tmp_path / "model", make(tokenizers), tokenizers), tmp_path / "marian")
+    theirs = transformers.MarianTokenizer.from_pretrained(exported)
+    for text in [*ENGLISH, *GERMAN, "a wolf runs"]:
+        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL.end], text
+
+
+REFUSED = {
+    "residual": "pre",
+    "norm": "rms",
+    "positions": "rotary",
+    "activation": "swiglu",
+    "pattern": PatternConfig("window"),
+    "join": "matching",
+    "n_kv_heads": 2,
+    "d_head": 8,
+    "init": "t5",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_marian_has_not_is_refused_by_name(name: str, joint: Tokenizers, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", make(joint, **{name: REFUSED[name]}), joint)
+    with pytest.raises(UserError, match=rf"model: cannot be written as a Marian model: {name}"):
+        export_marian(folder, tmp_path / "marian")
+    assert not (tmp_path / "marian").exists()
+
+
+def test_every_other_setting_is_in_the_table(joint: Tokenizers, separate: Tokenizers) -> None:
+    for changes in CASES.values():
+        model = make(joint, **changes)
+        assert why_not(model.config) is None
+        assert places(model.config).keys() == weights_of(model).keys()
+        assert len(marian_weights(model)) == len(weights_of(model)) + 1
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_there_and_back(changes: dict, joint: Tokenizers, tmp_path: Path) -> None:
+    model = make(joint, **changes)
+    exported = export_marian(save_model(tmp_path / "model", model, joint, card="# A card\n"), tmp_path / "marian")
+    back = load_model(import_marian(exported, tmp_path / "back"))
+    assert back.model.config.positions == "sinusoidal_halves"
+    assert largest_difference(logits_here(back.model), logits_here(model)) < LARGEST
+    assert back.tokenizers.joint
+    assert back.tokenizers.source.fingerprint == joint.source.fingerprint
+    assert (tmp_path / "back" / "README.md").read_text() == "# A card\n"
+    again = marian_weights(back.model)
+    for name, tensor in marian_weights(model).items():
+        assert torch.equal(again[name], tensor), name
+
+
+def test_what_hugging_face_saves_is_read(joint: Tokenizers, tmp_path: Path, transformers) -> None:
+    model = make(joint)
+    exported = export_marian(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
+    theirs, saved = transformers.MarianMTModel.from_pretrained(exported), tmp_path / "saved"
+    theirs.save_pretrained(saved)
+    transformers.MarianTokenizer.from_pretrained(exported).save_pretrained(saved)
+    back = load_model(import_marian(saved, tmp_path / "back")).model
+    assert largest_difference(logits_here(back), logits_here(model)) < LARGEST
+
+
+def changed(folder: Path, file: str, **values: object) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+HOSTILE = {
+    "another family": ({"model_type": "bart"}, "model_type"),
+    "pre-norm": ({"normalize_before": True}, "normalize_before"),
+    "other marks": ({"decoder_start_token_id": 58100}, "decoder_start_token_id"),
+    "unscaled": ({"scale_embedding": False}, "scale_embedding"),
+    "an activation": ({"activation_function": "tanh"}, "activation_function"),
+    "no number": ({"d_model": "16"}, "d_model"),
+    "another size": ({"d_model": 32}, "model.safetensors"),
+    "a bad share": ({"dropout": 7}, r"config\.json: 'dropout'"),
+    "no share": ({"dropout": "much"}, "dropout"),
+    "two vocabularies": ({"decoder_vocab_size": 7}, "vocabular"),
+    "an output of its own": ({"tie_word_embeddings": False}, "shared"),
+    "unlike sides": ({"decoder_ffn_dim": 21}, "ffn_dim"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_does_not_fit_is_refused(case: str, joint: Tokenizers, tmp_path: Path) -> None:
+    exported = export_marian(save_model(tmp_path / "model", make(joint), joint), tmp_path / "marian")
+    values, word = HOSTILE[case]
+    changed(exported, "config.json", **values)
+    with pytest.raises(UserError, match=word):
+        import_marian(exported, tmp_path / "back")
+
+
+def test_a_vocabulary_with_ids_of_its_own_is_refused(joint: Tokenizers, tmp_path: Path) -> None:
+    exported = export_marian(save_model(tmp_path / "model", make(joint), joint), tmp_path / "marian")
+    changed(exported, "vocab.json", extra=300)
+    with pytest.raises(UserError, match=r"vocab\.json: its ids are not those"):
+        import_marian(exported, tmp_path / "back")
+
+
+@pytest.mark.parametrize("name", ["final_logits_bias", "lm_head.weight", *POSITION_TABLES])
+def test_tensors_that_would_be_lost_are_refused(name: str, joint: Tokenizers, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    model = make(joint)
+    exported = export_marian(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
+    weights = marian_weights(model)
+    shapes = {"final_logits_bias": (1, 300), "lm_head.weight": tuple(weights["model.shared.weight"].shape)}
+    shape = shapes.get(name, (50, SIZES["d_model"]))
+    weights[name] = torch.ones(1, model.config.target_vocab_size) if "bias" in name else torch.ones(shape)
+    save_file(weights, exported / "model.safetensors")
+    with pytest.raises(UserError, match=name):
+        import_marian(exported, tmp_path / "back")
+
+
+def test_a_model_without_tokenizer_is_refused(joint: Tokenizers, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", make(joint), None)
+    with pytest.raises(UserError, match="no tokenizer"):
+        export_marian(folder, tmp_path / "marian")
+
+
+def test_writing_and_reading_need_nothing_of_hugging_face(joint: Tokenizers, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", make(joint), joint)
+    program = f"""
+import sys
+sys.modules["transformers"] = sys.modules["tokenizers"] = sys.modules["huggingface_hub"] = None
+from heedful.interop.marian import export_marian, import_marian
+import_marian(export_marian({str(folder)!r}, {str(tmp_path / "marian")!r}), {str(tmp_path / "back")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_of_somebody_elses_is_not_overwritten(joint: Tokenizers, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", make(joint), joint)
+    (tmp_path / "marian").mkdir()
+    (tmp_path / "marian" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="not a folder that heedful wrote"):
+        export_marian(folder, tmp_path / "marian")
+    assert (tmp_path / "marian" / "thesis.txt").exists()
+    shutil.rmtree(tmp_path / "marian")
+    export_marian(folder, tmp_path / "marian")
