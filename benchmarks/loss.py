@@ -1,0 +1,73 @@
+"""What it saves never to write down the logits of a whole batch: time and memory of the output layer and its loss.
+
+    python benchmarks/loss.py [--tokens 4096] [--width 256] [--vocabularies 8000 32000] [--threads 1] [--rounds 5]
+
+Forward and backward from the decoder's last vectors, label smoothing 0.1, float32. Each way runs in processes of its
+own, which take turns; memory is the growth of the largest resident set.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+WAYS = {"logits of the whole batch": "whole", "a few rows at a time (`linear_cross_entropy`)": "chunks"}
+
+
+def measure(way: str, tokens: int, width: int, vocabulary: int, threads: int) -> tuple[float, float]:
+    """Seconds of one pass (the best of three) and megabytes."""
+    import torch
+
+    from heedful.training.loss import linear_cross_entropy, smoothed_cross_entropy
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    states = torch.randn(tokens, width, requires_grad=True)
+    weight = (torch.randn(vocabulary, width) * width**-0.5).requires_grad_()
+    target = torch.randint(vocabulary, (tokens,))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = []
+    for _ in range(3):
+        states.grad = weight.grad = None
+        start = time.perf_counter()
+        if way == "whole":
+            loss = smoothed_cross_entropy(states @ weight.T, target, 0.1)
+        else:
+            loss = linear_cross_entropy(states, weight, target, label_smoothing=0.1)
+        loss.backward()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--vocabularies", type=int, nargs="+", default=[8000, 32000])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        way, vocabulary = options.one.split(":")
+        print(json.dumps(measure(way, options.tokens, options.width, int(vocabulary), options.threads)))
+        return
+    print(f"{options.tokens:,} tokens, width {options.width}, {options.threads} thread(s), median of {options.rounds}\n")
+    print("| vocabulary | way | milliseconds | megabytes |\n|---:|---|---:|---:|")
+    given = ["--tokens", str(options.tokens), "--width", str(options.width), "--threads", str(options.threads)]
+    for vocabulary in options.vocabularies:
+        found: dict[str, list[list[float]]] = {name: [] for name in WAYS}
+        for _ in range(options.rounds):
+            for name, way in WAYS.items():
+                command = [sys.executable, __file__, "--one", f"{way}:{vocabulary}", *given]
+                found[name].append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+        for name, rounds in found.items():
+            seconds, megabytes = (statistics.median(column) for column in zip(*rounds, strict=True))
+            print(f"| {vocabulary:,} | {name} | {seconds * 1000:,.0f} | {megabytes:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
