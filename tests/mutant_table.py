@@ -1,15 +1,7 @@
 """The bugs that `make mutants` plants: each is one that somebody could write, and has to turn some test red."""
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    name: str
-    file: str  # below src/heedful
-    old: str  # stands exactly once in the file
-    new: str
-    tests: tuple[str, ...]  # below tests, the likeliest to catch it first
-
+from decoding_mutants import IN_DECODING
+from mutant_kind import Mutant
 
 ATTENTION = ("nn/test_attention.py", "models/test_torch_parity.py")
 PATTERNS = ("nn/test_patterns.py",)
@@ -546,4 +538,4 @@ IN_DATA = [
     ),
 ]
 
-MUTANTS = [*IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA]
+MUTANTS = [*IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING]

@@ -23,7 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from mutant_table import MUTANTS, Mutant
+from mutant_kind import Mutant
+from mutant_table import MUTANTS
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src"

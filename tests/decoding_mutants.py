@@ -1,0 +1,121 @@
+"""The bugs that `make mutants` plants in the searches."""
+
+from mutant_kind import Mutant
+
+SEARCH = ("decoding/test_search.py",)
+AHEAD = ("decoding/test_lookahead.py",)
+
+IN_DECODING = [
+    Mutant(
+        "the score forgets the normaliser",
+        "decoding/greedy.py",
+        "gains = (values - normaliser).double()",
+        "gains = values.double()",
+        SEARCH,
+    ),
+    Mutant(
+        "a beam goes on from the wrong parents",
+        "decoding/beam.py",
+        "return (parents + np.arange(len(board))[:, None] * board.width).ravel()",
+        "return (np.sort(parents) + np.arange(len(board))[:, None] * board.width).ravel()",
+        SEARCH,
+    ),
+    Mutant(
+        "what a beam has written does not follow its parents",
+        "decoding/board.py",
+        "self.written = self.written[sentences, parents]",
+        "pass",
+        SEARCH,
+    ),
+    Mutant(
+        "every end among the candidates is finished, not only the best",
+        "decoding/beam.py",
+        "first = slice(0, board.width)",
+        "first = slice(0, None)",
+        SEARCH,
+    ),
+    Mutant(
+        "the end mark is not counted in the length",
+        "decoding/board.py",
+        "rank = self.rank(place, row, score, len(ids) + complete)",
+        "rank = self.rank(place, row, score, max(1, len(ids)))",
+        SEARCH,
+    ),
+    Mutant(
+        "all rows of a beam begin alive",
+        "decoding/board.py",
+        "self.scores[places, 1:] = -np.inf",
+        "self.scores[places, 1:] = 0.0",
+        SEARCH,
+    ),
+    Mutant(
+        "the proven stop looks only at the next length",
+        "decoding/beam.py",
+        "ends = (float(board.lengths[place]) + 1, float(board.limits[place]))",
+        "ends = (float(board.lengths[place]) + 1,)",
+        SEARCH,
+    ),
+    Mutant(
+        "a newcomer's position is counted from the start of the batch",
+        "decoding/quick.py",
+        "positions = state.length - state.starts  # (N,)",
+        "positions = state.length - 0 * state.starts  # (N,)",
+        SEARCH,
+    ),
+    Mutant(
+        "a newcomer sees the past of the sentence before it",
+        "decoding/quick.py",
+        "if not self._mixed:",
+        "if True:",
+        SEARCH,
+    ),
+    Mutant(
+        "a newcomer's padding is read",
+        "decoding/quick.py",
+        "self.real[places] = F.pad(real, (0, self.real.size(1) - width))",
+        "self.real[places] = True",
+        SEARCH,
+    ),
+    Mutant(
+        "columns that fell off the front are still counted",
+        "decoding/quick.py",
+        "self.starts = self.starts - self.first",
+        "self.starts = self.starts",
+        SEARCH,
+    ),
+    Mutant(
+        "draws depend on the place in the batch",
+        "decoding/sample.py",
+        "np.random.default_rng([sampling.seed, entry.number, int(length)])",
+        "np.random.default_rng([sampling.seed, len(board), int(length)])",
+        SEARCH,
+    ),
+    Mutant(
+        "an n-gram is forbidden one token too late",
+        "decoding/filters.py",
+        "tail = ids[len(ids) - n + 1 :]",
+        "tail = ids[len(ids) - n :]",
+        SEARCH,
+    ),
+    Mutant(
+        "required words may be missing at the end",
+        "decoding/required.py",
+        "if have == total and len(ending) < board.width:",
+        "if len(ending) < board.width:",
+        SEARCH,
+    ),
+    Mutant(
+        "columns of wrong guesses stay in the cache",
+        "decoding/lookahead.py",
+        "cache.cut(len(ids))",
+        "cache.cut(len(ids) + 1)",
+        AHEAD,
+    ),
+    Mutant(
+        "a prediction after a wrong guess counts as settled",
+        "decoding/lookahead.py",
+        "settled = said[: n_right + 1]",
+        "settled = said[: n_right + 2]",
+        AHEAD,
+    ),
+]
