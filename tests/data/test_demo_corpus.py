@@ -24,9 +24,9 @@ each_direction = pytest.mark.parametrize(("source", "target"), DIRECTIONS, ids=s
 
 # SHA-256 of the English-French-Chinese corpus. It changes when the grammar does: then read the new sentences first.
 FINGERPRINTS = {
-    ("en", "fr"): "30465fcd59bc43f50be8f1e15e0bf33c3424c4d0dfa4a041c1e6ee0116714a8a",
-    ("fr", "zh"): "8cf9fc5f073f15ccbfad2ac6e6319cf9cd75c2f56deacca26d982dd7f4839003",
-    ("zh", "en"): "efc6f44240c02d50685263b807cdec6467d1925a9d23a84318f5985ccf1a7760",
+    ("en", "fr"): "a5f27755e8b0d273a6460fc5a0a0d71d3a580e2c1c22c2389e136f169343a9c0",
+    ("fr", "zh"): "4a9b9e189439b01aa67d7068cb3ffbb6409b06ab0f83a62c45db53095f78d3e5",
+    ("zh", "en"): "ae825e9c6eadf2e838418bbf8d42390f45fc0cdf4467e768daebf128a30dab0c",
 }
 
 NOTES = [  # the sentences of the study notes: English, French, Chinese
@@ -166,7 +166,8 @@ def test_what_english_leaves_open_is_always_said_one_way_in_french() -> None:
             assert re.search(r", (sir|madam|children)[.?]$|^The bill", example.source), example
         if words & {"Elles", "amie", "amies", "voisine", "voisines", "boulangère"}:
             assert re.search(r"^(?!They)", example.source), example
-            assert not re.search(r"\b(friends?|neighbours?)\b|[Tt]he baker", example.source), example
+            open_to_both = re.search(r"\b(friends?|neighbours?)\b|[Tt]he baker", example.source)
+            assert not open_to_both or re.search(r"\bher\b", example.source), example  # the baker and her son
 
 
 def test_a_form_of_address_settles_it() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from heedful.data.demo import chinese, english, french, french_phrases
 from heedful.data.demo.adjectives import adjective
-from heedful.data.demo.choices import HE, ME, SHE, THEY, WOMEN, YOU
 from heedful.data.demo.conjugation import conjugate
 from heedful.data.demo.grammar import stock
 from heedful.data.demo.lexicon import MONTHS, NAMES, RELATIONS, VOCATIVES, words
@@ -31,6 +30,7 @@ from heedful.data.demo.meaning import (
     Sentence,
 )
 from heedful.data.demo.nouns import nouns
+from heedful.data.demo.people import HE, ME, SHE, THEY, WOMEN, YOU
 from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, read_verbs, verb
 
 VOWEL = "[aeiouyhàâéèêëîïôûœAEIOUHÉÈ]"
@@ -181,7 +181,7 @@ def a(noun: str, plural: bool = False, adj: Adjective | None = None) -> Phrase:
             Clause(ANNA, Act(DRINK, a("water")), "future", question="yes-no"),
             "Is Anna going to drink any water?",
             "Est-ce qu'Anna va boire de l'eau ?",
-            "安娜会喝水吗？",
+            "安娜要喝水吗？",
         ),
         (
             Clause(SHE, Act(REST), "past", "no"),

@@ -8,23 +8,23 @@ from heedful.data.demo.meaning import Adjective
 # English and its comparative | French (before: in front of the noun; avoir: said with avoir) | Chinese | its kind |
 # noun classes that it stands beside | noun classes of which it is said.
 TABLE = """
-big bigger | grand before | 大 | 很 | sized carried | animal sized carriage town building field
+big bigger | grand before | 大 | 很 | sized carried | animal sized boat plane truck town building field
 small smaller | petit before | 小 | 很 | sized bird village | animal sized
-beautiful - | beau belle beaux belles bel before | 漂亮 | 很 | pretty clothing house | pretty clothing house
-new newer | nouveau nouvelle nouveaux nouvelles nouvel before | 新 | 很 | goods vehicle house issued | -
+beautiful - | beau belle beaux belles bel before | 漂亮 | 很 | pretty clothing dwelling | pretty clothing dwelling
+new newer | nouveau nouvelle nouveaux nouvelles nouvel before | 新 | 很 | goods vehicle dwelling issued | -
 new newer | neuf neuve neufs neuves | 新 | 很 | - | durable
 old older | vieux vieille vieux vieilles vieil before | 旧 | 很 | durable clothing book | durable clothing
 old older | vieux vieille vieux vieilles vieil before | 老 | 很 | pet farm | pet farm
 young younger | jeune before | 年轻 | 很 | job adult-noun | job adult-noun
-tall taller | grand before | 高 | 很 | child-noun tree | child-noun adult-noun tree trait
-good better | bon bonne bons bonnes before | 好 | 很 | film book novel magazine stay song | film song book
+tall taller | grand before | 高 | 很 | tree | child-noun adult-noun tree trait
+good better | bon bonne bons bonnes before | 好 | 很 | film book novel stay | film song book
 interesting - | intéressant | 有意思 | 很 | told lesson question sight | told lesson question sight science
-boring - | ennuyeux | 无聊 | 很 | film lesson tale novel | film lesson tale novel
+boring - | ennuyeux | 无聊 | 很 | film novel | film lesson tale novel
 difficult - | difficile | 难 | 很 | question exam lesson | question exam lesson language science
 easy easier | facile | 简单 | 很 | question exam lesson | question exam lesson
 long longer | long longue longs longues before | 长 | 很 | mail film tale | film mail river bridge
 short shorter | court | 短 | 很 | tale | mail film tale skirt
-expensive - | cher | 贵 | 很 | machine clothing vehicle stay | goods vehicle house stay ticket food edible dish drink
+expensive - | cher | 贵 | 很 | machine clothing vehicle stay | goods vehicle dwelling stay ticket food edible dish drink
 heavy heavier | lourd | 重 | 很 | carried | carried furniture
 light lighter | léger | 轻 | 很 | carried | carried
 clean cleaner | propre | 干净 | 很 | - | clothing ware cleaned town stay
@@ -39,13 +39,13 @@ warm warmer | chaud | 暖和 | 很 | warm | warm
 hot hotter | chaud | 热 | 很 | hot | hot
 cold colder | froid | 凉 | 很 | cold | hot cold
 fresh fresher | frais fraîche frais fraîches | 新鲜 | 很 | fresh | fresh
-delicious - | délicieux | 好吃 | 很 | dish | dish food edible
-delicious - | délicieux | 好喝 | 很 | broth | broth drink
+delicious - | délicieux | 好吃 | 很 | - | dish food edible
+delicious - | délicieux | 好喝 | 很 | - | broth drink
 sweet sweeter | sucré | 甜 | 很 | - | sweet
-fast faster | rapide | 快 | 很 | car boat | carriage horse
-slow slower | lent | 慢 | 很 | - | carriage
+fast faster | rapide | 快 | 很 | - | carriage horse
+slow slower | lent | 慢 | 很 | - | bus train boat truck
 comfortable - | confortable | 舒服 | 很 | seat stay | seat stay
-broken - | cassé | 坏 | 了 | - | machine vehicle
+broken - | cassé | 坏 | 了 | - | machine bike
 open - | ouvert | 开 | 着 | - | opening
 closed - | fermé | 关 | 着 | - | opening
 empty - | vide | 空 | 是 | - | emptied
@@ -60,7 +60,7 @@ sad sadder | triste | 难过 | 很 | - | mood
 busy busier | occupé | 忙 | 很 | - | mood
 angry angrier | en_colère en_colère en_colère en_colère | 生气 | 很 | - | mood
 worried - | inquiet inquiète inquiets inquiètes | 担心 | 很 | - | mood
-ill - | malade | 病 | 了 | - | mood
+ill - | malade | 生病 | 了 | - | mood
 late later | en_retard en_retard en_retard en_retard | 迟到 | 了 | - | mood
 hungry hungrier | faim avoir | 饿 | 很 | - | mood animal
 thirsty thirstier | soif avoir | 渴 | 很 | - | mood animal
@@ -84,7 +84,7 @@ German - | allemand | 德国人 | 是 | - | nation
 
 # Names for several noun classes at once; mood, trait and nation are said of people.
 GROUPS = {
-    "sized": "pet house vehicle furniture box garden",
+    "sized": "pet dwelling vehicle furniture box garden",
     "durable": "furniture machine vehicle",
     "told": "read film tale",
     "issued": "film song magazine email",

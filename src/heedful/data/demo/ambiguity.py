@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from heedful.data.demo import chinese, english, french
-from heedful.data.demo.choices import pronoun_for
 from heedful.data.demo.meaning import (
     Act,
     Body,
@@ -36,6 +35,7 @@ from heedful.data.demo.meaning import (
     Pronoun,
     Sentence,
 )
+from heedful.data.demo.people import pronoun_for
 
 RENDER: dict[Language, Callable[[Sentence], str]] = {
     "en": english.render,
@@ -121,20 +121,30 @@ def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
     if meaning.vocative is None and ((2, False) in people or isinstance(meaning.body, Order)):
         listeners = LISTENERS[:4] if names_your_job(meaning.body) else LISTENERS
         yield Feature((meaning.listener, meaning.listener_female), listeners, _set_listener)
-    if (3, True) in people:
+    if (3, True) in people and not _are_named(meaning):
         female = any(pronoun.female for pronoun, _ in mentioned if pronoun.plural and pronoun.person == 3)
         yield Feature(female, (False, True), _set_them)
     for role in OWNERS:
         owners = {pronoun.female for pronoun, place in mentioned if place == role and _is_he_or_she(pronoun)}
         if len(owners) == 1:
-            first = role == "owner" and _subject_is_female(meaning)
-            yield Feature(owners.pop(), (first, not first), _owner_setter(role))
+            owned: set[str] = set()
+            _collect_owned(meaning, "", role, owned)
+            first = (role == "owner" and _subject_is_female(meaning)) or "womenswear" in owned or "husband" in owned
+            both = not owned & {"husband", "wife"}
+            yield Feature(owners.pop(), (first, not first) if both else (first,), _owner_setter(role))
     body = meaning.body
     if isinstance(body, Presentation):
         yield Feature(body.far, (False, True), lambda said, far: _put(said, ("body", "far"), far))
     for path, clause in _clauses(meaning):
         yield from _tense(path, clause)
     yield from _phrases(meaning, language)
+
+
+def _are_named(meaning: Sentence) -> bool:
+    """Whether the subject says who "they" are: the girls and their friends, Anna and Sophie, because they were ill."""
+    body = meaning.body.first if isinstance(meaning.body, Joined) else meaning.body
+    named = isinstance(body, Clause) and not isinstance(body.subject, Pronoun)
+    return named and isinstance(body, Clause) and pronoun_for(body.subject).plural
 
 
 def names_your_job(body: Body) -> bool:
@@ -184,6 +194,17 @@ def _subject_is_female(meaning: Sentence) -> bool:
     return _is_he_or_she(who) and who.female
 
 
+def _collect_owned(node: object, inside: str, role: str, found: set[str]) -> None:
+    """The classes of what the owner in this role has: ses robes are her dresses, and son mari is her husband."""
+    for name in PARTS.get(type(node), ()):
+        part = getattr(node, name)
+        if part is None:
+            continue
+        if name == "owner" and isinstance(node, Phrase) and isinstance(part, Pronoun) and _role(inside, name) == role:
+            found.update(node.noun.classes)
+        _collect_owned(part, _role(inside, name), role, found)
+
+
 def _collect(node: object, role: str, found: set[tuple[Pronoun, str]]) -> None:
     """Every pronoun of a meaning, and its place there."""
     if isinstance(node, Pronoun):
@@ -222,6 +243,8 @@ def _tense(path: Path, clause: Clause) -> Iterator[Feature]:
     """Il mange: he is eating, he eats."""
     act = clause.predicate
     if not isinstance(act, Act) or act.modal or clause.tense not in ("now", "habit") or clause.often or clause.time:
+        return
+    if clause.polarity == "never" or clause.question == "where":  # never eats; où travaille-t-il, every day
         return
     if {"now", "habit"} <= act.verb.uses:
         yield Feature(clause.tense, ("now", "habit"), lambda said, tense: _put(said, (*path, "tense"), tense))
@@ -269,8 +292,12 @@ def _phrase(
 
     def put(said: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
         determiner, plural, woman = option
-        changed = replace(_at(said, path), determiner=determiner, plural=plural, woman=woman)
-        return cast("Sentence", _put(said, path, changed))
+        before = _at(said, path)
+        after = replace(before, determiner=determiner, plural=plural, woman=woman)
+        if path[-1] == "subject":  # the dentist and her neighbour: la dentiste, and not le dentiste
+            old, new = pronoun_for(before), pronoun_for(after)
+            said = _with_pronouns(said, lambda it, place: new if it == old and place == "owner" else it)
+        return cast("Sentence", _put(said, path, after))
 
     options = tuple(itertools.product(determiners, numbers, women))
     yield Feature((phrase.determiner, phrase.plural, phrase.woman), options, put)

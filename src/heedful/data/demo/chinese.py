@@ -43,6 +43,8 @@ MODALS = {"want": "想", "can": "能", "must": "必须", "know": "会", "like": 
 LISTENERS = {"friend": "你", "polite": "您", "group": "你们"}
 CONTAINERS = {"cup": "杯", "glass": "杯", "bottle": "瓶", "bowl": "碗"}
 FAMILY = frozenset({"kin", "wife", "husband", "parents"})  # 我妈妈, without 的
+GROUPS = frozenset({"child-noun", "student", "teacher"})  # 孩子们; of others 那些警察 is said more often than 警察们
+UNPLANNED = frozenset({"arrive", "come", "stay"})  # 会到, 会回来; what one is going to do oneself takes 要
 
 
 def render(sentence: Sentence) -> str:
@@ -118,11 +120,11 @@ def _noun_phrase(what: Phrase, said: Sentence, *, bare: bool, some: bool) -> str
         case "a":
             if plural or mass:
                 return f"一些{words}" if some else words
-            return words if bare else f"一{measure}{words}"
+            return words if bare and not what.container else f"一{measure}{words}"
         case "the":
             if mass or ("unique" in noun.classes and not what.adjective):
                 return words
-            if plural and "human" in noun.classes and not what.adjective:
+            if plural and noun.classes & GROUPS and not what.adjective:
                 return f"{words}们"
             return f"那些{words}" if plural else f"那{measure}{words}"
         case "this" | "that":
@@ -142,7 +144,9 @@ def _described(noun: Noun, adjective: Adjective | None) -> str:
 def _owned(what: Phrase, words: str, said: Sentence) -> str:
     assert what.owner is not None
     owner = phrase(what.owner, said)
-    if isinstance(what.owner, Pronoun) and what.noun.classes & FAMILY:
+    if isinstance(what.owner, Phrase):  # 你们弟弟的吉他: the first of two 的 is left out
+        owner = owner.replace("的", "", 1)
+    if isinstance(what.owner, Pronoun) and what.noun.classes & FAMILY and not owner.endswith("们"):
         return owner + words
     words = words.replace("色的", "色")  # 我的红色帽子
     several = "们" if what.plural and "human" in what.noun.classes else ""
@@ -156,6 +160,8 @@ def _clause(clause: Clause, said: Sentence) -> str:
         before += "是什么时候" if clause.tense == "past" else "什么时候"
     if clause.question == "why":
         before += "为什么"
+    if isinstance(clause.predicate, Act) and clause.predicate.verb.zh == "出生的":
+        before = f"是{before}"
     often = clause.often.zh if clause.often else ""
     asking = "吗" if clause.question == "yes-no" else ""
     return f"{subject}{before}{often}{_predicate(clause, said)}{asking}"
@@ -176,9 +182,14 @@ def _predicate(clause: Clause, said: Sentence) -> str:
         case Located(where):
             return f"{negation}在{location(where, said) if where else '哪儿'}"
         case Age(years):
-            return f"{number(years, counting=True)}岁" if years else "多大"
+            return f"{number(years, counting=True)}岁" if years else _how_old(clause.subject)
         case Act():
             return _act(clause.predicate, clause, said)
+
+
+def _how_old(subject: Subject) -> str:
+    """Of somebody of one's parents' age one asks more politely."""
+    return "多大年纪" if isinstance(subject, Phrase) and "adult" in subject.noun.classes else "多大"
 
 
 def _is_plural(subject: Subject) -> bool:
@@ -193,7 +204,7 @@ def _quality(quality: Quality, clause: Clause, negation: str) -> str:
         case "了":
             return f"没{word}" if negation else f"{word}了"
         case "着":
-            return f"没{word}着" if negation else f"{word}着"
+            return f"没{word}" if negation else f"{word}着"
         case "很":
             if negation and quality.degree == "very":
                 return f"不太{word}"
@@ -207,7 +218,6 @@ def _quality(quality: Quality, clause: Clause, negation: str) -> str:
 
 
 def _act(act: Act, clause: Clause, said: Sentence) -> str:
-    plain = clause.tense in ("habit", "now") and not act.modal and "state" not in act.verb.uses
     positive, asks = clause.polarity == "yes", clause.question == "yes-no"
     bare = not positive or (asks and not act.modal and clause.tense in ("habit", "now"))
     around = _around(clause, said)
@@ -222,7 +232,7 @@ def _act(act: Act, clause: Clause, said: Sentence) -> str:
         said,
         pattern=pattern,
         bare=bare,
-        some=not plain and positive and not asks,
+        some=(clause.tense == "past" or "state" in act.verb.uses) and positive and not asks,
         done=clause.tense == "past" and positive and not emphatic,
     )
     return f"{_lead(act, clause)}{around}{verb}{'的' if emphatic else ''}"
@@ -238,9 +248,9 @@ def _lead(act: Act, clause: Clause) -> str:
     if clause.tense == "past":
         return "" if positive else "没有"
     if clause.tense == "future":
-        if clause.question in ("where", "what"):
-            return "要"
-        return "" if clause.question == "when" else "会" if positive else "不会"
+        if not positive:
+            return "不会"
+        return "" if clause.question == "when" else "会" if act.verb.en in UNPLANNED else "要"
     if clause.tense == "now":
         if act.verb.zh_now:
             return "" if positive else "没有"
@@ -253,6 +263,8 @@ def _lead(act: Act, clause: Clause) -> str:
 def _around(clause: Clause, said: Sentence) -> str:
     companion = f"跟{phrase(clause.companion, said)}一起" if clause.companion else ""
     where = f"在{location(clause.where, said)}" if clause.where else ""
+    if isinstance(clause.predicate, Act) and clause.predicate.verb.en == "travel":  # 去日本旅行, 想去旅行
+        where = where.replace("在", "去", 1) or ("去" if clause.predicate.modal == "want" else "")
     if clause.question == "where" and isinstance(clause.predicate, Act) and "{}" not in clause.predicate.verb.zh:
         where = "是在哪儿" if clause.tense == "past" else "在哪儿"
     return f"{companion}{where}{clause.vehicle.zh if clause.vehicle else ''}"
@@ -315,7 +327,7 @@ def _existence(there: Existence, said: Sentence) -> str:
 
 def _presentation(this: Presentation, said: Sentence) -> str:
     pointer = ("那" if this.far else "这") + ("些" if this.what.plural else "")
-    what = phrase(this.what, said)
+    what = phrase(this.what, said, bare=(this.negative or this.question) and not this.what.adjective)
     return f"{pointer}{'不' if this.negative else ''}是{what}{'吗？' if this.question else '。'}"
 
 

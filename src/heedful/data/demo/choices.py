@@ -1,22 +1,17 @@
-"""Choosing phrases that make sense: who does it, to what, where and when.
+"""Choosing phrases that make sense: what it is done to, and when."""
 
-Every choice is made by `Draw`, whose numbers are the same on every machine and in every version of Python.
-"""
-
-import random
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TypeVar
 
 from heedful.data.demo.adjectives import describing
-from heedful.data.demo.lexicon import MONTHS, NAMES, TIMES, words, words_for
+from heedful.data.demo.chance import Draw
+from heedful.data.demo.lexicon import MONTHS, TIMES, words, words_for
 from heedful.data.demo.meaning import (
     Adjective,
     Date,
-    Name,
     Noun,
-    Pair,
     Phrase,
+    Place,
     Polarity,
     Pronoun,
     Span,
@@ -27,15 +22,20 @@ from heedful.data.demo.meaning import (
     Word,
 )
 from heedful.data.demo.nouns import nouns, nouns_of
+from heedful.data.demo.people import ACQUIRING, HE, ME, SHE, WE, YOU, name, pronoun_for, related, relative
 
-T = TypeVar("T")
-
-ME, YOU, HE, SHE = Pronoun(1), Pronoun(2), Pronoun(3), Pronoun(3, female=True)
-WE, THEY = Pronoun(1, plural=True), Pronoun(3, plural=True)
-WOMEN = Pronoun(3, plural=True, female=True)
-OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "house", "photo", "garden", "room", "mail"})
-ACQUIRING = frozenset({"buy", "want", "need", "borrow", "have", "choose"})  # what one does not own yet
+OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "photo", "garden", "room", "mail"})
+SHARED = frozenset({"furniture", "pet", "vehicle", "dwelling", "garden", "room", "television"})  # our table; but my pen
+CREATING = frozenset({"make", "write", "draw"})  # what is not there yet: a letter, and not my letter
+PLAIN = frozenset({"understand", "write", "drive", "hear", "make", "break"})  # nobody hears a black dog
+OPINIONS = frozenset(  # said of what is new to the listener: an interesting film, this interesting film
+    {"interesting", "boring", "good", "expensive", "comfortable", "fresh", "warm", "easy", "difficult", "long", "short"}
+)
 UNWANTED = frozenset({"old", "heavy", "boring", "difficult", "expensive"})
+COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}  # how many there may be of them; of the others three,
+UNCOUNTED = frozenset(  # and of these one
+    {"machine", "furniture", "vehicle", "driven", "dwelling", "guitar", "passport", "wallet", "tale"}
+)
 SERVED = {"coffee": "cup", "tea": "cup", "soup": "bowl", "rice": "bowl", "bread": "piece", "chocolate": "piece"}
 WEIGHED = frozenset({"meat", "cheese", "beef", "chicken", "fish", "apple", "orange", "tomato", "pear"})
 UNFIT_TIMES = {  # nobody has dinner in the morning
@@ -43,103 +43,20 @@ UNFIT_TIMES = {  # nobody has dinner in the morning
     "lunch": ("night", "evening", "morning"),
     "dinner": ("morning",),
     "up early": ("night", "evening", "morning"),
+    "drink": ("Saturday", "Sunday", "week"),  # nor water on Saturdays only
+    "buy": ("every evening",),
+    "stay": ("morning",),
+    "a shower": ("Saturday", "Sunday", "week"),
 }
+CLOSED = {
+    "weekday": ("night", "evening", "Saturday", "Sunday"),
+    "day": ("night", "evening"),
+    "museum": ("night", "evening"),
+    "leisure": ("every day", "every morning", "every evening"),
+    "daily": ("every week",),
+}
+GOING = frozenset({"go", "come", "visit"})
 DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
-
-class Draw:
-    """A stream of choices. Only `random()` is used: Python promises its numbers, and not those of `choice`."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def one(self, options: Sequence[T]) -> T:
-        return options[int(self._random() * len(options))]
-
-    def who(self, *people: Subject) -> Subject:
-        return self.one(people)
-
-    def number(self, low: int, high: int) -> int:
-        """From low to high, both included."""
-        return low + int(self._random() * (high - low + 1))
-
-    def shuffled(self, items: Sequence[T]) -> list[T]:
-        keys = [self._random() for _ in items]
-        return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
-
-
-def single(draw: Draw) -> Subject:
-    return draw.who(ME, HE, SHE, name(draw), name(draw), relative(draw, ME, several=False))
-
-
-def person(draw: Draw, *, first: bool = True, pronoun: bool = True) -> Subject:
-    """Somebody; `first` allows I and we, `pronoun` any pronoun."""
-    if pronoun and draw.chance(0.45):
-        return draw.one((ME, ME, WE, HE, HE, SHE, SHE, THEY, YOU) if first else (YOU, YOU, YOU, HE, SHE, THEY))
-    if draw.chance(0.45):
-        return name(draw)
-    if draw.chance(0.55):
-        return relative(draw, woman=draw.chance(0.25))
-    if draw.chance(0.3):
-        return couple(draw)
-    job = draw.one(nouns_of("job adult-noun child-noun"))
-    woman = job.fr_woman is not None and draw.chance(0.15)
-    return Phrase(job, "the", plural=draw.chance(0.25), woman=woman)
-
-
-def name(draw: Draw) -> Name:
-    return Name(draw.one(words(NAMES)))
-
-
-def couple(draw: Draw) -> Pair:
-    if draw.chance(0.4):
-        owner = draw.one((ME, HE, SHE))
-        first, second = ("father", "mother") if draw.chance(0.5) else ("son", "daughter")
-        return Pair(Phrase(nouns()[first], "of", owner=owner), Phrase(nouns()[second], "of", owner=owner))
-    first_name = name(draw)
-    others = [word for word in words(NAMES) if word is not first_name.word]
-    return Pair(first_name, Name(draw.one(others)))
-
-
-def relative(
-    draw: Draw,
-    owner: Subject | None = None,
-    but: Noun | None = None,
-    *,
-    several: bool = True,
-    woman: bool = False,
-) -> Phrase:
-    """My mother, Anna's friend: one of somebody's family or friends, or several of them."""
-    if owner is None:
-        owner = name(draw) if draw.chance(0.2) else draw.one((ME, ME, ME, WE, YOU, HE, SHE))
-    if several and draw.chance(0.08):
-        return Phrase(nouns()["parent"], "of", plural=True, owner=owner)
-    if draw.chance(0.2):
-        plural = several and draw.chance(0.3)
-        return Phrase(draw.one(nouns_of("owned")), "of", plural, owner=owner, woman=woman)
-    if owner == HE and draw.chance(0.1):
-        return Phrase(nouns()["wife"], "of", owner=owner)
-    if owner == SHE and draw.chance(0.1):
-        return Phrase(nouns()["husband"], "of", owner=owner)
-    return Phrase(draw.one([noun for noun in nouns_of("kin") if noun is not but]), "of", owner=owner)
-
-
-def pronoun_for(subject: Subject) -> Pronoun:
-    """The pronoun that a second mention takes: he, they, it."""
-    match subject:
-        case Pronoun():
-            return subject
-        case Name():
-            return SHE if subject.female else HE
-        case Pair(first, second):
-            return WOMEN if pronoun_for(first).female and pronoun_for(second).female else THEY
-        case Phrase(noun=noun, plural=plural):
-            human = bool(noun.classes & {"human", "kin", "wife", "husband", "parents"})
-            female = noun.feminine or subject.woman
-            return Pronoun(3, plural, female, thing=not human and not plural)
 
 
 def animal(draw: Draw) -> Phrase:
@@ -157,29 +74,53 @@ def adjective_for(draw: Draw, noun: Noun, probability: float) -> Adjective | Non
 def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polarity: Polarity = "yes") -> Phrase:
     """Something that the verb may be done to, with a determiner that suits the sentence."""
     noun = draw.one(nouns_of(" ".join(sorted(verb.objects))))
+    if isinstance(subject, Phrase) and noun is subject.noun:  # not "the journalists help the journalist"
+        noun = nouns()["friend"]
+    if verb.en == "like" and noun.en == "water":
+        noun = nouns()["milk"]
     own = pronoun_for(subject)
     if "kin" in noun.classes and "sibling" not in verb.objects:
         but = subject.noun if isinstance(subject, Phrase) else None
-        return relative(draw, own if verb.en == "love" or draw.chance(0.7) else None, but)
+        if verb.en == "love":
+            land = Phrase(draw.one(nouns_of("land")), "generic")
+            return land if own.plural else relative(draw, own, but, friends=False)
+        if verb.en == "know":  # everybody knows his own mother, and "sa mère" is his own
+            return relative(draw, _other_owner(draw, subject), but)
+        found = related(draw, subject) if draw.chance(0.7) else relative(draw, None, but)
+        if found.owner == subject:  # not "Emma thanked Emma's grandfather"
+            found = replace(found, owner=own)
+        guest = verb.en not in ("invite", "visit") or not found.noun.classes & {"wife", "husband"}
+        return found if guest else Phrase(nouns()["friend"], "of", owner=own)
     if "generic" in verb.uses or noun.classes & {"language", "science", "land"}:
         return Phrase(noun, "bare" if verb.en == "speak" else "generic", plural=not noun.mass)
-    if "own" in verb.uses and draw.chance(0.75):
-        return Phrase(noun, "of", plural=noun.en == "key", owner=own)
+    if "own" in verb.uses:
+        return belonging(noun, own) if draw.chance(0.8) else Phrase(noun, "the", plural=noun.en == "key")
     if "human" in noun.classes:
-        return _someone(draw, noun, own)
+        return _someone(draw, noun, verb, own, polarity)
     if noun.mass:
         return _some(draw, noun, verb, tense=tense, polarity=polarity)
     if noun.classes & {"fruits", "vegetables"}:
-        return Phrase(noun, "a", plural=True, adjective=adjective_for(draw, noun, 0.15))
+        return Phrase(noun, "a", plural=True, adjective=_suiting(draw, noun, verb, polarity))
     if noun.classes & {"unique", "crossing", "field"}:
         return Phrase(noun, "the")
     return _thing(draw, noun, verb, own, tense=tense, polarity=polarity)
 
 
-def _someone(draw: Draw, noun: Noun, own: Pronoun) -> Phrase:
+def _other_owner(draw: Draw, subject: Subject) -> Subject:
+    return draw.one([owner for owner in (ME, YOU, name(draw)) if owner not in (subject, pronoun_for(subject))])
+
+
+def belonging(noun: Noun, own: Pronoun) -> Phrase:
+    """My keys, our car, their umbrellas: what several people have is one for each, or all of theirs."""
+    return Phrase(noun, "of", noun.en == "key" or (own.plural and not noun.classes & SHARED), owner=own)
+
+
+def _someone(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, polarity: Polarity) -> Phrase:
     if "owned" in noun.classes:
-        return Phrase(noun, "of", plural=draw.chance(0.3), owner=own)
-    adjective = adjective_for(draw, noun, 0.15)
+        owner = _other_owner(draw, own) if verb.en == "know" else own
+        return Phrase(noun, "of", plural=draw.chance(0.3), owner=owner)
+    described = polarity == "yes" and verb.en in ("see", "meet", "know")
+    adjective = adjective_for(draw, noun, 0.15) if described else None
     return Phrase(noun, "this" if draw.chance(0.25) else "the", plural=draw.chance(0.2), adjective=adjective)
 
 
@@ -188,18 +129,18 @@ def _some(draw: Draw, noun: Noun, verb: Verb, *, tense: Tense, polarity: Polarit
         measured = _measured(draw, noun, verb, tense)
         if measured:
             return measured
-    if tense != "habit" and draw.chance(0.15):
+    if tense in ("now", "past") and draw.chance(0.15):
         return Phrase(noun, "the")
-    return Phrase(noun, "a", adjective=adjective_for(draw, noun, 0.2))
+    return Phrase(noun, "a", adjective=_suiting(draw, noun, verb, polarity))
 
 
 def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None:
     container = container_for(noun, verb)
     if container is None:
         return None
-    if tense == "now" or draw.chance(0.7):  # nobody is drinking three glasses at once
+    if tense in ("now", "habit") or draw.chance(0.7):  # nobody is drinking three glasses at once
         return Phrase(noun, "a", container=container)
-    return Phrase(noun, "count", plural=True, count=draw.number(2, 4), container=container)
+    return Phrase(noun, "count", plural=True, count=draw.number(2, 3), container=container)
 
 
 def container_for(noun: Noun, verb: Verb) -> Noun | None:
@@ -214,24 +155,56 @@ def container_for(noun: Noun, verb: Verb) -> Noun | None:
 
 
 def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, polarity: Polarity) -> Phrase:
-    adjective = adjective_for(draw, noun, 0.25)
-    if adjective and verb.en in ACQUIRING and adjective.en in UNWANTED:
-        adjective = None
+    adjective = _suiting(draw, noun, verb, polarity)
     if tense == "habit" and "state" not in verb.uses:  # not "she often eats the egg"
-        return Phrase(noun, "a", polarity != "yes" or draw.chance(0.5), adjective)
-    several = "single" not in verb.uses and not noun.classes & {"flat", "house"}
+        return Phrase(noun, "a", polarity != "yes" or own.plural or draw.chance(0.5), adjective)
+    if "edible" in noun.classes and own.plural:  # two people do not share an egg
+        return Phrase(noun, "a" if polarity != "yes" else draw.one(("a", "a", "the", "this")), True, adjective)
+    if verb.en == "buy" and "edible" in noun.classes and draw.chance(0.4):  # some pears, and not that pear
+        return Phrase(noun, "a", True, adjective)
+    if verb.en == "need" and "ticket" not in noun.classes:
+        return Phrase(noun, "a", adjective=adjective)
+    if verb.en == "hear" and polarity != "yes":
+        return Phrase(noun, "the")
+    several = "single" not in verb.uses and most(noun) > 1 and (tense != "now" or polarity == "yes")
     if "definite" not in verb.uses:
         indefinite = _indefinite_thing(draw, noun, verb, adjective, tense, polarity, several=several)
         if indefinite:
             return indefinite
+    if verb.en == "buy" and "edible" in noun.classes:
+        return Phrase(noun, "the", True, adjective)
+    if verb.en in CREATING:
+        return Phrase(noun, "the" if polarity == "no" and tense == "past" else "a", adjective=adjective)
     if noun.classes & OWNABLE and verb.en not in ACQUIRING and draw.chance(0.45):
         owner: Subject = name(draw) if draw.chance(0.2) else own if draw.chance(0.6) else draw.one((ME, YOU))
         if pronoun_for(owner) == own:  # not "Sophie sold Sophie's car"
             owner = own
-        return owned(noun, owner, adjective)
-    if draw.chance(0.35):
+        alone = not pronoun_for(owner).plural and (pronoun_for(owner) != HE or "womenswear" not in noun.classes)
+        if noun.classes & SHARED or alone:  # not "they are reading their book", nor "Paul is washing his skirt"
+            return owned(noun, owner, adjective)
+    if draw.chance(0.35) and verb.en != "hear":
         return Phrase(noun, "that" if draw.chance(0.3) else "this", several and draw.chance(0.2), adjective)
+    if adjective and adjective.en in OPINIONS:
+        return Phrase(noun, "this", adjective=adjective)
     return Phrase(noun, "the", several and draw.chance(0.25), adjective)
+
+
+def _suiting(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Adjective | None:
+    """An adjective, sometimes; not "he isn't eating any fresh bread", and nobody wants a boring book."""
+    adjective = adjective_for(draw, noun, 0.25)
+    if adjective is None or (adjective.en in ("hot", "cold") and verb.en not in ("drink", "want")):
+        return None
+    if verb.en in ("wash", "need"):
+        return adjective if adjective.zh_kind == "是" or (verb.en == "need" and adjective.en == "new") else None
+    if polarity != "yes":
+        return adjective if verb.en in ACQUIRING and adjective.en == "new" else None
+    return None if verb.en in PLAIN or (verb.en in ACQUIRING and adjective.en in UNWANTED) else adjective
+
+
+def most(noun: Noun) -> int:
+    """Up to how many of them people speak of."""
+    limits = [limit for name, limit in COUNTED.items() if name in noun.classes]
+    return limits[0] if limits else 1 if noun.classes & UNCOUNTED else 3
 
 
 def _indefinite_thing(
@@ -251,8 +224,9 @@ def _indefinite_thing(
         measured = _measured(draw, noun, verb, tense)
         if measured:
             return measured
-    if "count" in verb.uses and tense != "now" and draw.chance(0.2):
-        return Phrase(noun, "count", plural=True, count=draw.number(2, 10 if tense == "past" else 5))
+    if "count" in verb.uses and several and tense != "now" and draw.chance(0.2):
+        high = most(noun) if verb.en == "buy" or "edible" not in noun.classes else 3  # nobody eats eight pears
+        return Phrase(noun, "count", plural=True, count=draw.number(2, high))
     return Phrase(noun, "a", adjective=adjective) if draw.chance(0.45) else None
 
 
@@ -262,24 +236,51 @@ def owned(noun: Noun, owner: Subject, adjective: Adjective | None, *, plural: bo
     return Phrase(noun, "of", plural, adjective if short else None, owner)
 
 
-def time_for(draw: Draw, tense: Tense, verb: Verb | None = None, *, far: bool = True) -> Time:
-    """When it was, is or will be: within a day, or as far off as the verb allows and `far` does not forbid."""
-    if verb is None or "year" not in verb.uses or not far or tense in ("habit", "now"):
-        return draw.one(_near_times(tense, verb))
+def time_for(
+    draw: Draw,
+    tense: Tense,
+    verb: Verb | None = None,
+    *,
+    far: bool = True,
+    near: bool = False,
+    goal: Place | None = None,
+) -> Time:
+    """When it was, is or will be: within a day (`near`), or as far off as the verb and `far` allow; when it is open."""
+    kinds = goal.kinds if goal else verb.objects if verb else frozenset()
+    closed = tuple(part for kind, parts in CLOSED.items() if kind in kinds for part in parts)
+    always_far = verb is not None and "far" in verb.uses
+    near = near and not always_far
+    if verb is None or near or not (far and {"year", "far"} & verb.uses) or tense in ("habit", "now"):
+        return draw.one(_near_times(tense, verb, closed, near))
     if draw.chance(0.75):
-        return draw.one(words_for(TIMES, tense))
-    if draw.chance(0.4):
+        return draw.one(_far_times(tense) if always_far else _open_times(tense, closed))
+    if draw.chance(0.4) and not always_far:
         return date(draw)
-    unit = draw.one(("day", "week", "month", "year") if tense == "past" else ("day", "week", "month"))
-    return Span(draw.number(2, 6), nouns()[unit], "ago" if tense == "past" else "in")
+    if tense == "past":
+        units = ("month", "year") if always_far else ("day", "week", "month", "year")
+        return Span(draw.number(2, 6), nouns()[draw.one(units)], "ago")
+    if verb.en in GOING:  # "write a novel in six days" would say how long it takes
+        return Span(draw.number(2, 6), nouns()[draw.one(("day", "week", "month"))], "in")
+    return draw.one(_far_times(tense))
 
 
 @cache
-def _near_times(tense: Tense, verb: Verb | None) -> tuple[Word, ...]:
-    reach = {"near", "week", "habit", "now"} if verb and {"week", "year"} & verb.uses else {"near", "habit", "now"}
-    unfit = UNFIT_TIMES.get(verb.en_tail, ()) if verb else ()
-    fitting = [word for word in words_for(TIMES, tense) if not any(part in word.en for part in unfit)]
-    return tuple(word for word in fitting if reach & word.uses)
+def _open_times(tense: Tense, closed: tuple[str, ...]) -> tuple[Word, ...]:
+    return tuple(word for word in words_for(TIMES, tense) if not any(part in word.en for part in closed))
+
+
+@cache
+def _far_times(tense: Tense) -> tuple[Word, ...]:
+    return tuple(word for word in words_for(TIMES, tense) if not {"near", "week"} & word.uses)
+
+
+@cache
+def _near_times(tense: Tense, verb: Verb | None, closed: tuple[str, ...], near: bool) -> tuple[Word, ...]:
+    reach = {"near", "habit", "now"}
+    if verb and {"week", "year"} & verb.uses and not near:
+        reach.add("week")
+    unfit = (*closed, *(UNFIT_TIMES.get(verb.en_tail or verb.en, ()) if verb else ()))
+    return tuple(word for word in _open_times(tense, unfit) if reach & word.uses)
 
 
 def date(draw: Draw) -> Date:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from heedful.data.demo.ambiguity import PARTS, RENDER, canonical, readings
-from heedful.data.demo.choices import Draw
+from heedful.data.demo.chance import Draw
 from heedful.data.demo.grammar import stock
 from heedful.data.demo.meaning import (
     Act,

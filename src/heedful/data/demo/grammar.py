@@ -3,18 +3,34 @@
 from collections.abc import Callable
 from functools import cache
 
-from heedful.data.demo import reasons, scenes, sentences
+from heedful.data.demo import comparisons, modals, reasons, scenes, sentences
 from heedful.data.demo.ambiguity import names_your_job
-from heedful.data.demo.choices import Draw
+from heedful.data.demo.chance import Draw
 from heedful.data.demo.lexicon import VOCATIVES, words
-from heedful.data.demo.meaning import Body, Clause, Listener, Order, Pronoun, Quality, Sentence
+from heedful.data.demo.meaning import (
+    Act,
+    Body,
+    Clause,
+    Listener,
+    Order,
+    Phrase,
+    Profession,
+    Pronoun,
+    Quality,
+    Sentence,
+    Word,
+)
+from heedful.data.demo.people import GROWN_UP
 from heedful.data.demo.sayings import sayings
+
+ASKED_OF_STRANGERS = frozenset({"open", "close", "wait", "rest", "smoke", "answer", "help"})
+PERSONAL = frozenset({"be", "live", "come", "have", "work", "know", "teach", "speak"})
 
 # How often each kind is drawn; what is drawn twice counts once.
 KINDS: tuple[tuple[Callable[[Draw], Body], int], ...] = (
-    (sentences.transitive, 7600),
+    (sentences.transitive, 8200),
     (sentences.activity, 2700),
-    (sentences.modal, 2800),
+    (modals.modal, 2800),
     (sentences.state, 1800),
     (sentences.having, 1000),
     (sentences.giving, 1100),
@@ -31,7 +47,7 @@ KINDS: tuple[tuple[Callable[[Draw], Body], int], ...] = (
     (scenes.existence, 1300),
     (scenes.whereabouts, 1300),
     (scenes.whereabouts_asked, 220),
-    (scenes.comparison, 1000),
+    (comparisons.comparison, 1000),
     (scenes.presentation, 600),
     (scenes.age, 800),
     (scenes.price, 600),
@@ -63,19 +79,66 @@ def stock() -> tuple[Sentence, ...]:
 
 def _said(draw: Draw, body: Body) -> Sentence:
     """Who speaks to whom. A form of address ("sir") settles how you is said in French and Chinese."""
-    if _calls_for_address(body) and draw.chance(0.3):
-        address = draw.one([word for word in words(VOCATIVES) if "polite" in word.uses or not names_your_job(body)])
+    addresses = _addresses(body)
+    if addresses and draw.chance(0.3):
+        address = draw.one(addresses)
         listener: Listener = "polite" if "polite" in address.uses else "group" if "group" in address.uses else "friend"
         return Sentence(body, listener=listener, listener_female="female" in address.uses, vocative=address)
     if draw.chance(0.06):
         return Sentence(body, speaker_female=True)
     if draw.chance(0.06):
-        return Sentence(body, listener="polite" if draw.chance(0.5) or names_your_job(body) else "group")
+        return Sentence(body, listener="polite" if draw.chance(0.5) or not _said_to_several(body) else "group")
     return Sentence(body)
 
 
-def _calls_for_address(body: Body) -> bool:
-    """An order, or a question to you; but nobody asks "are you kind, sir?"."""
-    if isinstance(body, Clause) and body.subject == Pronoun(2) and body.question:
-        return not (isinstance(body.predicate, Quality) and "trait" in body.predicate.adjective.predicates)
-    return isinstance(body, Order)
+def _addresses(body: Body) -> list[Word]:
+    """Whom an order or a question may be addressed to: nobody asks "are you kind, sir?" or "are you German, Mum?"."""
+    known = words(VOCATIVES)
+    polite = [word for word in known if "polite" in word.uses]
+    if not _said_to_several(body):
+        known = tuple(word for word in known if "group" not in word.uses)
+    if isinstance(body, Order):
+        if body.act.verb.en not in ASKED_OF_STRANGERS:
+            return [] if _names_our_family(body.act) else [word for word in known if word not in polite]
+        return polite if _names_our_family(body.act) else list(known)
+    known = tuple(word for word in known if "female" in word.uses or not _names_your_dress(body))
+    if not isinstance(body, Clause) or body.subject != Pronoun(2) or not body.question:
+        return []
+    if isinstance(body.predicate, Quality) and "trait" in body.predicate.adjective.predicates:
+        return []
+    if _asks_who_you_are(body) or (isinstance(body.predicate, Act) and _names_our_family(body.predicate)):
+        return polite
+    return list(known)
+
+
+def _asks_who_you_are(clause: Clause) -> bool:
+    """What one's own mother and children are not asked: trade, nation, home, what and whom they have."""
+    match clause.predicate:
+        case Profession():
+            return True
+        case Quality(adjective):
+            return "nation" in adjective.predicates
+        case Act(verb, modal=""):
+            return verb.en in PERSONAL
+    return False
+
+
+def _names_our_family(act: Act) -> bool:
+    """My mother, your uncle: one's own mother and children are theirs too, and would be told a name."""
+    ours = {Pronoun(1), Pronoun(2), Pronoun(1, plural=True)}
+    people = [who for who in (act.object, act.recipient) if isinstance(who, Phrase)]
+    return any(who.owner in ours and who.noun.classes & {"kin", "parents"} for who in people)
+
+
+def _names_your_dress(body: Body) -> bool:
+    act = body.predicate if isinstance(body, Clause) else None
+    return isinstance(act, Act) and isinstance(act.object, Phrase) and "womenswear" in act.object.noun.classes
+
+
+def _said_to_several(body: Body) -> bool:
+    """Whether it may be said to several people, to children too: a job is one person's, and so is a coat."""
+    act = body.predicate if isinstance(body, Clause) else body.act if isinstance(body, Order) else None
+    if not isinstance(act, Act):
+        return not names_your_job(body)
+    grown_up = isinstance(act.object, Phrase) and act.object.noun.classes & GROWN_UP
+    return not grown_up and act.verb.en != "buy" and not act.verb.uses & {"single", "adult"}

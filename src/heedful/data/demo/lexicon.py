@@ -7,34 +7,36 @@ from functools import cache
 
 from heedful.data.demo.meaning import Place, Word
 
-# English | its preposition and article | French, its gender and preposition | Chinese, and what ends 在…里 | kinds
+# English | its preposition and article | French, its gender and preposition | Chinese, and what ends 在…里 | kinds: the
+# name is one too, `weekday` is closed at night and at weekends, `day` at night; one goes to a `regular` one every week
+# and to a `daily` one every day.
 PLACES = """
-school | at - | école f à | 学校 | goal study work
-hospital | at the | hôpital m à | 医院 | goal work arrival
-market | at the | marché m à | 市场 | goal shopping
-supermarket | at the | supermarché m à | 超市 | goal shopping
-park | in the | parc m dans | 公园 里 | goal outside
-restaurant | at the | restaurant m à | 餐馆 里 | goal meal arrival
-hotel | at the | hôtel m à | 酒店 | goal stay arrival
-station | at the | gare f à | 火车站 | goal arrival
-airport | at the | aéroport m à | 机场 | goal arrival
-library | at the | bibliothèque f à | 图书馆 里 | goal study
-museum | at the | musée m à | 博物馆 | goal
-office | at the | bureau m à | 办公室 里 | goal work arrival
-bank | at the | banque f à | 银行 | goal work
+school | at - | école f à | 学校 | goal weekday regular daily
+hospital | at the | hôpital m à | 医院 | goal arrival
+market | at the | marché m à | 市场 | goal day regular
+supermarket | at the | supermarché m à | 超市 | goal regular
+park | in the | parc m dans | 公园 里 | goal regular
+restaurant | at the | restaurant m à | 餐馆 里 | goal arrival regular leisure
+hotel | at the | hôtel m à | 酒店 | goal stay arrival destination
+station | at the | gare f à | 火车站 | goal arrival destination
+airport | at the | aéroport m à | 机场 | goal arrival destination
+library | at the | bibliothèque f à | 图书馆 里 | goal regular leisure
+museum | at the | musée m à | 博物馆 | goal day regular leisure
+office | at the | bureau m à | 办公室 里 | goal weekday arrival regular daily
+bank | at the | banque f à | 银行 | goal weekday
 pharmacy | at the | pharmacie f à | 药店 | goal
-post office | at the | poste f à | 邮局 | goal
-bakery | at the | boulangerie f à | 面包店 | goal shopping
-beach | on the | plage f sur | 海滩 上 | goal outside
-cinema | at the | cinéma m à | 电影院 | goal
-university | at the | université f à | 大学 | goal study work
-swimming pool | in the | piscine f dans | 游泳池 里 | goal water
-garden | in the | jardin m dans | 花园 里 | outside indoors
-kitchen | in the | cuisine f dans | 厨房 里 | room cooking indoors
+post office | at the | poste f à | 邮局 | goal weekday
+bakery | at the | boulangerie f à | 面包店 | goal regular
+beach | on the | plage f sur | 海滩 上 | goal regular leisure
+cinema | at the | cinéma m à | 电影院 | goal regular leisure
+university | at the | université f à | 大学 | goal weekday regular daily
+swimming pool | in the | piscine f dans | 游泳池 里 | goal regular
+garden | in the | jardin m dans | 花园 里 | indoors
+kitchen | in the | cuisine f dans | 厨房 里 | room indoors
 living room | in the | salon m dans | 客厅 里 | room indoors
 bathroom | in the | salle_de_bains f dans | 浴室 里 | room
 bedroom | in the | chambre f dans | 卧室 里 | room indoors
-home | at - | maison f à | 家 里 | home stay meal study
+home | at - | maison f à | 家 里 | stay
 """
 
 CITIES = """
@@ -93,20 +95,20 @@ next month | le mois prochain | 下个月 | future
 next year | l'année prochaine | 明年 | future
 next Tuesday | mardi prochain | 下个星期二 | future week
 next Friday | vendredi prochain | 下个星期五 | future week
-every day | tous les jours | 每天 | habit
-every morning | tous les matins | 每天早上 | habit
-every evening | tous les soirs | 每天晚上 | habit
-every week | toutes les semaines | 每个星期 | habit
-every Sunday | tous les dimanches | 每个星期天 | habit
-every Saturday | tous les samedis | 每个星期六 | habit
+every day | tous les jours | 每天都 | habit
+every morning | tous les matins | 每天早上都 | habit
+every evening | tous les soirs | 每天晚上都 | habit
+every week | toutes les semaines | 每个星期都 | habit
+every Sunday | tous les dimanches | 每个星期天都 | habit
+every Saturday | tous les samedis | 每个星期六都 | habit
 now | maintenant | 现在 | now
 today | aujourd'hui | 今天 | present
 """
 
 OFTEN = """
-often | souvent | 常常
+often | souvent | 常常 | now-and-then
+sometimes | parfois | 有时候 | now-and-then
 always | toujours | 总是
-sometimes | parfois | 有时候
 """
 
 WEEKDAYS = """
@@ -231,7 +233,7 @@ def _place(line: str) -> Place:
         fr_from="de",
         zh=zh,
         zh_at=zh + suffix,
-        kinds=frozenset(kinds.split()),
+        kinds=frozenset([*kinds.split(), en.replace(" ", "_")]),
     )
 
 

@@ -16,15 +16,15 @@ older brother | grand frère/grands frères m | 哥哥 个 | kin sibling
 younger brother | petit frère/petits frères m | 弟弟 个 | kin sibling child
 older sister | grande sœur/grandes sœurs f | 姐姐 个 | kin sibling
 younger sister | petite sœur/petites sœurs f | 妹妹 个 | kin sibling child
-grandfather | grand-père/grands-pères m | 爷爷 位 | kin adult
-grandmother | grand-mère/grands-mères f | 奶奶 位 | kin adult
+grandfather | grand-père/grands-pères m | 爷爷 位 | kin adult elderly
+grandmother | grand-mère/grands-mères f | 奶奶 位 | kin adult elderly
 uncle | oncle m | 叔叔 位 | kin adult
 aunt | tante f | 阿姨 位 | kin adult
 son | fils m | 儿子 个 | kin child offspring
 daughter | fille f | 女儿 个 | kin child offspring
-wife/wives | femme f | 妻子 位 | wife
-husband | mari m | 丈夫 位 | husband
-parent | parent m | 父母 位 | parents
+wife/wives | femme f | 妻子 位 | adult
+husband | mari m | 丈夫 位 | adult
+parent | parent m | 父母 位 | parents adult
 
 teacher | professeur,professeure m | 老师 位 | job human
 student | étudiant,étudiante m | 学生 个 | job human
@@ -44,9 +44,9 @@ friend | ami,amie m | 朋友 个 | human owned
 neighbour | voisin,voisine m | 邻居 个 | human owned
 colleague | collègue,collègue m | 同事 位 | human owned
 man/men | homme m | 男人 个 | human adult-noun
-woman/women | femme f | 女人 个 | human adult-noun pretty
+woman/women | femme f | 女人 个 | human adult-noun
 boy | garçon m | 男孩 个 | human child-noun
-girl | fille f | 女孩 个 | human child-noun pretty
+girl | fille f | 女孩 个 | human child-noun
 child/children | enfant m | 孩子 个 | human child-noun
 baby | bébé m | 婴儿 个 | baby
 
@@ -56,11 +56,11 @@ cat | chat m | 猫 只 | animal pet fur
 horse | cheval/chevaux m | 马 匹 | animal farm fur
 cow | vache f | 牛 头 | animal farm
 rabbit | lapin m | 兔子 只 | animal pet fur
-bird | oiseau m | 鸟 只 | animal pretty fur
+bird | oiseau m | 鸟 只 | animal pretty fur winged
 mouse/mice | souris f | 老鼠 只 | animal fur
 sheep/sheep | mouton m | 羊 只 | animal farm
 pig | cochon m | 猪 头 | animal farm
-duck | canard m | 鸭子 只 | animal farm
+duck | canard m | 鸭子 只 | animal farm winged
 elephant | éléphant m | 大象 头 | animal wild
 monkey | singe m | 猴子 只 | animal wild
 tiger | tigre m | 老虎 只 | animal wild
@@ -101,37 +101,37 @@ bowl | bol m | 碗 个 | ware goods breakable
 kilo | kilo m | 公斤 - | measure
 piece | morceau m | 块 - | measure
 
-book | livre m | 书 本 | read write small goods lent
-novel | roman m | 小说 本 | read write goods lent
+book | livre m | 书 本 | read small goods lent had
+novel | roman m | 小说 本 | read goods lent
 newspaper | journal/journaux m | 报纸 份 | read paper
 magazine | magazine m | 杂志 本 | read small lent
 letter | lettre f | 信 封 | read mail small
 email | e-mail m | 邮件 封 | read mail
-poem | poème m | 诗 首 | read write
+poem | poème m | 诗 首 | read
 story | histoire f | 故事 个 | tale
 song | chanson f | 歌 首 | song
 film | film m | 电影 部 | film
 question | question f | 问题 个 | question
-exam | examen m | 考试 次 | exam
+exam | examen m | 考试 次 | exam unique
 lesson | leçon f | 课 节 | lesson
-dictionary | dictionnaire m | 词典 本 | small goods lent
+dictionary | dictionnaire m | 词典 本 | small goods lent had
 
 key | clé f | 钥匙 把 | small
-bag | sac m | 包 个 | small goods coloured carried
+bag | sac m | 包 个 | small goods coloured carried had
 suitcase | valise f | 行李箱 个 | small goods coloured carried moved
-umbrella | parapluie m | 雨伞 把 | small goods coloured lent
+umbrella | parapluie m | 雨伞 把 | small goods coloured lent had
 wallet | portefeuille m | 钱包 个 | small goods
 ticket | billet m | 票 张 | small ticket
 passport | passeport m | 护照 本 | small
-pen | stylo m | 笔 支 | small goods coloured lent
-phone | téléphone m | 手机 部 | small goods machine used lent
-computer | ordinateur m | 电脑 台 | goods machine used lent
-camera | appareil photo/appareils photo m | 相机 台 | small goods machine used lent
+pen | stylo m | 笔 支 | small goods coloured lent had
+phone | téléphone m | 手机 部 | small goods machine used lent had
+computer | ordinateur m | 电脑 台 | goods machine used lent had
+camera | appareil photo/appareils photo m | 相机 台 | small goods machine used lent had
 watch | montre f | 手表 块 | small goods machine accessory
 lamp | lampe f | 灯 盏 | goods machine
-television | télévision f | 电视 台 | goods machine
-guitar | guitare f | 吉他 把 | goods lent
-ball | ballon m | 球 个 | small coloured toy
+television | télévision f | 电视 台 | goods machine had
+guitar | guitare f | 吉他 把 | goods lent had
+ball | ballon m | 球 个 | coloured toy
 photo | photo f | 照片 张 | photo pretty
 picture | tableau m | 画 幅 | photo pretty goods
 flower | fleur f | 花 朵 | flower pretty
@@ -146,8 +146,8 @@ sofa | canapé m | 沙发 张 | goods furniture seat
 door | porte f | 门 扇 | opening unique
 window | fenêtre f | 窗户 扇 | opening unique
 fridge | réfrigérateur m | 冰箱 台 | machine emptied unique
-house | maison f | 房子 座 | house
-apartment | appartement m | 公寓 套 | house flat
+house | maison f | 房子 座 | dwelling
+apartment | appartement m | 公寓 套 | dwelling flat
 garden | jardin m | 花园 个 | garden pretty field
 room | chambre f | 房间 个 | flat cleaned
 
@@ -162,8 +162,8 @@ truck | camion m | 卡车 辆 | driven vehicle carriage
 
 coat | manteau m | 大衣 件 | goods clothing coloured warm
 shirt | chemise f | 衬衫 件 | goods clothing coloured
-dress | robe f | 连衣裙 条 | goods clothing coloured pretty
-skirt | jupe f | 裙子 条 | goods clothing coloured pretty
+dress | robe f | 连衣裙 条 | goods clothing coloured pretty womenswear
+skirt | jupe f | 裙子 条 | goods clothing coloured pretty womenswear
 sweater | pull m | 毛衣 件 | goods clothing coloured warm
 hat | chapeau m | 帽子 顶 | goods accessory coloured small
 scarf/scarves | écharpe f | 围巾 条 | goods accessory coloured small

@@ -3,13 +3,16 @@
 from functools import cache
 
 from heedful.data.demo.adjectives import adjective, said_of
-from heedful.data.demo.choices import ME, YOU, Draw, adjective_for, name, person, pronoun_for, relative
+from heedful.data.demo.chance import Draw
+from heedful.data.demo.choices import adjective_for, belonging
 from heedful.data.demo.lexicon import LINKS, TIMES, words, words_for
 from heedful.data.demo.meaning import Act, Adjective, Clause, Degree, Joined, Phrase, Quality, Subject, Verb
 from heedful.data.demo.nouns import nouns, nouns_of
+from heedful.data.demo.people import ME, YOU, able, name, person, pronoun_for, relative
 from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, verb, verbs_for, verbs_named
 
 BECAUSE, BUT, AND = words(LINKS)
+DRIVE = verb(TRANSITIVE, "drive")
 
 # What one did not do, the nouns it was not done to, and why not.
 REFUSALS = (
@@ -18,7 +21,7 @@ REFUSALS = (
     ("drink", "coffee tea milk", "hot cold"),
     ("read", "novel", "boring"),
     ("watch", "film", "boring long"),
-    ("carry", "moved furniture", "heavy"),
+    ("carry", "moved chair table", "heavy"),
 )
 
 
@@ -33,16 +36,30 @@ def _somebody(draw: Draw) -> Subject:
     return name(draw) if isinstance(subject, Phrase) and "human" in subject.noun.classes else subject
 
 
+# Why an animal does not cross it.
+OBSTACLES = {
+    "street": "wide dangerous noisy",
+    "river": "wide dangerous",
+    "bridge": "long dangerous",
+    "forest": "big dangerous",
+    "square": "big noisy",
+    "park": "big",
+    "garden": "big",
+}
+
+
 def crossing(draw: Draw) -> Joined:
     """The animal didn't cross the street because it was too tired: the animal was; too wide: the street was."""
-    beast = draw.one(nouns_of("animal"))
+    beast = draw.one([noun for noun in nouns_of("animal") if "winged" not in noun.classes])
     barrier = draw.one(nouns_of("crossing crossing field"))
-    first, second = Phrase(beast, "the", adjective=adjective_for(draw, beast, 0.15)), Phrase(barrier, "the")
+    look = adjective_for(draw, beast, 0.3)
+    first, second = Phrase(beast, "the", adjective=look), Phrase(barrier, "the")
     act = next(act for act in verbs_named(TRANSITIVE, "cross") if act.objects & barrier.classes)
     if draw.chance(0.5):
-        word, about = draw.one(_adjectives(beast.classes, "tired hungry thirsty small old")), first
+        old = not (look and look.en in ("old", "big", "small"))
+        word, about = draw.one(_adjectives(beast.classes, "tired old" if old else "tired")), first
     else:
-        word, about = draw.one(_adjectives(barrier.classes, "wide dangerous long noisy big")), second
+        word, about = draw.one(_adjectives(barrier.classes, OBSTACLES[barrier.en])), second
     reason = Clause(pronoun_for(about), Quality(word, "too"), "past")
     return Joined(Clause(first, Act(act, second), "past", "no"), BECAUSE, reason)
 
@@ -64,14 +81,15 @@ def refusal(draw: Draw) -> Joined:
     act = next(act for act in verbs_named(TRANSITIVE, verb_name) if act.objects & noun.classes)
     thing = Phrase(noun, "the" if noun.mass else draw.one(("the", "this")))
     reason = Clause(pronoun_for(thing), Quality(draw.one(_adjectives(noun.classes, why)), "too"), "past")
-    return Joined(Clause(person(draw), Act(act, thing), "past", "no"), BECAUSE, reason)
+    subject = able(draw, person(draw), DRIVE) if verb_name == "buy" else person(draw)
+    return Joined(Clause(subject, Act(act, thing), "past", "no"), BECAUSE, reason)
 
 
 def absence(draw: Draw) -> Joined:
     """She didn't work yesterday because she was ill."""
-    subject = _somebody(draw)
     act = draw.one(verbs_named(ACTIVITIES, "work swim run dance cook play"))
-    word = adjective(draw.one(("tired", "tired", "ill", "busy")))
+    subject = able(draw, _somebody(draw), act)
+    word = adjective(draw.one(("tired", "tired", "ill", "tired" if act.en == "work" else "busy")))
     degree: Degree = "" if word.zh_kind == "了" else draw.one(("too", "very"))
     time = draw.one(words_for(TIMES, "past")[:3]) if draw.chance(0.7) else None
     reason = Clause(pronoun_for(subject), Quality(word, degree), "past")
@@ -85,7 +103,7 @@ def emotion(draw: Draw) -> Joined:
     found = draw.chance(0.4)
     word = adjective("happy" if found else draw.one(("sad", "angry", "worried")))
     noun = draw.one(nouns_of("small"))
-    thing = Phrase(noun, "of", plural=noun.en == "key", owner=who)
+    thing = belonging(noun, who)
     cause = Clause(who, Act(verb(TRANSITIVE, "find" if found else "lose"), thing), "past")
     return Joined(Clause(subject, Quality(word)), BECAUSE, cause)
 
@@ -100,7 +118,11 @@ def contrast(draw: Draw) -> Joined:
         return Joined(can, BUT, Clause(who, Act(unknown, modal="know"), polarity="no"))
     like = verb(TRANSITIVE, "like")
     group = draw.one(("edible", "food vegetables fruits", "drink", "pet", "language", "science"))
-    liked, other = draw.shuffled([noun for noun in nouns_of(group) if noun.en != "meat"])[:2]  # beef is meat
+    choice = [noun for noun in nouns_of(group) if noun.en not in ("meat", "water")]  # beef is meat
+    liked, other = draw.shuffled(choice)[:2]
+    if group == "drink":
+        subject = able(draw, subject, like, Phrase(nouns()["wine"], "generic"))
+        who = pronoun_for(subject)
     first = Clause(subject, Act(like, Phrase(liked, "generic", not liked.mass)))
     return Joined(first, BUT, Clause(who, Act(like, Phrase(other, "generic", not other.mass)), polarity="no"))
 
@@ -110,6 +132,9 @@ def two_scenes(draw: Draw) -> Joined:
     first, second = name(draw), name(draw)
     other: Subject = relative(draw, draw.one((ME, YOU))) if first == second or draw.chance(0.3) else second
     one_act, other_act = draw.shuffled(_going_on())[:2]
+    other = able(draw, other, other_act)
+    if other == first:
+        other = Phrase(nouns()["friend"], "of", owner=ME)
     return Joined(Clause(first, Act(one_act), "now"), AND, Clause(other, Act(other_act), "now"))
 
 

@@ -66,7 +66,7 @@ How old are you? | Quel âge as-tu ? | 你多大？
 Where are the toilets? | Où sont les toilettes ? | 洗手间在哪儿？
 How much is it? | C'est combien ? | 多少钱？
 It's too expensive. | C'est trop cher. | 太贵了。
-The bill, please. | L'addition, s'il vous plaît. | 请买单。
+The bill, please. | L'addition, s'il vous plaît. | 请结账。
 I need a doctor. | J'ai besoin d'un médecin. | 我需要看医生。
 I have a fever. | J'ai de la fièvre. | 我发烧了。
 I have a cold. | J'ai un rhume. | 我感冒了。

@@ -1,33 +1,21 @@
-"""How things are: moods, qualities, places, comparisons, reasons, prices, ages, dates, the weather.
+"""How things are: moods, qualities, places, prices, ages, dates, the weather.
 
 Each function draws one meaning of its kind; `grammar.py` says how many of each the corpus has.
 """
 
+from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 from heedful.data.demo.adjectives import adjective, said_of
-from heedful.data.demo.choices import (
-    HE,
-    ME,
-    SHE,
-    WE,
-    YOU,
-    Draw,
-    adjective_for,
-    couple,
-    date,
-    name,
-    person,
-    relative,
-)
+from heedful.data.demo.chance import Draw
+from heedful.data.demo.choices import SHARED, adjective_for, date, most
 from heedful.data.demo.lexicon import OFTEN, RELATIONS, SEASONS, TIMES, WEATHER, WEEKDAYS, places, words, words_for
 from heedful.data.demo.meaning import (
     Act,
     Adjective,
     Age,
     Clause,
-    Comparison,
+    Clock,
     Degree,
     Existence,
     HowMany,
@@ -50,29 +38,52 @@ from heedful.data.demo.meaning import (
     Where,
 )
 from heedful.data.demo.nouns import nouns, nouns_of
+from heedful.data.demo.people import GROWN_UP, HE, ME, SHE, WE, YOU, YOUNG, couple, name, person, relative
 from heedful.data.demo.sentences import clock, mood_of
 from heedful.data.demo.verbs import ACTIVITIES, SCHEDULE, read_verbs
 
-HOW: tuple[Literal["more", "less", "as"], ...] = ("more", "more", "less", "as")
 TOO = frozenset(
     {"big", "small", "old", "young", "long", "short", "expensive", "heavy", "difficult", "easy", "cold", "hot", "sweet"}
     | {"slow", "noisy", "wide", "dangerous", "tired", "busy", "shy", "lazy", "dirty"}
 )
-OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "house", "garden", "flat"})
-SINGLE = frozenset({"unique", "flat", "house", "garden"})
-MEAL_HOURS = {"breakfast": (6, 7, 8, 9), "lunch": (11, 1), "dinner": (6, 7, 8)}
+OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "garden", "flat"})
+SINGLE = frozenset({"unique", "flat", "dwelling", "garden"})
+LASTING = "tired busy hungry thirsty sleepy worried"  # what one may be often, sometimes or always
+PRAISE = ("kind", "clever", "polite")  # what one does not say of oneself
+MEAL_HOURS = {"breakfast": (6, 7, 8, 9), "lunch": (1, 1, 2), "dinner": (6, 7, 8)}
+HOURS = {
+    "lesson": (8, 9, 10, 2, 3),
+    "exam": (8, 9, 10, 2),
+    "film": (3, 5, 7, 8),
+    "open": (7, 8, 9, 10),
+    "close": (5, 6, 7, 8),
+}
 
 # Relation | landmarks | what is found there.
 SETTINGS = (
-    ("on", "table bed sofa chair", "small ware cat newspaper"),
-    ("under", "table bed sofa chair tree car", "pet ball bag box"),
+    ("on", "table", "small ware newspaper cat"),
+    ("on", "bed sofa chair", "small newspaper cat"),
+    ("under", "table bed sofa chair tree car", "pet ball bag"),
     ("in", "bag box suitcase", "key book phone pen camera wallet letter passport"),
     ("in", "fridge", "food edible milk beer wine water cake"),
-    ("behind", "door house school sofa", "pet bike ball suitcase box"),
+    ("behind", "door sofa", "cat dog ball suitcase box bag"),
+    ("behind", "house school", "bike ball car tree dog"),
     ("in front of", "house school station hotel museum bank", "car bike tree truck taxi"),
     ("next to", "bed window door sofa", "table chair lamp bag guitar"),
     ("near", "station school park river hospital hotel museum", "bank pharmacy restaurant bakery hotel shop library"),
 )
+ROOMS = {
+    "garden": "table chair ball bike pet",
+    "kitchen": "table chair pet",
+    "living room": "sofa table chair lamp television guitar pet",
+    "bedroom": "bed chair lamp television computer pet",
+}
+PRICES = (
+    ("edible dish ware pen ball", 2, 12, 1),
+    ("book umbrella lamp", 8, 30, 1),
+    ("clothing accessory bag", 3, 20, 5),
+)
+SEASONAL = {"snow": ("in winter",), "cold": ("in winter",), "hot": ("in summer",)}
 
 
 def degree_for(draw: Draw, word: Adjective, polarity: Polarity, question: Question) -> Degree:
@@ -91,7 +102,7 @@ def feeling(draw: Draw) -> Clause:
     quality = Quality(word, degree_for(draw, word, polarity, question))
     if draw.chance(0.25):
         return Clause(subject, quality, "past", polarity, question, time=draw.one(words_for(TIMES, "past")[:3]))
-    if polarity == "yes" and word.zh_kind == "很" and draw.chance(0.25):
+    if polarity == "yes" and word.en in LASTING.split() and word.zh_kind == "很" and draw.chance(0.4):
         return Clause(subject, Quality(word), "habit", "yes", question, often=draw.one(words(OFTEN)))
     time = words_for(TIMES, "present")[0] if draw.chance(0.25) else None
     return Clause(subject, quality, "habit", polarity, question, time=time)
@@ -102,6 +113,8 @@ def character(draw: Draw) -> Clause:
     word = draw.one(said_of(frozenset({"trait", "nation"})))
     polarity, question = mood_of(draw)
     subject = person(draw, first=not question)
+    if (subject in (ME, WE) and word.en in PRAISE) or (subject == YOU and question and "trait" in word.predicates):
+        subject = name(draw)
     return Clause(subject, Quality(word, degree_for(draw, word, polarity, question)), "habit", polarity, question)
 
 
@@ -112,24 +125,34 @@ def occupation(draw: Draw) -> Clause:
     subject = draw.who(ME, HE, SHE, YOU, name(draw), name(draw), relative(draw), couple(draw))
     if question and subject == ME:
         subject = YOU
+    unlikely = {"elderly", "adult"} if noun.en == "student" else {"elderly"}
+    if isinstance(subject, Phrase) and subject.noun.classes & unlikely:
+        subject = name(draw)
     word = None
-    if polarity == "yes" and subject not in (HE, SHE) and draw.chance(0.3):  # not "il est un bon …" but "c'est"
-        word = adjective(draw.one(("good", "young")))
+    praised = polarity == "yes" and subject not in (HE, SHE, ME, YOU)  # one says "c'est un bon …", not "il est"
+    if praised and draw.chance(0.3):
+        word = adjective("good")
     return Clause(subject, Profession(noun, word), "habit", polarity, question)
 
 
 @cache
 def _describable() -> tuple[Noun, ...]:
-    return tuple(noun for noun in nouns().values() if said_of(noun.classes))
+    """Not "fruit", which is one in English and many in French; nor "history", in French the word for a story too."""
+    return tuple(noun for noun in nouns().values() if said_of(noun.classes) and noun.en not in ("fruit", "history"))
 
 
 def quality(draw: Draw) -> Clause:
     """These bags are too expensive. The soup is hot."""
     noun = draw.one(_describable())
-    word = draw.one(said_of(noun.classes))
+    word = draw.one([word for word in said_of(noun.classes) if (noun.en, word.en) != ("water", "delicious")])
     polarity, question = mood_of(draw)
     subject = _described_thing(draw, noun)
-    return Clause(subject, Quality(word, degree_for(draw, word, polarity, question)), "habit", polarity, question)
+    if question and subject.owner == ME:  # one knows what one's own pen costs
+        subject = replace(subject, owner=YOU)
+    degree = degree_for(draw, word, polarity, question)
+    if degree == "too" and noun.classes & {"animal", "building"}:
+        degree = "very"
+    return Clause(subject, Quality(word, degree), "habit", polarity, question)
 
 
 def _described_thing(draw: Draw, noun: Noun) -> Phrase:
@@ -137,29 +160,34 @@ def _described_thing(draw: Draw, noun: Noun) -> Phrase:
         return Phrase(noun, "generic")
     if noun.classes & {"fruits", "vegetables"}:
         return Phrase(noun, "the", plural=True)
-    plural = not noun.mass and not noun.classes & SINGLE and draw.chance(0.2)
+    plural = "edible" in noun.classes or (not noun.mass and not noun.classes & SINGLE and draw.chance(0.2))
     if noun.classes & OWNABLE and draw.chance(0.45):
-        return Phrase(noun, "of", plural, owner=owner(draw))
+        return Phrase(noun, "of", plural and most(noun) > 1, owner=owner(draw, noun))
     if draw.chance(0.4):
         return Phrase(noun, "that" if draw.chance(0.3) else "this", plural)
     return Phrase(noun, "the", plural)
 
 
-def owner(draw: Draw) -> Subject:
+def owner(draw: Draw, noun: Noun) -> Subject:
+    if "womenswear" in noun.classes:
+        return draw.one((ME, YOU, SHE, SHE))
     if draw.chance(0.3):
-        return name(draw) if draw.chance(0.6) else relative(draw)
-    return draw.one((ME, ME, YOU, HE, SHE, WE))
+        kin = relative(draw, draw.one((ME, ME, YOU, HE, SHE)), several=False, friends=False)
+        child = kin.noun.classes & YOUNG and noun.classes & GROWN_UP
+        return name(draw) if child or draw.chance(0.6) else kin  # not Anna's friend's car: 安娜的朋友的车
+    return draw.one((ME, ME, YOU, HE, SHE, WE if noun.classes & SHARED else HE))
 
 
 def _spot(draw: Draw) -> tuple[Where, Noun]:
     """A place near a landmark, and something that is found there."""
     if draw.chance(0.15):
-        return draw.one(places("indoors")), draw.one(nouns_of("furniture pet"))
+        room = draw.one(tuple(ROOMS))
+        return next(place for place in places("indoors") if place.en == f"the {room}"), draw.one(nouns_of(ROOMS[room]))
     relation, landmarks, things = draw.one(SETTINGS)
     landmark = draw.one(nouns_of(landmarks))
     thing = draw.one([noun for noun in nouns_of(things) if noun is not landmark])
     owned = landmark.classes & {"furniture", "small", "house"} and draw.chance(0.3)
-    where = Phrase(landmark, "of", owner=draw.one((ME, YOU, HE, SHE, WE))) if owned else Phrase(landmark, "the")
+    where = Phrase(landmark, "of", owner=draw.one((ME, YOU, HE, SHE))) if owned else Phrase(landmark, "the")
     return Near(next(word for word in words(RELATIONS) if word.en == relation), where), thing
 
 
@@ -171,8 +199,9 @@ def existence(draw: Draw) -> Existence:
         return Existence(Phrase(noun, "a"), where, polarity, bool(question))
     if polarity == "no" or question:
         return Existence(Phrase(noun, "a", plural="edible" in noun.classes), where, polarity, bool(question))
-    if "building" not in noun.classes and draw.chance(0.5):
-        return Existence(Phrase(noun, "count", plural=True, count=draw.number(2, 8)), where)
+    several = 4 if noun.classes & {"car", "bike", "tree"} else most(noun)
+    if "building" not in noun.classes and several > 1 and draw.chance(0.5):
+        return Existence(Phrase(noun, "count", plural=True, count=draw.number(2, several)), where)
     plural = "edible" in noun.classes
     return Existence(Phrase(noun, "a", plural, adjective_for(draw, noun, 0.3)), where)
 
@@ -193,7 +222,7 @@ def whereabouts(draw: Draw) -> Clause:
 def _located_thing(draw: Draw, noun: Noun) -> Phrase:
     if not noun.classes & OWNABLE or draw.chance(0.4):
         return Phrase(noun, "the", plural="edible" in noun.classes)
-    return Phrase(noun, "of", plural=noun.en == "key", owner=owner(draw))
+    return Phrase(noun, "of", plural=noun.en == "key", owner=owner(draw, noun))
 
 
 def whereabouts_asked(draw: Draw) -> Clause:
@@ -204,38 +233,13 @@ def whereabouts_asked(draw: Draw) -> Clause:
     return Clause(_located_thing(draw, noun), Located(None), question="where")
 
 
-def comparison(draw: Draw) -> Comparison:
-    """The train is faster than the bus."""
-    how = draw.one(HOW)
-    if draw.chance(0.5):
-        word = draw.one(said_of(frozenset({"trait"})))
-        first: Subject = person(draw, pronoun=False)
-        second: Subject = name(draw) if draw.chance(0.5) else relative(draw, draw.one((ME, YOU)))
-        return Comparison(first, relative(draw, WE) if first == second else second, word, how)
-    group = draw.one(("animal", "carriage", "clothing", "edible", "machine", "furniture", "carried"))
-    one, other = draw.shuffled([noun for noun in nouns_of(group) if noun.en != "animal"])[:2]
-    word = draw.one([word for word in _comparable(one) if word.predicates & other.classes])
-    if group == "animal" and draw.chance(0.4):
-        return Comparison(Phrase(one, "generic", True), Phrase(other, "generic", True), word, how)
-    return Comparison(Phrase(one, draw.one(("the", "this"))), Phrase(other, draw.one(("the", "that"))), word, how)
-
-
-@cache
-def _comparable(noun: Noun) -> tuple[Adjective, ...]:
-    words = said_of(noun.classes)
-    return tuple(
-        word
-        for word in words
-        if word.zh_kind == "很" and not word.fr_avoir and word.en not in ("good", "new", "delicious")
-    )
-
-
 def presentation(draw: Draw) -> Presentation:
     """This is my umbrella. Are those your keys?"""
-    noun = draw.one(nouns_of("goods small pet vehicle house photo gift"))
+    noun = draw.one(nouns_of("goods small pet vehicle dwelling photo gift"))
     polarity, question = mood_of(draw)
     if draw.chance(0.7):
-        what = Phrase(noun, "of", draw.chance(0.25), owner=owner(draw))
+        plural = most(noun) > 1 and not noun.classes & {"ticket", "passport"} and draw.chance(0.3)
+        what = Phrase(noun, "of", plural, owner=owner(draw, noun))
     else:
         what = Phrase(noun, "a", adjective=adjective_for(draw, noun, 0.5))
     return Presentation(what, draw.chance(0.3), polarity == "no", bool(question))
@@ -247,7 +251,8 @@ def age(draw: Draw) -> Clause:
     subject = draw.who(ME, HE, SHE, name(draw), name(draw), HE if who.plural else who)
     classes = subject.noun.classes if isinstance(subject, Phrase) else frozenset()
     if isinstance(subject, Phrase) and draw.chance(0.15):
-        return Clause(subject, Age(0), question="what")
+        whose = YOU if subject.owner in (ME, WE) else subject.owner
+        return Clause(replace(subject, owner=whose), Age(0), question="what")
     if classes & {"grandmother", "grandfather"}:
         return Clause(subject, Age(draw.number(65, 95)))
     low, high = (2, 20) if "child" in classes else (28, 60) if classes & {"adult", "owned"} else (8, 60)
@@ -256,10 +261,9 @@ def age(draw: Draw) -> Clause:
 
 def price(draw: Draw) -> Price:
     """This hat costs twenty euros."""
-    cheap = draw.chance(0.4)
-    classes = "edible dish ware pen ball" if cheap else "clothing accessory ticket book bag lamp umbrella"
+    classes, low, high, step = draw.one(PRICES)
     noun = draw.one(nouns_of(classes))
-    euros = 0 if draw.chance(0.2) else draw.number(2, 12) if cheap else 5 * draw.number(1, 20)
+    euros = 0 if draw.chance(0.2) else step * draw.number(low, high)
     if "edible" in noun.classes:
         return Price(Phrase(noun, "this", True), euros)
     return Price(Phrase(noun, draw.one(("this", "this", "the", "that")), draw.chance(0.15)), euros)
@@ -272,7 +276,11 @@ def timetable(draw: Draw) -> Clause:
         return Clause(person(draw), Act(act), "habit", time=clock(draw, *MEAL_HOURS[act.en_tail]))
     act = draw.one(read_verbs(SCHEDULE))
     noun = draw.one(nouns_of(" ".join(sorted(act.objects))))
-    return Clause(Phrase(noun, "the"), Act(act), "habit", time=clock(draw))
+    hours = HOURS.get(act.en, HOURS.get(noun.en, ()))
+    time = clock(draw, *hours)
+    if hours and time.minute not in (0, 15, 30):  # nothing opens at twenty to nine
+        time = Clock(time.hour, 0)
+    return Clause(Phrase(noun, "the"), Act(act), "habit", time=time)
 
 
 def calendar(draw: Draw) -> Moment:
@@ -291,23 +299,25 @@ def weather(draw: Draw) -> Weather:
     polarity, question = mood_of(draw)
     city = draw.one(places("city")) if draw.chance(0.75) else None
     if city and draw.chance(0.25):
-        season = draw.one(words(SEASONS))
+        season = draw.one([word for word in words(SEASONS) if word.en in SEASONAL.get(kind.en, (word.en,))])
         if "verb" in kind.uses:
             return Weather(kind, "habit", season, city)
         if kind.en in ("cold", "hot"):
-            return Weather(kind, "now", season, city, polarity == "no", bool(question))
+            return Weather(kind, "now", season, city, question=bool(question))
     tense: Tense = draw.one(("now", "past", "future"))
     if tense == "now":
         time = words_for(TIMES, "present")[0] if draw.chance(0.6) or not city else None
     else:
-        time = draw.one([word for word in words_for(TIMES, tense) if {"near", "week"} & word.uses])
+        known = [word for word in words_for(TIMES, tense) if {"near", "week"} & word.uses]
+        time = draw.one([word for word in known if kind.en != "sunny" or "night" not in word.en])
     return Weather(kind, tense, time, city, polarity == "no", bool(question))
 
 
 def pain(draw: Draw) -> Pain:
     """My head hurts."""
     question = draw.chance(0.2)
-    subject = YOU if question else draw.who(ME, ME, HE, SHE, name(draw), relative(draw))
+    known = relative(draw, ME, several=False, friends=False)
+    subject = YOU if question else draw.who(ME, ME, HE, SHE, name(draw), known)
     return Pain(subject, draw.one(nouns_of("body")), question)
 
 
@@ -322,5 +332,5 @@ def how_many(draw: Draw) -> HowMany:
     subject = draw.who(YOU, YOU, HE, SHE, name(draw), relative(draw))
     return HowMany(
         subject,
-        draw.one(nouns_of("pet book novel magazine coat shirt sweater hat vehicle flower umbrella ball bag pen")),
+        draw.one(nouns_of("pet book novel magazine coat shirt sweater hat car bike umbrella ball bag pen")),
     )

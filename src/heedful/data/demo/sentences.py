@@ -3,29 +3,16 @@
 Each function draws one meaning of its kind; `grammar.py` says how many of each the corpus has.
 """
 
-from heedful.data.demo.choices import (
-    HE,
-    ME,
-    SHE,
-    WE,
-    YOU,
-    Draw,
-    animal,
-    date,
-    name,
-    object_for,
-    person,
-    pronoun_for,
-    relative,
-    single,
-    time_for,
-)
-from heedful.data.demo.lexicon import OFTEN, VEHICLES, places, words
+from dataclasses import replace
+from typing import NamedTuple
+
+from heedful.data.demo.chance import Draw
+from heedful.data.demo.choices import CREATING, SHARED, animal, date, most, object_for, time_for
+from heedful.data.demo.lexicon import OFTEN, VEHICLES, places, words, words_for
 from heedful.data.demo.meaning import (
     Act,
     Clause,
     Clock,
-    Modal,
     Order,
     Phrase,
     Place,
@@ -38,7 +25,21 @@ from heedful.data.demo.meaning import (
     Verb,
     Word,
 )
-from heedful.data.demo.nouns import nouns, nouns_of
+from heedful.data.demo.nouns import nouns
+from heedful.data.demo.people import (
+    HE,
+    ME,
+    SHE,
+    YOU,
+    able,
+    name,
+    person,
+    pronoun_for,
+    related,
+    relative,
+    single,
+    wearer,
+)
 from heedful.data.demo.verbs import (
     ACTIVITIES,
     GIVING,
@@ -53,8 +54,18 @@ from heedful.data.demo.verbs import (
 
 DYNAMIC = tuple(act for act in read_verbs(TRANSITIVE) if "state" not in act.uses)
 TENSES: tuple[Tense, ...] = ("habit", "now", "past", "future")
-MODALS: tuple[Modal, ...] = ("want", "want", "can", "can", "must", "know", "like", "love")
-SETTINGS = {"place": "study home", "outside": "outside", "water": "water", "meal": "meal", "country": "country"}
+
+SEVERAL = frozenset({"flower", "photo", "book", "novel", "magazine", "letter", "email", "gift"})  # given at once
+OCCASIONS = frozenset({"for a walk", "a shower", "lunch", "dinner"})
+
+
+class Frame(NamedTuple):
+    """Who does it, and whether it is said, denied or asked."""
+
+    subject: Subject
+    tense: Tense
+    polarity: Polarity
+    question: Question
 
 
 def mood_of(draw: Draw) -> tuple[Polarity, Question]:
@@ -68,65 +79,104 @@ def tense_for(draw: Draw, act: Verb) -> Tense:
     return draw.one([tense for tense in TENSES if tense in act.uses])
 
 
+def frame_for(draw: Draw, act: Verb) -> Frame:
+    tense = tense_for(draw, act)
+    polarity, question = mood_of(draw)
+    subject = able(draw, doer(draw, question), act)
+    if subject == YOU and tense == "future":  # only a fortune-teller says "you are going to close the window"
+        polarity, question = "yes", "yes-no"
+    return Frame(subject, tense, polarity, question)
+
+
 def doer(draw: Draw, question: Question) -> Subject:
     return person(draw, first=not question)
 
 
 def when(
-    draw: Draw, tense: Tense, act: Verb, polarity: Polarity, *, far: bool = True
+    draw: Draw,
+    tense: Tense,
+    act: Verb,
+    polarity: Polarity,
+    *,
+    far: bool = True,
+    goal: Place | None = None,
 ) -> tuple[Word | None, Time | None]:
     """An adverb of frequency, a time, or nothing."""
     if tense == "habit":
         if polarity != "yes":
             return None, None
         if draw.chance(0.5):
-            return draw.one(words(OFTEN)), None
-        return None, time_for(draw, tense, act)
+            return draw.one(words_for(OFTEN, "now-and-then")), None
+        return None, time_for(draw, tense, act, goal=goal)
     if (tense == "now" and draw.chance(0.9)) or (tense == "past" and draw.chance(0.3)):
         return None, None
-    return None, time_for(draw, tense, act, far=far and polarity == "yes")  # not "in six months he isn't going to …"
+    far = far and polarity == "yes"  # not "in six months he isn't going to …"
+    near = polarity != "yes" and "year" not in act.uses
+    return None, time_for(draw, tense, act, far=far or "far" in act.uses, near=near, goal=goal)
 
 
 def transitive(draw: Draw) -> Clause:
     """Paul bought three red apples yesterday."""
     act = draw.one(DYNAMIC)
-    tense = tense_for(draw, act)
-    polarity, question = mood_of(draw)
+    subject, tense, polarity, question = frame_for(draw, act)
+    if act.en in ("lose", "break"):  # "she didn't lose her hat last Saturday" is no news
+        polarity = "yes"
+    if act.en == "drive":  # one sees whether somebody is driving a truck
+        polarity, question = "yes", ""
     if tense == "habit" and polarity == "no" and draw.chance(0.4):
         polarity = "never"
-    subject = doer(draw, question)
     if "single" in act.uses:
-        subject = YOU if question else single(draw)
+        subject = YOU if question else able(draw, single(draw), act)
     thing = object_for(draw, act, subject, tense=tense, polarity=polarity)
+    if question and thing.determiner == "count":  # nobody asks whether you ate two pears
+        thing = Phrase(thing.noun, "a")
     if thing.noun.en in ("dress", "skirt") and act.en == "wear":
         subject = SHE
+        thing = replace(thing, owner=SHE) if thing.determiner == "of" else thing
+    if act.en == "choose":
+        subject = wearer(subject, thing)
     often, time = when(draw, tense, act, polarity)
-    return Clause(subject, Act(act, thing), tense, polarity, question, often, time)
+    if act.en == "drink" and "wine" in thing.noun.classes and isinstance(time, Word) and "morning" in time.en:
+        often, time = (words(OFTEN)[0], None) if tense == "habit" else (None, None)  # nobody has beer for breakfast
+    if often and thing.determiner == "a" and not thing.noun.mass and not thing.container:  # often eats sandwiches
+        thing = replace(thing, plural=True)
+    return Clause(able(draw, subject, act, thing), Act(act, thing), tense, polarity, question, often, time)
 
 
 def activity(draw: Draw) -> Clause:
     """My sister often plays football in the park with her friends."""
     act = draw.one(read_verbs(ACTIVITIES))
-    polarity, question = mood_of(draw)
     if "animal" in act.uses and draw.chance(0.35):
+        polarity, question = mood_of(draw)
         return Clause(animal(draw), Act(act), "now", polarity, question)
-    tense = tense_for(draw, act)
-    subject = doer(draw, question)
-    often, time = when(draw, tense, act, polarity)
+    subject, tense, polarity, question = frame_for(draw, act)
+    if tense == "habit" and act.en_tail in OCCASIONS:
+        polarity = "yes"  # "she doesn't take a shower" would speak of now
+    # "He often works" wants to be "he often works at home", and "he is going to have lunch" is no news.
+    bare = (tense == "habit" and act.en in ("work", "study")) or (tense != "now" and act.en == "have")
+    where = place_for(draw, act) if act.en == "travel" or bare or draw.chance(0.4) else None
+    if polarity == "no" and act.en != "travel":
+        where = None
+    often, time = when(draw, tense, act, polarity, goal=where)
+    if often and act.en_tail == "a shower":  # not only sometimes
+        often, time = None, time_for(draw, tense, act)
+    if tense == "past" and not time and not where and ("lasting" in act.uses or act.en == "smoke"):  # when?
+        time = time_for(draw, tense, act)
     if polarity == "no":
-        return Clause(subject, Act(act), tense, polarity, question, often, time)
-    where = place_for(draw, act) if draw.chance(0.4) else None
+        return Clause(subject, Act(act), tense, polarity, question, often, time, where)
+    if where and often and draw.chance(0.3):
+        often = words(OFTEN)[-1]
     companion = None
-    if act.objects & {"outside", "meal"} and draw.chance(0.3):
-        companion = relative(draw, pronoun_for(subject))
+    if "company" in act.uses and draw.chance(0.3):
+        companion = related(draw, subject)
+        if "vigorous" in act.uses and ("elderly" in companion.noun.classes or (where and "school" in where.kinds)):
+            companion = Phrase(nouns()["friend"], "of", plural=True, owner=companion.owner)
     return Clause(subject, Act(act), tense, polarity, question, often, time, where, companion)
 
 
 def place_for(draw: Draw, act: Verb) -> Place | None:
-    if act.en == "work":
-        return draw.one(places("work home"))
-    kinds = next((kinds for name, kinds in SETTINGS.items() if name in act.objects), "")
-    return draw.one(places(kinds)) if kinds else None
+    known = places(" ".join(sorted(act.objects)))
+    return draw.one(known) if known else None
 
 
 def lasting(draw: Draw) -> Clause:
@@ -134,36 +184,7 @@ def lasting(draw: Draw) -> Clause:
     act = draw.one(verbs_for(ACTIVITIES, USES["t"]))
     unit, low, high = draw.one((("hour", 2, 10), ("hour", 2, 10), ("minute", 2, 10)))
     count = draw.number(low, high) * (5 if unit == "minute" else 1)
-    return Clause(person(draw), Act(act), "past", time=Span(count, nouns()[unit], "for"))
-
-
-def modal(draw: Draw) -> Clause:
-    """Anna wants to read this book. Can you open the window?"""
-    how = draw.one(MODALS)
-    polarity, question = mood_of(draw)
-    subject = doer(draw, question)
-    if how in ("must", "love"):
-        polarity, question = "yes", ""
-    if how == "can" and draw.chance(0.5):
-        polarity, question, subject = "yes", "yes-no", draw.one((YOU, YOU, ME, WE))
-    act = _modal_act(draw, how, subject, polarity)
-    time = None
-    if how in ("want", "must") and polarity == "yes" and not question and draw.chance(0.3):
-        time = time_for(draw, "future", act.verb)
-    return Clause(subject, act, "habit", polarity, question, time=time)
-
-
-def _modal_act(draw: Draw, how: Modal, subject: Subject, polarity: Polarity) -> Act:
-    if how == "know":
-        if draw.chance(0.3):
-            return Act(verb(TRANSITIVE, "speak"), Phrase(draw.one(nouns_of("language")), "bare"), modal=how)
-        return Act(draw.one(verbs_named(ACTIVITIES, "swim dance sing cook play")), modal=how)
-    if how in ("like", "love"):
-        return Act(draw.one(verbs_for(ACTIVITIES, "modal", "get smoke take rest")), modal=how)
-    if draw.chance(0.35):
-        return Act(draw.one(verbs_for(ACTIVITIES, "modal", "smoke")), modal=how)
-    act = draw.one(verbs_for(TRANSITIVE, "modal", "speak"))
-    return Act(act, object_for(draw, act, subject, tense="future", polarity=polarity), modal=how)
+    return Clause(able(draw, person(draw), act), Act(act), "past", time=Span(count, nouns()[unit], "for"))
 
 
 def state(draw: Draw) -> Clause:
@@ -174,8 +195,15 @@ def state(draw: Draw) -> Clause:
     polarity, question = mood_of(draw)
     if act.en == "love":
         polarity, question = "yes", ""
-    subject = doer(draw, question)
+    subject = able(draw, doer(draw, question), act)
     thing = object_for(draw, act, subject, tense="habit", polarity=polarity)
+    if question and thing.determiner == "count":
+        thing = Phrase(thing.noun, "a", container=thing.container)
+    subject = able(draw, subject, act, thing)
+    if act.en in ("need", "want"):
+        if subject == YOU and polarity == "yes":
+            question = "yes-no"
+        subject = wearer(_one_each(draw, subject, thing), thing)
     return Clause(subject, Act(act, thing), "habit", polarity, question)
 
 
@@ -188,22 +216,37 @@ def having(draw: Draw) -> Clause:
     if polarity == "no" or question:
         thing = Phrase(thing.noun, "a", adjective=thing.adjective)
     elif thing.determiner not in ("a", "count"):
-        thing = Phrase(thing.noun, "count", plural=True, count=draw.number(2, 5))
+        several = most(thing.noun) > 1
+        thing = Phrase(thing.noun, "count" if several else "a", several, count=draw.number(2, 3) if several else 1)
+    subject = wearer(_one_each(draw, able(draw, subject, have, thing), thing), thing)
     return Clause(subject, Act(have, thing), "habit", polarity, question)
+
+
+def _one_each(draw: Draw, subject: Subject, thing: Phrase) -> Subject:
+    """Somebody alone where the thing is one person's: not "the singers need a ticket"."""
+    personal = thing.determiner == "a" and not thing.plural and not thing.noun.mass and not thing.noun.classes & SHARED
+    if isinstance(subject, Phrase) and thing.noun.classes & {
+        "sibling",
+        "offspring",
+    }:  # nor "the students have a brother"
+        personal = True
+    return name(draw) if personal and pronoun_for(subject).plural else subject
 
 
 def giving(draw: Draw) -> Clause:
     """Emma gave a flower to her grandmother."""
     act = draw.one(read_verbs(GIVING))
-    tense = tense_for(draw, act)
-    polarity, question = mood_of(draw)
-    subject = doer(draw, question)
+    subject, tense, polarity, question = frame_for(draw, act)
     thing = object_for(draw, act, subject, tense=tense, polarity=polarity)
-    if thing.determiner == "of":
-        thing = Phrase(thing.noun, "this", thing.plural, thing.adjective)
-    receiver: Subject = name(draw) if draw.chance(0.3) else relative(draw, pronoun_for(subject))
-    if receiver == subject:
-        receiver = relative(draw, pronoun_for(subject))
+    if thing.determiner == "count" and thing.noun.en not in SEVERAL:
+        thing = Phrase(thing.noun, "a")
+    if thing.determiner in ("of", "this", "that", "the"):
+        thing = Phrase(thing.noun, "this" if thing.determiner == "of" else thing.determiner, adjective=thing.adjective)
+    receiver: Subject = name(draw) if draw.chance(0.3) else related(draw, subject)
+    if receiver == subject or (isinstance(subject, Phrase) and receiver == subject.owner):
+        receiver = related(draw, subject)
+    if isinstance(receiver, Phrase) and receiver.plural and thing.noun.classes & {"clothing", "accessory"}:
+        thing = Phrase(nouns()["gift"], "a" if polarity == "yes" else "the")  # one does not give them one coat
     _, time = when(draw, tense, act, polarity)
     return Clause(subject, Act(act, thing, receiver), tense, polarity, question, time=time)
 
@@ -211,20 +254,40 @@ def giving(draw: Draw) -> Clause:
 def motion(draw: Draw) -> Clause:
     """We are going to go to Paris by train next week."""
     act = verb(MOTION, "go") if draw.chance(0.6) else draw.one(verbs_named(MOTION, "arrive come")[:2])
-    tense = tense_for(draw, act)
-    polarity, question = mood_of(draw)
-    abroad = tense != "habit" and draw.chance(0.4)
-    goal = draw.one(places("city country" if abroad else "arrival" if act.en == "arrive" else "goal"))
+    subject, tense, polarity, question = frame_for(draw, act)
+    missing = act.en == "come" and polarity == "no"  # nobody fails to come back from the bakery
+    abroad = tense != "habit" and (missing or draw.chance(0.4))
+    goal = draw.one(places("city country" if abroad else _nearby(act, tense, polarity)))
+    if "university" in goal.kinds and isinstance(subject, Phrase) and "child-noun" in subject.noun.classes:
+        goal = places("school")[0]
     vehicle = None
     if act.en == "go" and draw.chance(0.35):
         train, bus, car, plane, bike, foot = words(VEHICLES)
         far = (plane,) if "country" in goal.kinds else (train, bus, car, plane)
-        vehicle = draw.one(far if abroad else (bus, car, bike, foot))
-    often, time = when(draw, tense, act, polarity, far=abroad)
-    if act.en == "arrive" and draw.chance(0.4):
+        near = (bus, car) if "airport" in goal.kinds else (bus, car, bike, foot)
+        vehicle = draw.one(far if abroad else near)
+    often, time = when(draw, tense, act, polarity, far=abroad, goal=goal)
+    if often and not vehicle and "daily" in goal.kinds:  # not "he sometimes goes to school"
+        often, time = None, time_for(draw, tense, act, goal=goal)
+    if often and vehicle and draw.chance(0.4):
+        often = words(OFTEN)[-1]
+    if act.en == "come" and not abroad and time:
+        time = time_for(draw, tense, goal=goal)
+    on_time = act.en == "arrive" and tense == "past" and polarity == "yes" and not question
+    if on_time and "country" not in goal.kinds and draw.chance(0.5):
         time = clock(draw)
-    subject = doer(draw, question)
+    if "office" in goal.kinds or (vehicle and vehicle.en == "by car"):  # 开车: by car is driving
+        subject = able(draw, subject, verb(TRANSITIVE, "drive"))
     return Clause(subject, Act(act, goal=goal), tense, polarity, question, often, time, vehicle=vehicle)
+
+
+def _nearby(act: Verb, tense: Tense, polarity: Polarity) -> str:
+    """The kinds of places that one goes to, arrives at and comes back from without leaving town."""
+    if act.en == "arrive":
+        return "destination" if tense == "future" else "arrival"
+    if act.en == "go" and tense == "habit":
+        return "regular" if polarity == "yes" else "daily"  # "he doesn't go to school" says something
+    return "goal"
 
 
 def dwelling(draw: Draw) -> Clause:
@@ -234,12 +297,13 @@ def dwelling(draw: Draw) -> Clause:
     subject = doer(draw, question)
     if how == "birthday":
         born = read_verbs(MOTION)[-1]
-        return Clause(draw.who(ME, HE, name(draw), name(draw), relative(draw, ME)), Act(born), "past", time=date(draw))
+        who = draw.who(ME, HE, name(draw), name(draw), relative(draw, ME, several=False))
+        return Clause(who, Act(born), "past", time=date(draw))
     if how == "stay":
         stay = verb(MOTION, "stay")
-        tense = tense_for(draw, stay)
+        subject, tense, polarity, question = frame_for(draw, stay)
         goal = draw.one(places("stay city"))
-        return Clause(subject, Act(stay, goal=goal), tense, polarity, question, time=time_for(draw, tense))
+        return Clause(subject, Act(stay, goal=goal), tense, polarity, question, time=time_for(draw, tense, stay))
     goal = draw.one(places("city country"))
     if how == "be":
         return Clause(subject, Act(verb(MOTION, "be", "born"), goal=goal), "past", "yes", question)
@@ -252,11 +316,18 @@ def asking(draw: Draw) -> Clause:
     question: Question = draw.one(("who", "what", "when", "why"))
     subject = doer(draw, question)
     if question == "who":
-        act = draw.one(verbs_for(TRANSITIVE, "past", "lose find"))
+        act = draw.one(verbs_for(TRANSITIVE, "past", "lose find look sell"))
         tense: Tense = draw.one([tense for tense in TENSES[1:] if tense in act.uses])
-        return Clause(HE, Act(act, object_for(draw, act, YOU, tense=tense)), tense, question=question)
+        thing = object_for(draw, act, YOU, tense=tense)
+        if thing.determiner in ("a", "count") and (act.en not in CREATING or tense == "past"):
+            thing = Phrase(
+                thing.noun, "the" if thing.noun.mass or thing.noun.classes & {"fruits", "vegetables"} else "this"
+            )
+        if thing.determiner == "count":
+            thing = Phrase(thing.noun, "a")
+        return Clause(HE, Act(act, thing), tense, question=question)
     if question == "what":
-        act = verb(TRANSITIVE, draw.one(("eat", "drink", "read", "write", "draw", "make", "buy", "learn", "study")))
+        act = verb(TRANSITIVE, draw.one(("eat", "drink", "read", "write", "draw", "buy", "learn", "study")))
         tense = draw.one(("now", "past", "future"))
         time = time_for(draw, tense) if tense == "future" or (tense == "past" and draw.chance(0.5)) else None
         return Clause(subject, Act(act), tense, question=question, time=time)
@@ -265,7 +336,7 @@ def asking(draw: Draw) -> Clause:
         tense = draw.one(("past", "future"))
         return Clause(subject, Act(act, goal=draw.one(places("arrival city"))), tense, question=question)
     act = draw.one(verbs_named(ACTIVITIES, "cry laugh sleep run work"))
-    return Clause(subject, Act(act), "now", question=question)
+    return Clause(able(draw, subject, act), Act(act), "now", question=question)
 
 
 def asking_where(draw: Draw) -> Clause:
@@ -275,18 +346,19 @@ def asking_where(draw: Draw) -> Clause:
     tense: Tense = draw.one(("past", "future"))
     act = verb(MOTION, "go") if draw.chance(0.4) else draw.one(verbs_named(ACTIVITIES, "work study swim have"))
     if act.en in ("work", "study") and draw.chance(0.5):
-        return Clause(subject, Act(act), "habit", question="where")
+        return Clause(able(draw, subject, act), Act(act), "habit", question="where")
+    subject = able(draw, subject, act)
     return Clause(subject, Act(act), tense, question="where", time=time_for(draw, tense, act))
 
 
 def order(draw: Draw) -> Order:
     """Open the window, please. Don't buy any bread."""
     act = draw.one((*verbs_for(TRANSITIVE, "order"), *verbs_for(ACTIVITIES, "order")))
-    negative = act.en == "smoke" or (act.en != "rest" and draw.chance(0.35))
+    negative = act.en == "smoke" or (act.en not in ("rest", "help") and draw.chance(0.35))
     if act in read_verbs(ACTIVITIES):
         return Order(Act(act), negative)
     thing = object_for(draw, act, YOU, tense="future", polarity="no" if negative else "yes")
-    if act.en in ("read", "look", "listen") and thing.determiner in ("a", "count"):  # one points at what to look at
+    if act.en in ("read", "watch", "look", "listen", "sing") and thing.determiner in ("a", "count"):  # one points at it
         thing = Phrase(thing.noun, "this")
     return Order(Act(act, thing), negative)
 

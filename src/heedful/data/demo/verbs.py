@@ -5,8 +5,9 @@ French: infinitive (`se` for a reflexive one), then `+` and the words that follo
 Chinese: {} is the object or the goal, {to} the recipient, ~ the place of 了; `;` a second pattern for what goes on now.
 Uses, one letter each: h every day, n now, p past, f future, w with a modal, i as an order, k counted objects ("three"),
 o only objects that the subject owns, s a state ("knows"), x said of animals too, g generic objects ("likes cats"),
-t may last ("for two hours"), m may lie a week off ("last Monday"), l longer ("last year"), d definite objects only,
-e one person, one object at a time.
+t may last ("for two hours"), m may lie a week off ("last Monday"), l longer ("last year"), y always does (one buys a
+house next year, not tonight), d definite objects only, e one person, one object at a time, a not for children,
+v not for grandparents, c in company. The "objects" of `ACTIVITIES` are the places where one does it.
 """
 
 from functools import cache
@@ -15,51 +16,53 @@ from heedful.data.demo.meaning import Verb
 
 # With an object.
 TRANSITIVE = """
-eat ate | manger | 吃~{} | edible dish | h n p f w k x
-eat ate | manger | 吃~{} | food fruits vegetables | h n p f w x
+eat ate | manger | 吃~{} | edible dish | h n p f w k
+eat ate | manger | 吃~{} | food fruits vegetables | h n p f w
 eat ate | manger | 喝~{} | broth | h n p f w
-drink drank | boire | 喝~{} | drink | h n p f w
+drink drank | boire | 喝~{} | drink | h n p w
 buy bought | acheter | 买~{} | edible sold vegetables fruits | h n p f w k i m
 buy bought | acheter | 买~{} | goods flower gift ticket | p f w k m
-buy bought | acheter | 买~{} | house boat truck | p f w k l
-read read | lire | 看~{} | read | n p f w k i m
-write wrote | écrire | 写~{} | mail | n p f w k m
-write wrote | écrire | 写~{} | write | p f w l
+buy bought | acheter | 买~{} | dwelling boat truck | p f w y a
+read read | lire | 看~{} | read | n p f w i m
+write wrote | écrire | 写~{} | mail poem | n p f w k m
+write wrote | écrire | 写~{} | book novel | p f w y a
 watch | regarder | 看~{} | film | n p f w i m e
 look + at | regarder | 看~{} | photo | n p w i
 listen + to | écouter | 听~{} | song tale | n p w i
 sing sang | chanter | 唱~{} | song | n p f w k i
-tell told | raconter | 讲~{} | tale | n p f w k
-open | ouvrir | 打开~{} | opening box bottle | p f w i d
-close | fermer | 关上~{} | opening | p f w i d
+tell told | raconter | 讲~{} | tale | n p f w
+open | ouvrir | 打开~{} | opening box bottle | p w i d
+close | fermer | 关上~{} | opening | p w i d
 look + for | chercher | 找~{} | small | n p o
 find found | trouver | 找到~{} | small | p o m
 lose lost | perdre | 弄丢~{} | small | p o l
-wash | laver | 洗~{} | ware clothing car bike truck | n p f w i d
+wash | laver | 洗~{} | clothing car bike truck | n p f w i d
+wash | laver | 洗~{} | ware | n p w i d
 clean | nettoyer | 打扫~{} | cleaned | n p f w i d m
-make made | préparer | 做~{} | made | n p f w k m e
-repair | réparer | 修~{} | machine vehicle seat | n p f w d l
+make made | préparer | 做~{} | made | n p f w k e
+repair | réparer | 修~{} | machine vehicle | n p f w d m a v
 draw drew | dessiner | 画~{} | animal flower tree boat | n p w k
 break broke | casser | 打破~{} | breakable | p m
-drive drove | conduire | 开~{} | driven | n p w e
+drive drove | conduire | 开~{} | driven | n p w e a
 cross | traverser | 过~{} | crossing | p w
 cross | traverser | 穿过~{} | field | p w
 visit | visiter | 参观~{} | museum | p f w l
-choose chose | choisir | 选~{} | clothing gift film | p f w e
+choose chose | choisir | 选~{} | clothing gift film | p w e
 use | utiliser | 用~{} | used | n p f w d
 borrow | emprunter | 借~{} | lent | p f w m
-carry | porter | 搬~{} | moved furniture | n p f w d
-sell sold | vendre | 卖~{} | vehicle house furniture | p f w o l
-see saw | voir | 看见~{} | animal human flower tree | p k m
+carry | porter | 搬~{} | moved chair table | n p w d
+sell sold | vendre | 卖~{} | car bike sofa bed table television computer camera guitar | p f w o l a
+sell sold | vendre | 卖~{} | dwelling boat truck | p f w o y a
+see saw | voir | 看见~{} | animal human | p k m
 hear heard | entendre | 听见~{} | dog cat bird horse cow baby song | p
 answer | répondre + à | 回答~{} | question | p f w i d
-understand understood | comprendre | 明白{} | question tale | s d
+understand understood | comprendre | 懂{} | question tale poem | s d
 wear wore | porter | 穿~{};穿着{} | clothing | n e
 wear wore | porter | 戴~{};戴着{} | accessory | n e
 study | étudier | 学习~{} | science | h n p f w m
-learn | apprendre | 学~{} | language | h n p f w m
-teach taught | enseigner | 教{} | science language | s
-speak spoke | parler | 说{} | language | s w
+learn | apprendre | 学~{} | language | n w
+teach taught | enseigner | 教{} | science language | s a
+speak spoke | parler | 会说{} | language | s
 help | aider | 帮助~{} | human kin | p f w i
 visit | rendre + visite à | 看望~{} | kin | p f w l
 call | appeler | 给{}打~电话 | kin owned | p f w i
@@ -67,51 +70,53 @@ chat chatted chatting + with | discuter + avec | 跟{}聊~天 | kin human | n p 
 wait + for | attendre | 等~{} | kin owned | n p f w i
 meet met | rencontrer | 遇见~{} | human | p l
 invite | inviter | 邀请~{} | kin owned | p f w i m
-thank | remercier | 感谢~{} | kin human | p f w
+thank | remercier | 感谢~{} | kin human | p w
 know knew | connaître | 认识{} | human kin | s
 like | aimer + bien | 喜欢{} | edible food fruits vegetables drink pet flower language science land | s g
 love | aimer | 爱{} | kin land | s
-need | avoir + besoin de | 需要{} | goods ticket | s k
-have had | avoir | 有{} | pet goods vehicle house sibling offspring | s k
-want | vouloir | 想要{} | drink broth edible dish food goods | s k
+need | avoir + besoin de | 需要{} | had ware furniture clothing accessory suitcase wallet lamp | s
+need | avoir + besoin de | 需要{} | ticket | s k
+have had | avoir | 有{} | pet had clothing accessory vehicle dwelling sibling offspring | s k
+want | vouloir | 想要{} | drink broth edible dish food | s k
+want | vouloir | 想要{} | clothing accessory bag umbrella book bike guitar lamp | s
 """
 
 # With an object and somebody who gets it.
 GIVING = """
-give gave + to | donner + à | 给~{to}{} | book novel magazine letter flower gift lent photo | p f w k l
-buy bought + for | acheter + pour | 给{to}买~{} | goods flower gift | p f w k l
+give gave + to | donner + à | 给~{to}{} | book novel magazine letter flower gift lent photo | p f w k m
+buy bought + for | acheter + pour | 给{to}买~{} | flower gift book novel coat shirt sweater accessory bag | p f w k m
 write wrote + to | écrire + à | 给{to}写~{} | mail | n p f w k
-send sent + to | envoyer + à | 给{to}寄~{} | photo gift lent | p f w k
-show showed + to | montrer + à | 给{to}看~{} | photo read small | p f w k
-tell told + to | raconter + à | 给{to}讲~{} | tale | n p f w k
+send sent + to | envoyer + à | 给{to}寄~{} | photo gift book novel magazine dictionary | p f w k
+show showed + to | montrer + à | 给{to}看~{} | photo book letter magazine watch phone camera | p f w k
+tell told + to | raconter + à | 给{to}讲~{} | tale | n p f w
 """
 
 # Without an object; what looks like one belongs to the verb.
 ACTIVITIES = """
 sleep slept | dormir | 睡觉~ | - | n w x t
-work | travailler | 工作~ | place | h n p f w t
-study | étudier | 学习~ | place | h n p f w t
-swim swam swimming | nager | 游泳~ | water | h n p f w x
-run ran running | courir | 跑步~ | outside | h n p f w
-sing sang | chanter | 唱歌~ | place | h n p f w
-dance | danser | 跳舞~ | place | h n p f w
-cook | faire + la cuisine | 做饭~ | - | h n p f w
-travel travelled travelling | voyager | 旅行~ | country | p f w l
-rest | se reposer | 休息~ | place | n p f w i x t
-go went + for a walk | se promener | 散步~ | outside | h p f w
+work | travailler | 工作~ | school hospital office bank university home | h n p f w t a v
+study | étudier | 学习~ | school library university home | h n p f w t
+swim swam swimming | nager | 游泳~ | swimming_pool | h n p f w
+run ran running | courir | 跑步~ | park beach | h n p f w v
+sing sang | chanter | 唱歌~ | home school park | h n p f w
+dance | danser | 跳舞~ | home living_room park beach | h n p f w
+cook | faire + la cuisine | 做饭~ | home | h n p f w
+travel travelled travelling | voyager | 旅行~ | country | p f w y
+rest | se reposer | 休息~ | home bedroom garden park beach | n p f w i x t
+go went + for a walk | se promener | 散步~ | park beach garden | h p f w c
 get got getting + up early | se lever + tôt | 早起~ | - | h p f w
-play + football | jouer + au football | 踢足球~ | outside | h n p f w
-play + basketball | jouer + au basket | 打篮球~ | outside | h n p f w
-play + tennis | jouer + au tennis | 打网球~ | outside | h n p f w
-play + chess | jouer + aux échecs | 下棋~ | place | h n p f w
-play + the piano | jouer + du piano | 弹钢琴~ | - | h n p f w
-play + the guitar | jouer + de la guitare | 弹吉他~ | place | h n p f w
-have had + breakfast | prendre + le petit déjeuner | 吃早饭~ | meal | h n p f
-have had + lunch | déjeuner | 吃午饭~ | meal | h n p f
-have had + dinner | dîner | 吃晚饭~ | meal | h n p f
-watch + television | regarder + la télévision | 看电视~ | - | h n p f w
-listen + to music | écouter + de la musique | 听音乐~ | place | h n p f w
-listen + to the radio | écouter + la radio | 听广播~ | - | h n p f w
+play + football | jouer + au football | 踢足球~ | park beach garden school | h n p f w v c
+play + basketball | jouer + au basket | 打篮球~ | park school | h n p f w v c
+play + tennis | jouer + au tennis | 打网球~ | park school | h n p f w v c
+play + chess | jouer + aux échecs | 下棋~ | home living_room park | h n p f w c
+play + the piano | jouer + du piano | 弹钢琴~ | home living_room school | h n p f w
+play + the guitar | jouer + de la guitare | 弹吉他~ | home garden park beach | h n p f w
+have had + breakfast | prendre + le petit déjeuner | 吃早饭~ | home | h n p f c
+have had + lunch | déjeuner | 吃午饭~ | home restaurant | h n p f c
+have had + dinner | dîner | 吃晚饭~ | home restaurant | h n p f c
+watch + television | regarder + la télévision | 看电视~ | home living_room | h n p f w
+listen + to music | écouter + de la musique | 听音乐~ | home bedroom park | h n p f w
+listen + to the radio | écouter + la radio | 听广播~ | home kitchen | h n p f w
 take took + a shower | prendre + une douche | 洗澡~ | - | h n p f w
 go went + shopping | faire + les courses | 去购物~ | - | p f w
 take took + the bus | prendre + le bus | 坐公交车~ | - | h p f w
@@ -119,7 +124,7 @@ take took + the train | prendre + le train | 坐火车~ | - | p f w
 wait + for the bus | attendre + le bus | 等公交车~ | - | n p
 cry | pleurer | 哭~ | - | n
 laugh | rire | 笑~ | - | n
-smoke | fumer | 抽烟~ | - | h n p w i
+smoke | fumer | 抽烟~ | - | h n p w i a
 """
 
 # With a goal.
@@ -131,15 +136,15 @@ come came + from | venir + de | 是从{}来的 | - | s
 live | habiter + à | 住在{} | - | s
 stay | rester + à | 待在{} | - | p f w
 be was being + born | naître + à | 出生在{} | - | p
-be was being + born | naître | 出生 | - | p
+be was being + born | naître | 出生的 | - | p
 """
 
 # At a fixed time.
 SCHEDULE = """
 leave left | partir | 出发 | transport | h
 start | commencer | 开始 | lesson film exam | h
-open | ouvrir | 开门 | museum bank shop pharmacy library bakery restaurant | h
-close | fermer | 关门 | museum bank shop pharmacy library bakery restaurant | h
+open | ouvrir | 开门 | museum bank shop pharmacy library bakery | h
+close | fermer | 关门 | museum bank shop pharmacy library bakery | h
 """
 
 USES = {
@@ -157,8 +162,12 @@ USES = {
     "t": "lasting",
     "m": "week",
     "l": "year",
+    "y": "far",
     "d": "definite",
     "e": "single",
+    "a": "adult",
+    "v": "vigorous",
+    "c": "company",
 }
 
 

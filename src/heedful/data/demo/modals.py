@@ -1,0 +1,78 @@
+"""What people want, can, must, like and know how to do."""
+
+from dataclasses import replace
+from functools import cache
+
+from heedful.data.demo.chance import Draw
+from heedful.data.demo.choices import UNWANTED as DISLIKED
+from heedful.data.demo.choices import object_for, time_for
+from heedful.data.demo.meaning import Act, Clause, Modal, Phrase, Verb
+from heedful.data.demo.people import ME, WE, YOU, able, person, wearer
+from heedful.data.demo.sentences import DYNAMIC, doer, mood_of
+from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, verbs_for, verbs_named
+
+MODALS: tuple[Modal, ...] = ("want", "want", "can", "can", "must", "know", "like", "love")
+
+# What people ask another to do, are allowed to do and have to do; anything may be wanted, but for `UNWANTED`.
+REQUESTED = {
+    TRANSITIVE: "buy sing tell open close wash clean make repair answer help call wait invite carry",
+    ACTIVITIES: "sing cook take get",
+}
+ALLOWED = {
+    TRANSITIVE: "eat drink read watch sing open close use borrow visit call invite help",
+    ACTIVITIES: "swim sing dance rest play go take watch listen",
+}
+OBLIGED = {
+    TRANSITIVE: "buy read write wash clean repair answer learn study help visit call wait invite thank",
+    ACTIVITIES: "sleep work study cook rest get take",
+}
+UNWANTED = "carry answer smoke"
+
+
+def modal(draw: Draw) -> Clause:
+    """Anna wants to read this book. Can you open the window?"""
+    how = draw.one(MODALS)
+    polarity, question = mood_of(draw)
+    subject = doer(draw, question)
+    if how in ("must", "love"):
+        polarity, question = "yes", ""
+    if how == "can":  # not "he can wash the bike", which says too little
+        polarity, question = ("no", "") if draw.chance(0.3) else ("yes", "yes-no")
+        subject = person(draw) if polarity == "no" else draw.one((YOU, YOU, ME, WE))
+    if how == "want" and subject == YOU:  # he knows himself what he wants
+        polarity, question = "yes", "yes-no"
+    act = _modal_verb(draw, how, request=subject == YOU and polarity == "yes")
+    subject = able(draw, subject, act)
+    thing = object_for(draw, act, subject, tense="future", polarity=polarity) if act in DYNAMIC else None
+    if thing and thing.adjective and (how == "can" or thing.adjective.en in DISLIKED):
+        thing = replace(thing, adjective=None)
+    if thing and how == "must" and act.en == "read" and thing.determiner in ("a", "count"):
+        thing = Phrase(thing.noun, "this")
+    if thing and question and thing.determiner == "count":
+        thing = Phrase(thing.noun, "a", container=thing.container)
+    if thing and how == "can" and polarity == "no" and act.en not in ("eat", "drink") and thing.determiner == "a":
+        thing = Phrase(thing.noun, "this")  # not "he can't read any letters"
+    if thing and act.en == "choose":
+        subject = wearer(subject, thing)
+    time = None
+    if how in ("want", "must") and "future" in act.uses and polarity == "yes" and not question and draw.chance(0.4):
+        time = time_for(draw, "future", act)
+    return Clause(able(draw, subject, act, thing), Act(act, thing, modal=how), "habit", polarity, question, time=time)
+
+
+def _modal_verb(draw: Draw, how: Modal, *, request: bool) -> Verb:
+    if how == "know":
+        return draw.one(verbs_named(ACTIVITIES, "swim dance sing cook play"))
+    if how in ("like", "love"):
+        return draw.one(verbs_for(ACTIVITIES, "modal", "get smoke take rest"))
+    return draw.one(_possible(ACTIVITIES if draw.chance(0.35) else TRANSITIVE, how, request))
+
+
+@cache
+def _possible(table: str, how: Modal, request: bool) -> tuple[Verb, ...]:
+    """What one wants to do, must do, may do or asks another to do."""
+    if how == "want":
+        return tuple(act for act in verbs_for(table, "modal", UNWANTED) if "ware" not in act.objects)
+    named = OBLIGED if how == "must" else REQUESTED if request else ALLOWED
+    known = [act for act in verbs_named(table, named[table]) if "modal" in act.uses and "far" not in act.uses]
+    return tuple(act for act in known if how != "must" or "museum" not in act.objects)
