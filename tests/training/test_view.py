@@ -111,7 +111,9 @@ def test_every_kind_of_event_is_told() -> None:
     stopped = said(as_event("stop", **run_events.stop()))
     assert "all 10,000 steps are done" in stopped and "2 h 00 m of training · 41,000,000 target tokens" in stopped
     assert said(as_event("warning", text="the disk is full")) == "warning      the disk is full\n"
-    assert "run/best" in said(as_event("done", folders={"best": "run/best", "average": "run/average"}))
+    done = said(as_event("done", folders={"best": "run/best", "average": "run/average"}))
+    assert "run/best" in done
+    assert done.count("heedful translate -m run INPUT --output OUTPUT\n") == 1
     assert "heedful      0.1.0, torch 2.13" in said(as_event("start", **run_events.start(versions={"torch": "2.13"})))
     assert "recipe: tiny" in said(as_event("note", text="recipe: tiny"))
 

@@ -64,6 +64,7 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
     print(f"the model: {run / 'average'} ({time.perf_counter() - started:.0f} seconds in all)")
     print(
         "\nWhat to type next:\n"
+        f"  heedful translate -m {run!s:<41} translate with it what you type\n"
         "  heedful check YOUR.en YOUR.de                                  is your own corpus fit to train on?\n"
         "  heedful train runs/mine --source YOUR.en --target YOUR.de      train on it\n"
         "  heedful demo --pair zh-en                                      the same from Chinese to English"

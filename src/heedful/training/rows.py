@@ -1,6 +1,8 @@
 """What an event says, as label and text: the words that every view uses."""
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from heedful.training.log import Event, PlanEvent, StartEvent, StepEvent, ValidationEvent
 from heedful.training.wording import count, duration, harmless, number, rate, size
@@ -37,6 +39,9 @@ def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
     elif event["event"] == "done":
         for i, (name, folder) in enumerate(event["folders"].items()):
             yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{harmless(folder)}"
+        runs = {str(Path(folder).parent): None for folder in event["folders"].values()}
+        for run in runs:
+            yield "next", f"heedful translate -m {harmless(shlex.quote(run))} INPUT --output OUTPUT"
 
 
 def share_done(event: StepEvent) -> float:
