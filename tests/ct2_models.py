@@ -48,7 +48,7 @@ def convert_here(model: Seq2Seq, folder: Path) -> Converted:
 
 
 def make_engine(model: Seq2Seq, folder: Path, **options) -> CTranslate2Engine:
-    return CTranslate2Engine(convert_here(model, folder), **{"speed": Speed(1, 1, 16), **options})
+    return CTranslate2Engine(convert_here(model, folder), **{"speed": Speed(1, 1, 100, 100), **options})
 
 
 def some_requests(n: int, *, longest: int = 12, vocab: int = VOCAB, prefix: int = 0) -> list[Request]:

@@ -173,7 +173,7 @@ def test_no_requests_no_results(engine):
 
 
 def test_several_threads_may_search_at_once(model, tmp_path):
-    engine = make_engine(model, tmp_path / "ct2", speed=Speed(2, 1, 4))
+    engine = make_engine(model, tmp_path / "ct2", speed=Speed(2, 1, 40, 40))
     expected = engine.search(REQUESTS, SearchSettings(max_len=12))
     found = [None] * 4
 
@@ -308,7 +308,7 @@ def test_it_is_measured_when_there_is_much_to_do(model, tmp_path, monkeypatch):
     engine = CTranslate2Engine(converted)
     few = engine.search(REQUESTS, SearchSettings(beam=1, max_len=3))
     assert asked == []
-    many = engine.search([*REQUESTS, *some_requests(300, longest=9)], SearchSettings(beam=1, max_len=3))
+    many = engine.search([*REQUESTS, *some_requests(700, longest=9)], SearchSettings(beam=1, max_len=3))
     assert (len(asked), engine.speed) == (1, Speed(1, 1, 17))
     assert [one[0].ids for one in many[: len(few)]] == [one[0].ids for one in few]
     assert CTranslate2Engine(converted).speed == Speed(1, 1, 17)

@@ -26,7 +26,7 @@ Compute = Literal["float32", "int8"]
 
 # With exactly 0, CTranslate2 stops as soon as the best candidate ends, whatever the patience. length^1e-30 is 1.
 NO_LENGTH_PENALTY = 1e-30
-WORTH_MEASURING = 200  # requests of one call; for fewer, one thread for each of as many batches as cores will do
+WORTH_MEASURING = 500  # requests of one call; for fewer, one thread for each of as many batches as cores will do
 
 
 class CTranslate2Engine:
@@ -88,7 +88,7 @@ class CTranslate2Engine:
         groups: dict[tuple[int, bool], list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault((self._limit(request, settings), len(request.prefix) > 0), []).append(number)
-        batch = self._batch(len(requests), settings)
+        batch = self._batch(requests, settings)
         results: list[list[Hypothesis]] = [[] for _ in requests]
         waiting = []
         for (limit, _), numbers in sorted(groups.items(), reverse=True):
@@ -102,12 +102,14 @@ class CTranslate2Engine:
                 results[number] = hypotheses
         return results
 
-    def _submit(self, requests: Sequence[Request], limit: int, settings: SearchSettings, batch: int) -> list[Any]:
+    def _submit(
+        self, requests: Sequence[Request], limit: int, settings: SearchSettings, batch: dict[str, Any]
+    ) -> list[Any]:
         prefixes = [self._target(request.prefix) for request in requests]
         futures: list[Any] = self._translator.translate_batch(
             [self._source(request) for request in requests],
             target_prefix=prefixes if any(prefixes) else None,
-            max_batch_size=batch,
+            **batch,
             asynchronous=True,
             max_input_length=0,  # else it would cut the source at 1,024 tokens
             max_decoding_length=limit,
@@ -138,6 +140,7 @@ class CTranslate2Engine:
             [self._source(request) for request, _ in pairs],
             [self._target(each.ids) for _, each in pairs],
             max_batch_size=self.speed.batch,
+            batch_type="tokens",
             max_input_length=0,
         )
         sums = (
@@ -153,12 +156,13 @@ class CTranslate2Engine:
                 self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
                 self._translator = self._load(self.speed.inter, self.speed.intra)
 
-    def _batch(self, n_requests: int, settings: SearchSettings) -> int:
+    def _batch(self, requests: Sequence[Request], settings: SearchSettings) -> dict[str, Any]:
         if self._looks(settings) and settings.beam > 1:
-            return (
-                1  # the attention of a beam's first step is another sentence's in CTranslate2 4.8.4, if there are any
-            )
-        return max(1, min(self.speed.batch, -(-n_requests // self.speed.inter)))  # leave no worker idle
+            # In a batch, CTranslate2 4.8.4 gives a beam's first step the attention of another sentence.
+            return {"max_batch_size": 1, "batch_type": "examples"}
+        share = -(-sum(map(len, requests)) // self.speed.inter)  # leave no worker idle
+        best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
+        return {"max_batch_size": max(1, min(best, share)), "batch_type": "tokens"}
 
     def _limit(self, request: Request, settings: SearchSettings) -> int:
         limit = settings.limit(len(request))

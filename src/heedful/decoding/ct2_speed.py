@@ -1,4 +1,4 @@
-"""How many batches at once, how many threads for each, how large a batch: measured once on this machine, and kept.
+"""How many batches at a time, threads for each, tokens in a batch: measured once on this machine, and kept.
 
 It matters five-fold: on two cores, int8 with two batches at a time is five times as fast as one batch on two threads.
 """
@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,22 @@ from heedful.interop.ctranslate2 import source_token
 from heedful.interop.ctranslate2_cache import FACTS, user_cache
 from heedful.text import SPECIAL
 
-LENGTH = 16  # tokens of each sentence that is measured, and of its translation
-BATCHES = (16, 32, 64)
+LENGTH = 12  # tokens of each sentence that is measured, and of its translation
+BATCHES = (256, 512, 1024, 2048)  # source tokens
+BEAM = 5
 
 
 @dataclass(frozen=True)
 class Speed:
     inter: int = 1  # batches at a time
     intra: int = 1  # threads for each
-    batch: int = 32  # sentences
+    batch: int = 1024  # source tokens of a batch, padding counted: long sentences come in small numbers
+    beam_batch: int = 512  # the same with a beam
 
     def __post_init__(self) -> None:
-        for name in ("inter", "intra", "batch"):
-            if not 1 <= getattr(self, name) <= 100_000:
-                raise UserError(f"'{name}' must lie between 1 and 100,000, found {getattr(self, name)}")
+        for name in ("inter", "intra", "batch", "beam_batch"):
+            if not 1 <= getattr(self, name) <= 1_000_000:
+                raise UserError(f"'{name}' must lie between 1 and 1,000,000, found {getattr(self, name)}")
 
 
 def speed_for(folder: Path, compute: str) -> Speed:
@@ -83,42 +85,60 @@ def _measured(folder: Path, compute: str) -> Speed:
 
 
 def measure(folder: Path, compute: str) -> Speed:
-    """Try the ways to share the cores, then sizes of batches with the best of them."""
+    """Try the ways to share the cores, then sizes of batches.
+
+    Other programs may be busy meanwhile. So one batch for each core, which suffers least from them, is given up only
+    for a way that is better by the clock and by the time of all threads together; sizes are compared by the latter.
+    """
     n = cores()
-    ways = sorted({(max(1, n // intra), intra) for intra in (1, 2, 4, n) if intra <= n}, reverse=True)
-    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=2 * max(BATCHES) * n)
-    trials = {Speed(*way): _Trial(folder, compute, Speed(*way)) for way in ways}
-    # A bad way can be twenty times slower: the long trial is for those that came near in a short one.
-    short = {speed: trial.seconds(sources[: 8 * n]) for speed, trial in trials.items()}
-    near = [speed for speed, seconds in short.items() if seconds < 1.5 * min(short.values())]
-    way = near[0] if len(near) == 1 else min(near, key=lambda speed: trials[speed].seconds(sources))
-    return min((replace(way, batch=size) for size in BATCHES), key=lambda speed: trials[way].seconds(sources, speed))
+    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=max(BATCHES) // LENGTH)
+    few = sources[::4]
+    way, best = (n, 1), _Trial(folder, compute, n, 1).cost(few)
+    for intra in sorted({2, 4, n} & set(range(2, n + 1))):
+        cost = _Trial(folder, compute, n // intra, intra).cost(few)
+        if cost.clock < 0.9 * best.clock and cost.threads < 0.9 * best.threads:
+            way, best = (n // intra, intra), cost
+    trial = _Trial(folder, compute, 1, 1)
+    costs = {size: trial.cost(sources, batch=size).threads for size in BATCHES}
+    beam_costs = {size: trial.cost(sources[::2], batch=size, beam=BEAM).threads for size in BATCHES[:-1]}
+    return Speed(*way, batch=_cheapest(costs), beam_batch=_cheapest(beam_costs))
+
+
+@dataclass(frozen=True)
+class Cost:
+    clock: float  # seconds
+    threads: float  # seconds of all threads together
 
 
 class _Trial:
     """A model opened in one way."""
 
-    def __init__(self, folder: Path, compute: str, speed: Speed) -> None:
-        self.speed = speed
+    def __init__(self, folder: Path, compute: str, inter: int, intra: int) -> None:
+        self.inter = inter
         self.translator: Any = ctranslate2.Translator(
-            str(folder), compute_type=compute, inter_threads=speed.inter, intra_threads=speed.intra
+            str(folder), compute_type=compute, inter_threads=inter, intra_threads=intra
         )
 
-    def seconds(self, sources: list[list[str]], speed: Speed | None = None) -> float:
-        """The better of two runs in which every sentence has the same length, whatever the model would say."""
-        batch = min((speed or self.speed).batch, -(-len(sources) // self.speed.inter))
-        times = []
-        for _ in range(2):
-            start = time.perf_counter()
-            self.translator.translate_batch(
-                sources,
-                max_batch_size=batch,
-                beam_size=1,
-                min_decoding_length=LENGTH,
-                max_decoding_length=LENGTH,
-            )
-            times.append(time.perf_counter() - start)
-        return min(times)
+    def cost(self, sources: list[list[str]], *, batch: int = 512, beam: int = 1) -> Cost:
+        """Of a run in which every sentence has the same length, whatever the model would say; after a shorter one."""
+        self._run(sources[::8], batch, beam)
+        clock, threads = time.perf_counter(), time.process_time()
+        self._run(sources, batch, beam)
+        return Cost(time.perf_counter() - clock, time.process_time() - threads)
+
+    def _run(self, sources: list[list[str]], batch: int, beam: int) -> None:
+        self.translator.translate_batch(
+            sources,
+            max_batch_size=min(batch, -(-len(sources) * LENGTH // self.inter)),
+            batch_type="tokens",
+            beam_size=beam,
+            min_decoding_length=LENGTH,
+            max_decoding_length=LENGTH,
+        )
+
+
+def _cheapest(costs: dict[int, float]) -> int:
+    return min(costs, key=lambda size: costs[size])
 
 
 def _sources(vocab_size: int, *, n_sentences: int) -> list[list[str]]:
