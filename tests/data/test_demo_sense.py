@@ -1,7 +1,7 @@
 """What proof-readers found in the demo corpus and what was mended: one test for each kind, so that none comes back.
 
-The other file of this name's kind, `test_demo_grammar.py`, is about agreement and particles; this one is about what
-nobody would say, and about pairs whose two sides do not mean the same.
+`test_demo_grammar.py` is about agreement and particles; this file is about what nobody would say, and about pairs whose
+two sides do not mean the same. Each pattern was found in an earlier corpus.
 """
 
 import re
@@ -67,7 +67,6 @@ def found(pattern: str, texts: list[str]) -> list[str]:
             "nobody has six sofas in the garden",
         ),
         (r"\bdelicious (soup|sandwich|pizza|cake)\b", "isn't eating any delicious soup"),
-        (r"^Are you (German|French|Chinese|Spanish|Japanese), (Mum|Dad|children)\?", "one knows it"),
         (r"^(Were you born|Do you (live|come|have)) .*(Mum|Dad|children)\?", "one knows it"),
         (r"\b(my|your|our) (mother|father|son|daughter|uncle|aunt)\b.*, (Mum|Dad|children)[.?]$", "they are one's own"),
         (r"^(Are|Were) you driving|^Did you drive", "one sees it"),
@@ -160,7 +159,7 @@ def test_everybody_knows_his_own_family() -> None:
         (r"没(开|关)着", "门没开"),
         (r"[^子孩生师友居事你我他她]们|(律|厨|牙|工程|面包)师们", "那些警察, not 警察们"),
         (r"病了(?<!生病了)|没病", "生病了, 没生病"),
-        (r"(?<!多)大年纪[^？]|你(爸爸|妈妈|爷爷|奶奶)多大？", "多大年纪, of one's elders"),
+        (r"(爸爸|妈妈|爷爷|奶奶|叔叔|阿姨|父母)多大？", "多大年纪, of one's elders"),
         (r"不是一[本张只支个盏](书|票|狗|猫|笔|包|灯|床)。", "不是狗"),
         (r"买单", "请结账: the guest does not ask the waiter to pay"),
         (r"(明白|明白了)(那|这)", "懂那首诗"),
