@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -234,6 +235,34 @@ def test_what_is_not_there(echo: Path, tmp_path: Path, capsys: pytest.CaptureFix
     refused([there, "-m", absent, "--workers", "2"], capsys, "absent: no such folder")
     refused([there, "-m", str(echo), "--output", f"{absent}/out"], capsys, "out.part: cannot be written")
     refused([there, "-m", str(echo), "--output", str(tmp_path)], capsys, "cannot be written: Is a directory")
+
+
+def test_standard_input_that_is_closed(
+    echo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    refused(["-m", str(echo)], capsys, "standard input is closed")
+
+
+def test_what_is_drawn_does_not_depend_on_when_lines_come(model: Path, tmp_path: Path) -> None:
+    content = b"".join(b"line %d\n" % number for number in range(70))
+    options = ("--engine", "torch", "--set", "sampling.seed=3", "max_len=6")
+    from_file = translated(model, content, *options, tmp_path=tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    arguments = ["translate", str(tmp_path / "pipe"), "-m", str(model), "--output", str(tmp_path / "out2"), *options]
+    writing = threading.Thread(target=drip, args=(tmp_path / "pipe", content))
+    writing.start()
+    assert main.run(arguments) == 0
+    writing.join()
+    assert (tmp_path / "out2").read_bytes() == from_file
+    assert len(set(from_file.splitlines())) > 35  # and no block draws what another drew
+
+
+def drip(path: Path, content: bytes) -> None:
+    with path.open("wb", buffering=0) as pipe:
+        for at in range(0, len(content), 100):
+            pipe.write(content[at : at + 100])
+            time.sleep(0.01)
 
 
 def test_long_lines(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,8 @@ class TextInput:
         self._path = path
         self._arriving: Arriving | None = None
         self._opened: int | None = None
+        if path == STANDARD_INPUT and sys.stdin is None:
+            raise UserError("standard input is closed; name a file, or redirect one: < FILE")
         if path == STANDARD_INPUT:
             self._arriving = Arriving(sys.stdin.fileno())
         elif is_pipe(path):
