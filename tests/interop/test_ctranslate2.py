@@ -63,6 +63,18 @@ def test_writes_what_torch_writes(changes, tmp_path):
     assert len({tuple(theirs.ids) for (theirs,) in found}) > 2  # they depend on the source
 
 
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_small_numbers_meet_the_same_epsilon(norm, tmp_path):
+    model = make_model(norm=norm, residual="pre", positions="none", tied="none")
+    with torch.no_grad():
+        for embedding in (model.source_embedding, model.target_embedding):
+            embedding.table.weight.mul_(1e-3)
+    requests = some_requests(8)
+    found = make_engine(model, tmp_path / "ct2").search(requests, SearchSettings(beam=1, max_len=6))
+    for request, (best,) in zip(requests, found, strict=True):
+        assert best.score == pytest.approx(score_of(model, request, best), abs=1e-4)
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative", "none"])
 def test_a_source_of_1100_tokens_is_read_to_its_end(positions, tmp_path):
     model = make_model(positions=positions, n_layers=1)

@@ -45,7 +45,7 @@ def learn_shortlist(
     *,
     target_vocab_size: int,
     joint: bool,
-    n_always: int = 100,
+    n_always: int = 500,
     n_candidates: int = 40,
     least: float = 1e-3,
     n_rounds: int = 3,
