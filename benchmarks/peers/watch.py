@@ -106,7 +106,7 @@ def watch(
     try:
         return _follow(process, seen, window)
     finally:
-        _end(process)
+        end(process)
         reader.join(timeout=10)
 
 
@@ -120,7 +120,7 @@ def _follow(process: "subprocess.Popen[str]", seen: Steps, window: Window) -> Wa
         if span is not None:
             training.look(process.pid)
             if cpu_before is None:
-                cpu_before = time.monotonic(), _cpu_of_others(process.pid)
+                cpu_before = time.monotonic(), cpu_of_others(process.pid)
             first, last = span
             seconds = seen.times[last] - seen.times[first]
             if last > first and seconds >= window.seconds:
@@ -139,11 +139,11 @@ def _follow(process: "subprocess.Popen[str]", seen: Steps, window: Window) -> Wa
         first_step=seen.times[0],
         peak_memory=max(whole.peak, training.peak),
         training_memory=training.peak,
-        others=max(0.0, _cpu_of_others(process.pid) - others) / max(EVERY, time.monotonic() - since),
+        others=max(0.0, cpu_of_others(process.pid) - others) / max(EVERY, time.monotonic() - since),
     )
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def end(process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
     """End the whole session: nothing of it is wanted any more, and workers outlive a killed parent."""
     for pid in processes(process.pid):
         try:
@@ -182,7 +182,7 @@ def _pss(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
-def _cpu_of_others(session: int) -> float:
+def cpu_of_others(session: int) -> float:
     """Seconds of processor time so far, of all but this process and the session; what the host took counts as well."""
     user, nice, system, _idle, _wait, irq, softirq, steal = map(int, _cpu_line()[1:9])
     everything = (user + nice + system + irq + softirq + steal) / TICKS
@@ -197,6 +197,6 @@ def _cpu_line() -> list[str]:
 
 def busy_cores(seconds: float) -> float:
     """How many cores are busy now with anything at all."""
-    began, before = time.monotonic(), _cpu_of_others(os.getpid())
+    began, before = time.monotonic(), cpu_of_others(os.getpid())
     time.sleep(seconds)
-    return max(0.0, _cpu_of_others(os.getpid()) - before) / (time.monotonic() - began)
+    return max(0.0, cpu_of_others(os.getpid()) - before) / (time.monotonic() - began)

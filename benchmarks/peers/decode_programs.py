@@ -1,0 +1,188 @@
+"""One program that translates, measured from ids to ids in a process of its own.
+
+    python decode_programs.py PROGRAM COMPUTE PREPARED.json ANSWER.json
+
+PREPARED is what benchmarks/decode.py writes. ANSWER gets what was measured, one entry for each case,
+and the memory at the end.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Ids = list[list[int]]
+Search = Callable[[Ids, int, int | None], Ids]  # (sources, beam, forced length) -> translations, without marks
+FORCED = 15
+START, END, PAD = 2, 3, 0
+
+
+def heedful_engine(prepared: dict, compute: str, engine: str) -> Search:
+    from heedful.decoding.engine import Request
+    from heedful.decoding.engines import AutoEngine, open_engine
+    from heedful.decoding.settings import SearchSettings
+
+    opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False)
+
+    def search(sources: Ids, beam: int, forced: int | None) -> Ids:
+        requests = [Request(source) for source in sources]
+        if forced is None:
+            found = opened.search(requests, SearchSettings(beam=beam, max_len=prepared["longest"]))
+        else:
+            settings = SearchSettings(beam=beam, min_len=forced, max_len=forced)
+            # Forced lengths are for measuring only. In a beam CTranslate2 ranks them differently, so `auto` would leave
+            # them to torch: here the engine that it has for natural lengths is asked all the same.
+            found = (opened.fast._search if isinstance(opened, AutoEngine) else opened.search)(requests, settings)
+        return [best[0].ids for best in found]
+
+    return search
+
+
+def torch_engine(prepared: dict, compute: str) -> Search:
+    import torch
+
+    torch.set_num_threads(prepared["threads"])
+    return heedful_engine(prepared, compute, "torch")
+
+
+def auto_engine(prepared: dict, compute: str) -> Search:
+    search = heedful_engine(prepared, compute, "auto")
+    assert "torch" not in sys.modules, "CTranslate2 must be measured without torch's threads beside it"
+    return search
+
+
+def ctranslate2_itself(prepared: dict, compute: str) -> Search:
+    """`translate_batch` with the settings that are fastest here: threads, batch size and the way to count it."""
+    import ctranslate2
+
+    sample, threads = prepared["sources"][:256], prepared["threads"]
+    best: tuple[float, Search] | None = None
+    for inter in {1, threads}:
+        translator = ctranslate2.Translator(
+            prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=max(1, threads // inter)
+        )
+        for kind, size in (("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 1024)):
+            search = _translate_batch(translator, prepared, kind, size)
+            search(sample[:32], 1, None)
+            start = time.perf_counter()
+            search(sample, 1, None)
+            seconds = time.perf_counter() - start
+            if best is None or seconds < best[0]:
+                best = seconds, search
+    assert best is not None
+    return best[1]
+
+
+def _translate_batch(translator: object, prepared: dict, kind: str, size: int) -> Search:
+    spell = prepared["source token"]
+
+    def search(sources: Ids, beam: int, forced: int | None) -> Ids:
+        results = translator.translate_batch(
+            [[spell % number for number in [*source, END]] for source in sources],
+            beam_size=beam,
+            batch_type=kind,
+            max_batch_size=size,
+            min_decoding_length=forced or 0,
+            max_decoding_length=forced or prepared["longest"],
+            max_input_length=0,
+        )
+        return [[int(token) for token in result.hypotheses[0]] for result in results]
+
+    return search
+
+
+def huggingface(prepared: dict, compute: str) -> Search:
+    """`generate` on the same weights, sorted by length, in the batches that are fastest here."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(prepared["threads"])
+    transformers.logging.set_verbosity_error()
+    model = transformers.MarianMTModel.from_pretrained(prepared["marian"]).eval()
+
+    @torch.inference_mode()
+    def batch(sources: Ids, beam: int, forced: int | None) -> Ids:
+        width = max(map(len, sources)) + 1
+        ids = torch.tensor([[*source, END] + [PAD] * (width - len(source) - 1) for source in sources])
+        written = model.generate(
+            ids,
+            attention_mask=(torch.arange(width) < torch.tensor([[len(source) + 1] for source in sources])).long(),
+            num_beams=beam,
+            do_sample=False,
+            max_length=None,
+            min_new_tokens=forced,
+            max_new_tokens=forced or prepared["longest"],
+        )
+        return [[number for number in row if number not in (START, END, PAD)] for row in written.tolist()]
+
+    def search(sources: Ids, beam: int, forced: int | None, size: int = 64) -> Ids:
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        results: Ids = [[]] * len(sources)
+        for start in range(0, len(order), size):
+            numbers = order[start : start + size]
+            for i, ids in zip(numbers, batch([sources[i] for i in numbers], beam, forced), strict=True):
+                results[i] = ids
+        return results
+
+    sample, times = prepared["sources"][:128], {}
+    for size in (16, 32, 64, 128):
+        start = time.perf_counter()
+        search(sample, 1, FORCED, size)
+        times[size] = time.perf_counter() - start
+    fastest = min(times, key=times.__getitem__)
+    return lambda sources, beam, forced: search(sources, beam, forced, fastest)
+
+
+PROGRAMS: dict[str, Callable[[dict, str], Search]] = {
+    "torch": torch_engine,
+    "auto": auto_engine,
+    "ctranslate2": ctranslate2_itself,
+    "huggingface": huggingface,
+}
+
+
+def measure(search: Search, case: dict, sources: Ids) -> dict:
+    """Seconds for all sentences at once, or for each alone."""
+    beam, forced = case["beam"], case["forced"]
+    if case["mode"] == "bulk":
+        start = time.perf_counter()
+        written = search(sources, beam, forced)
+        seconds = time.perf_counter() - start
+        return {**case, **_amounts(written, seconds), "written": written}
+    times, written = [], []
+    for source in sources:
+        start = time.perf_counter()
+        written += search([source], beam, forced)
+        times.append(time.perf_counter() - start)
+    ordered = sorted(times)
+    p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    return {**case, **_amounts(written, sum(times)), "p50": statistics.median(times), "p95": p95, "written": written}
+
+
+def _amounts(written: Ids, seconds: float) -> dict:
+    return {"seconds": seconds, "sentences": len(written), "tokens": sum(len(ids) + 1 for ids in written)}
+
+
+def main() -> None:
+    program, compute, prepared_file, answer_file = sys.argv[1:]
+    prepared = json.loads(Path(prepared_file).read_text())
+    search = PROGRAMS[program](prepared, compute)
+    search(prepared["sources"], 1, FORCED)  # heedful measures threads and batches when it first has much to do
+    answers = []
+    for case in prepared["cases"]:
+        sources = prepared["sources"] if case["mode"] == "bulk" else prepared["sources"][: prepared["single"]]
+        search(sources[:16], case["beam"], case["forced"])  # what is done once is done now
+        answers.append(measure(search, case, sources))
+    Path(answer_file).write_text(json.dumps({"cases": answers, "memory": pss()}))
+
+
+def pss() -> int:
+    """What this process holds now, in bytes: who looks from outside may come too late for a short run."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+if __name__ == "__main__":
+    main()
