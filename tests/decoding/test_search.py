@@ -127,12 +127,52 @@ def brute_force(model: Seq2Seq, request: Request, limit: int, settings: SearchSe
     return best
 
 
-def test_the_proven_stop_never_loses_to_patience() -> None:
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+def test_the_proven_stop_finds_what_a_search_to_the_limit_finds(penalty: float) -> None:
+    """Nothing that a beam would finish after a proven stop is better than what it had."""
     model, requests = tiny_model(seed=5), sentences(40, seed=5)
-    engine = TorchEngine(model)
-    early = engine.search(requests, SearchSettings(beam=3))
-    proven = engine.search(requests, SearchSettings(beam=3, stop="proven"))
-    assert all(b[0].rank >= a[0].rank - 1e-9 for a, b in zip(early, proven, strict=True))
+    engine, common = TorchEngine(model), {"beam": 3, "max_len": 30, "length_penalty": penalty}
+    to_the_limit = engine.search(requests, SearchSettings(**common, patience=1000.0))  # type: ignore[arg-type]
+    proven = engine.search(requests, SearchSettings(**common, stop="proven"))  # type: ignore[arg-type]
+    assert ids_of(proven) == ids_of(to_the_limit)
+
+
+class Chain:
+    """A model of one rule, for a search that knows no model: which token may follow which, and how likely."""
+
+    device, max_len, refills = torch.device("cpu"), None, False
+
+    def __init__(self, follows: dict[int, dict[int, float]], vocab_size: int = 20) -> None:
+        self.follows, self.vocab_size = follows, vocab_size
+
+    def begin(self, sources: object, width: int, *, attention: bool = False) -> "Chain":
+        self.attention = None
+        return self
+
+    def reorder(self, rows: Tensor) -> None: ...
+
+    def keep(self, sentences: Tensor) -> None: ...
+
+    def replace(self, state: "Chain", places: Tensor, sources: object) -> None: ...
+
+    def __call__(self, tokens: Tensor, state: "Chain") -> Tensor:
+        probabilities = torch.full((len(tokens), self.vocab_size), 1e-30, dtype=torch.float64)
+        for row, token in enumerate(tokens.tolist()):
+            for following, probability in self.follows.get(token, {SPECIAL.end: 1.0}).items():
+                probabilities[row, following] = probability
+        return probabilities.log()
+
+
+def test_the_proven_stop_waits_for_a_long_text_that_wins_by_its_length() -> None:
+    """A short text with a fair score is finished at once; an unlikely beginning goes on with certainty for long."""
+    long = list(range(4, 14))
+    step = Chain({SPECIAL.start: {SPECIAL.end: 0.8, 4: 0.2}, **{token: {token + 1: 1.0} for token in long[:-1]}})
+    common = {"beam": 2, "max_len": 30}
+    ((early, *_),) = search(step, [Request([5])], SearchSettings(**common, patience=0.5))  # type: ignore[arg-type]
+    ((proven, *_),) = search(step, [Request([5])], SearchSettings(**common, stop="proven"))  # type: ignore[arg-type]
+    assert early.ids == []
+    assert proven.ids == long
+    assert proven.rank == pytest.approx(math.log(0.2) / 11)
 
 
 def test_a_sentence_that_runs_on_stops_at_its_limit() -> None:

@@ -9,16 +9,17 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.data.batch import pad_sources
+from heedful.decoding.packed import Linear, fused
 from heedful.decoding.step import longest_target, rows_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import MultiHeadAttention, attention_weights, share_heads
+from heedful.nn.feedforward import FeedForward, GatedFeedForward
 from heedful.nn.layers import DecoderLayer
 from heedful.nn.masks import as_additive
 from heedful.nn.positions import Sinusoidal, sinusoidal_code
@@ -31,21 +32,6 @@ Function = Callable[[Tensor], Tensor]
 def is_quick(config: Seq2SeqConfig) -> bool:
     """Whether this step computes that model: full attention, and norms that look at one token."""
     return config.pattern.kind == "full" and config.norm != "batch"
-
-
-@dataclass(frozen=True)
-class Linear:
-    weight: Tensor
-    bias: Tensor | None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-
-def fused(*parts: nn.Linear) -> Linear:
-    """Several linear layers of one input as one."""
-    biases = [part.bias for part in parts if part.bias is not None]
-    return Linear(torch.cat(tuple(part.weight for part in parts)), torch.cat(tuple(biases)) if biases else None)
 
 
 class QuickState:
@@ -209,7 +195,8 @@ class QuickLayer:
         self.own, self.cross = own, cross
         self.to_qkv = fused(own.to_q, own.to_k, own.to_v)
         self.to_memory = fused(cross.to_k, cross.to_v)
-        self.feed_forward = layer.feed_forward
+        self.to_query, self.own_out, self.cross_out = fused(cross.to_q), fused(own.to_out), fused(cross.to_out)
+        self.feed_forward = quick_feed_forward(layer.feed_forward)
         parts = (layer.attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
         self.norms: list[Function] = [part.get_submodule("norm") for part in parts]
         self.residual = residual
@@ -221,7 +208,7 @@ class QuickLayer:
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(n, S, D) -> keys and values (n, H, S, K), once for a sentence."""
-        heads = self.to_memory(memory).view(*memory.shape[:2], -1, self.cross.d_head).transpose(1, 2)
+        heads = self.to_memory(memory.flatten(0, 1)).view(*memory.shape[:2], -1, self.cross.d_head).transpose(1, 2)
         k, v = (share_heads(part, self.cross.n_heads).contiguous() for part in heads.chunk(2, dim=1))
         return k, v
 
@@ -244,22 +231,36 @@ class QuickLayer:
         if own.rotary is not None:
             q, k = (own.rotary(part[:, :, None], positions[:, None])[:, :, 0] for part in (q, k))
         keys, values = state.column(number, k, v)
-        return _attend(own, q[:, :, None], keys, values, mask)
+        return self.own_out(_attend(own, q[:, :, None], keys, values, mask))
 
     def _look_across(self, x: Tensor, state: QuickState, number: int) -> Tensor:
         cross = self.cross
-        q = cross.to_q(x).view(-1, state.width, cross.n_heads, cross.d_head).transpose(1, 2)  # (n, H, width, K)
+        q = self.to_query(x).view(-1, state.width, cross.n_heads, cross.d_head).transpose(1, 2)  # (n, H, width, K)
         if state.watched:
             state.query = q
-        return _attend(cross, q, *state.memory[number], state.memory_mask)
+        return self.cross_out(_attend(cross, q, *state.memory[number], state.memory_mask))
+
+
+def quick_feed_forward(network: nn.Module) -> Function:
+    """The same network on packed weights."""
+    if isinstance(network, GatedFeedForward):
+        both, outer, bend = fused(network.gate, network.inner), fused(network.outer), network.activation
+
+        def gated(x: Tensor) -> Tensor:
+            gate, inner = both(x).chunk(2, dim=-1)
+            return outer(bend(gate) * inner)
+
+        return gated
+    assert isinstance(network, FeedForward)
+    inner, outer, bend = fused(network.inner), fused(network.outer), network.activation
+    return lambda x: outer(bend(inner(x)))
 
 
 def _attend(attention: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """(…, H, rows, K) -> (N, D)."""
+    """(…, H, rows, K) -> (N, H x K)."""
     k, v = share_heads(k, attention.n_heads), share_heads(v, attention.n_heads)
     mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=attention.scale)
-    merged: Tensor = attention.to_out(mixed.transpose(1, 2).reshape(-1, attention.n_heads * attention.d_head))
-    return merged
+    return mixed.transpose(1, 2).reshape(-1, attention.n_heads * attention.d_head)
 
 
 def _taken(columns: Tensor, rows: Tensor | None, spare: Tensor | None) -> Tensor:

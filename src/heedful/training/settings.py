@@ -97,7 +97,9 @@ class Settings:
                 raise UserError(f"'model.{name}' comes from the tokenizer; set tokenizer.vocab_size instead")
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         tied = {} if self.tokenizer.joint or "tied" in self.model else {"tied": "target"}
-        return from_values(Seq2SeqConfig, {**tied, **self.model, **sizes}, where="settings", table="model")
+        # Longer texts than training has seen are split before they are translated, so the model says how long that is.
+        reach = {"max_len": self.data.max_len + 1}
+        return from_values(Seq2SeqConfig, {**reach, **tied, **self.model, **sizes}, where="settings", table="model")
 
 
 def read_settings(recipe: str | Path | None, overrides: Iterable[str] = ()) -> Settings:
