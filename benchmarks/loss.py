@@ -55,7 +55,9 @@ def main() -> None:
         way, vocabulary = options.one.split(":")
         print(json.dumps(measure(way, options.tokens, options.width, int(vocabulary), options.threads)))
         return
-    print(f"{options.tokens:,} tokens, width {options.width}, {options.threads} thread(s), median of {options.rounds}\n")
+    print(
+        f"{options.tokens:,} tokens, width {options.width}, {options.threads} thread(s), median of {options.rounds}\n"
+    )
     print("| vocabulary | way | milliseconds | megabytes |\n|---:|---|---:|---:|")
     given = ["--tokens", str(options.tokens), "--width", str(options.width), "--threads", str(options.threads)]
     for vocabulary in options.vocabularies:
