@@ -39,6 +39,7 @@ BEAMS = {
     "usual": {},
     "n-best": {"n_best": 5},
     "no length penalty": {"length_penalty": 0.0},
+    "no length penalty, patient": {"length_penalty": 0.0, "patience": 2.0, "n_best": 5},
     "weak length penalty": {"length_penalty": 0.6, "n_best": 3},
     "negative length penalty": {"length_penalty": -0.5},
     "patient": {"patience": 2.0, "n_best": 3},
