@@ -87,6 +87,29 @@ def test_any_batch_is_one_by_one(step: type, beam: int) -> None:
         assert ids_of(search(step(model), requests, settings, n_rows=n_rows)) == ids_of(alone)
 
 
+def test_lanes_change_nothing() -> None:
+    model, requests = tiny_model(seed=2), sentences(50, seed=2)
+    for settings in (SearchSettings(beam=1), SearchSettings(beam=3), SearchSettings(sampling=Sampling(seed=3))):
+        alone = TorchEngine(model, lanes=1).search(requests, settings)
+        assert ids_of(TorchEngine(model, lanes=3).search(requests, settings)) == ids_of(alone)
+
+
+def test_lanes_stop_when_one_fails() -> None:
+    class Failing(Chain):
+        calls = 0
+
+        def __call__(self, tokens: Tensor, state: Chain) -> Tensor:
+            self.calls += 1
+            if self.calls == 5:
+                raise RuntimeError("the fifth step")
+            return super().__call__(tokens, state)
+
+    step = Failing({SPECIAL.start: {4: 1.0}, 4: {4: 1.0}})  # without end
+    with pytest.raises(RuntimeError, match="the fifth step"):
+        search(step, sentences(8), SearchSettings(beam=1, max_len=100_000), lanes=2)
+    assert step.calls < 10_000
+
+
 def test_beam_1_is_greedy() -> None:
     model, requests = tiny_model(seed=3), sentences(1000, seed=3)
     step = QuickStep(model)

@@ -2,8 +2,9 @@
 place. One long sentence holds nobody up.
 """
 
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -41,19 +42,26 @@ def search(
     entries = [Entry(number, requests[number], _limit(step, requests[number], settings)) for number in order]
     results: list[list[Hypothesis]] = [[] for _ in requests]
     n_places = max(1, n_rows // width)
+    given_up = threading.Event()
 
     def work(lane: int) -> None:
         # Each has a queue of its own: who stands beside whom must not depend on who was faster.
         waiting = deque(entries[lane::lanes])
         with torch.inference_mode():
-            while first := _taken(waiting, n_places):
-                _run_batch(step, first, waiting, settings, advance or choose_advance(settings), results, width=width)
+            while (first := _taken(waiting, n_places)) and not given_up.is_set():
+                for _ in _run_batch(step, first, waiting, settings, advance or choose_advance(settings), results):
+                    if given_up.is_set():
+                        return
 
     if lanes == 1:
         work(0)
     else:
         with ThreadPoolExecutor(lanes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            list(pool.map(work, range(lanes)))
+            try:
+                list(pool.map(work, range(lanes)))
+            except BaseException:  # also a signal that this thread got while it waited
+                given_up.set()
+                raise
     return results
 
 
@@ -70,10 +78,9 @@ def _run_batch(
     settings: SearchSettings,
     advance: Advance,
     results: list[list[Hypothesis]],
-    *,
-    width: int,
-) -> None:
-    """Search until the batch is empty; with a step that can, refill it from those who wait."""
+) -> Iterator[None]:
+    """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
+    width = settings.beam if settings.sampling is None else settings.n_best
     board, filters = Board(first, width, settings), filters_of(settings)
     watched = settings.coverage_penalty > 0
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
@@ -90,6 +97,7 @@ def _run_batch(
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))
         _replace_finished(step, state, board, waiting, results)
+        yield
 
 
 def _replace_finished(
