@@ -16,6 +16,7 @@ from small_run import OVERRIDES, write_corpus
 from heedful.cli.train import minutes
 from heedful.errors import UserError
 from heedful.models.folder import find_model_folder, load_model
+from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.log import read_log
 from heedful.training.ownership import owned
 from heedful.training.prepare import read_valid
@@ -152,6 +153,21 @@ def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[P
     assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
 
 
+def test_several_corpora_are_weighed(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    """With weight 0.1 the second corpus is hardly seen, so an epoch has fewer steps; weights must fit the corpora."""
+    second = (tmp_path / "second.en", tmp_path / "second.xx")
+    second[0].write_text("".join(f"small {line}\n" for line in corpus[0].read_text().splitlines()))
+    second[1].write_text("".join(f"{line} SMALL\n" for line in corpus[1].read_text().splitlines()))
+    files = {"source": [corpus[0], second[0]], "target": [corpus[1], second[1]]}
+    epochs = {}
+    for weights in ("[1.0,1.0]", "[1.0,0.1]"):
+        run = train(folder=tmp_path / weights, overrides=[*QUICK, f"data.weights={weights}", "run.steps=40"], **files)
+        epochs[weights] = load_checkpoint(list_checkpoints(run.folder / "checkpoints")[-1]).state.loader.epoch
+    assert epochs["[1.0,0.1]"] > epochs["[1.0,1.0]"]
+    with pytest.raises(UserError, match="weights"):
+        train(folder=tmp_path / "wrong", overrides=[*QUICK, "data.weights=[1.0]"], **files)
+
+
 def test_a_dry_run_leaves_nothing(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     quick(tmp_path / "run", corpus, dry_run=True, listeners=[events.append])
@@ -210,7 +226,7 @@ def test_not_a_number_stops_before_the_update(
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(
     number: signal.Signals, corpus: tuple[Path, Path], tmp_path: Path
 ) -> None:
