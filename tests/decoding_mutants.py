@@ -8,9 +8,9 @@ AHEAD = ("decoding/test_lookahead.py",)
 IN_DECODING = [
     Mutant(
         "the score forgets the normaliser",
-        "decoding/greedy.py",
-        "gains = (values - normaliser).double()",
-        "gains = values.double()",
+        "decoding/prediction.py",
+        "gains: Floats = (self.said.gather(1, tokens) - self.normaliser[:, None]).double()",
+        "gains: Floats = self.said.gather(1, tokens).double()",
         SEARCH,
     ),
     Mutant(

@@ -277,6 +277,30 @@ def test_a_repetition_penalty_makes_texts_more_various() -> None:
     assert variety(2.0) > variety(1.0)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_filters_change_what_is_chosen_not_what_it_counts(beam: int) -> None:
+    model = tiny_model(seed=11)
+    requests = [Request(request.source, prefix=(7, 8)) for request in sentences(10, seed=11)]
+    settings = SearchSettings(
+        beam=beam, max_len=30, min_len=3, repetition_penalty=1.5, no_repeat_ngram=3, forbidden=(7, 9)
+    )
+    for request, (best,) in zip(requests, TorchEngine(model).search(requests, settings), strict=True):
+        assert best.ids[:2] == [7, 8]  # a prescribed beginning, whatever is forbidden
+        assert not {7, 9} & set(best.ids[2:])
+        assert best.score == pytest.approx(rescored(model, request, best), abs=1e-5)
+
+
+def test_without_penalties_the_n_best_are_those_of_a_search_to_the_limit() -> None:
+    model, requests = tiny_model(seed=19), sentences(60, seed=19)
+    common = {"beam": 4, "n_best": 3, "max_len": 20, "length_penalty": 0.0}
+    early = TorchEngine(model).search(requests, SearchSettings(**common))  # type: ignore[arg-type]
+    proven = TorchEngine(model).search(requests, SearchSettings(**common, stop="proven"))  # type: ignore[arg-type]
+    both = [(a, b) for a, b in zip(early, proven, strict=True) if len(a) == len(b) == 3]
+    assert both
+    for a, b in both:
+        assert [h.score for h in a] == pytest.approx([h.score for h in b])
+
+
 def test_the_coverage_penalty_sums_where_the_last_layer_looked() -> None:
     """The rank of a hypothesis = its normalised score + beta x sum of log min(1, attention received)."""
     model, requests = tiny_model(seed=12), sentences(6, seed=12)

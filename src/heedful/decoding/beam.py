@@ -8,21 +8,21 @@ A sentence is over when enough have finished; "proven" goes on until no live hyp
 from collections.abc import Callable
 
 import numpy as np
-from torch import Tensor
 
 from heedful.decoding.board import Board, Ints, length_norm
 from heedful.decoding.candidates import Candidates, find_candidates
+from heedful.decoding.prediction import Prediction
 from heedful.decoding.required import with_required
 from heedful.text import SPECIAL
 
 Watch = Callable[[Board, Candidates], None]
 
 
-def extend_beam(board: Board, logits: Tensor, normaliser: Tensor, *, watch: Watch | None = None) -> Ints:
+def extend_beam(board: Board, prediction: Prediction, *, watch: Watch | None = None) -> Ints:
     """One step for all sentences; which row (of all N) each row goes on from."""
-    candidates = find_candidates(board, logits, normaliser)
+    candidates = find_candidates(board, prediction)
     if any(entry.request.required for entry in board.entries):
-        candidates = with_required(board, candidates, logits, normaliser)
+        candidates = with_required(board, candidates, prediction)
     if watch is not None:
         watch(board, candidates)
     _set_aside(board, candidates)
@@ -69,9 +69,11 @@ def _is_over(board: Board, place: int) -> bool:
         return len(finished) >= settings.n_best and _cannot_win(board, place, float(live))
     if len(finished) >= max(settings.n_best, round(settings.beam * settings.patience)):
         return True
-    # Without penalties a score can only fall: the first finished that was also the best candidate cannot be beaten.
+    # Without penalties a score can only fall: the n best that have finished cannot be beaten by what lives.
     bare = settings.length_penalty == 0 and settings.coverage_penalty == 0 and settings.patience == 1
-    return bare and len(finished) >= settings.n_best and max(h.score for h in finished) >= live
+    if not bare or len(finished) < settings.n_best:
+        return False
+    return sorted((hypothesis.score for hypothesis in finished), reverse=True)[settings.n_best - 1] >= float(live)
 
 
 def _cannot_win(board: Board, place: int, live: float) -> bool:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.board import Board, Floats, Ints
+from heedful.decoding.prediction import Prediction, as_ints
 
 CHUNK = 32
 
@@ -20,21 +21,25 @@ class Candidates:
     tokens: Ints
 
 
-def find_candidates(board: Board, logits: Tensor, normaliser: Tensor) -> Candidates:
+def find_candidates(board: Board, prediction: Prediction) -> Candidates:
     """The 2W best of the W x V continuations of each sentence. They are among the 2W best of each row."""
     width = board.width
-    n_best = min(2 * width, logits.size(1))
-    values, tokens = top(logits, n_best)  # (N, n_best)
-    gains = (values - normaliser[:, None]).double().cpu().numpy().reshape(len(board), width, n_best)
-    scores = board.scores[:, :, None] + gains
-    chosen_by = scores - board.settings.diversity * np.arange(n_best) if board.settings.diversity else scores
+    n_best = min(2 * width, prediction.logits.size(1))
+    values, tokens = top(prediction.logits, n_best)  # (N, n_best)
+    shape = (len(board), width, n_best)
+    scores = board.scores[:, :, None] + prediction.gains(tokens).reshape(shape)
+    chosen_by = scores
+    if board.settings.repetition_penalty != 1.0:
+        chosen_by = board.scores[:, :, None] + (values - prediction.normaliser[:, None]).cpu().numpy().reshape(shape)
+    if board.settings.diversity:
+        chosen_by = chosen_by - board.settings.diversity * np.arange(n_best)
     flat = chosen_by.reshape(len(board), -1)
     order = np.argsort(-flat, axis=1, kind="stable")[:, : 2 * width]
     sentences = np.arange(len(board))[:, None]
     return Candidates(
         scores=scores.reshape(len(board), -1)[sentences, order],
         parents=order // n_best,
-        tokens=tokens.cpu().numpy().reshape(len(board), -1)[sentences, order],
+        tokens=as_ints(tokens).reshape(len(board), -1)[sentences, order],
     )
 
 

@@ -1,40 +1,40 @@
 """What must not, or must, be written next: logits in, logits with some at minus infinity out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from heedful.decoding.board import Board
+from heedful.decoding.engine import Request
 from heedful.decoding.settings import Sampling, SearchSettings
 from heedful.text import SPECIAL
 
-Filter = Callable[[Tensor, Board], Tensor]  # logits (N, V), the board -> logits
+Filter = Callable[[Tensor, Tensor, Board], None]  # logits (N, V) to change, as the model said them, the board
 
 
-def filters_of(settings: SearchSettings) -> list[Filter]:
+def filters_of(settings: SearchSettings, requests: Sequence[Request]) -> list[Filter]:
     """The filters that a search needs, in the order in which they apply."""
     wanted: list[tuple[bool, Filter]] = [
         (settings.repetition_penalty != 1.0, dampen_repetition),
         (settings.no_repeat_ngram > 0, forbid_ngrams),
         (bool(settings.forbidden), forbid_tokens),
         (settings.min_len > 0, forbid_early_end),
-        (True, force_prefix),
+        (any(request.prefix for request in requests), force_prefix),
     ]
     return [apply for needed, apply in wanted if needed]
 
 
-def dampen_repetition(logits: Tensor, board: Board) -> Tensor:
+def dampen_repetition(logits: Tensor, said: Tensor, board: Board) -> None:
     """Tokens already written become less likely (Keskar et al. 2019)."""
     for number, ids in _histories(board):
         seen = torch.tensor(sorted(set(ids)), dtype=torch.int64, device=logits.device)
         values = logits[number, seen]
         penalty = board.settings.repetition_penalty
         logits[number, seen] = torch.where(values > 0, values / penalty, values * penalty)
-    return logits
 
 
-def forbid_ngrams(logits: Tensor, board: Board) -> Tensor:
+def forbid_ngrams(logits: Tensor, said: Tensor, board: Board) -> None:
     """No n tokens twice in the same order."""
     n = board.settings.no_repeat_ngram
     for number, ids in _histories(board):
@@ -42,30 +42,25 @@ def forbid_ngrams(logits: Tensor, board: Board) -> Tensor:
             tail = ids[len(ids) - n + 1 :]
             followers = [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == tail]
             logits[number, followers] = -torch.inf
-    return logits
 
 
-def forbid_tokens(logits: Tensor, board: Board) -> Tensor:
+def forbid_tokens(logits: Tensor, said: Tensor, board: Board) -> None:
     logits[:, list(board.settings.forbidden)] = -torch.inf
-    return logits
 
 
-def forbid_early_end(logits: Tensor, board: Board) -> Tensor:
+def forbid_early_end(logits: Tensor, said: Tensor, board: Board) -> None:
     early = torch.from_numpy(board.lengths < board.settings.min_len).repeat_interleave(board.width)
     logits[early.to(logits.device), SPECIAL.end] = -torch.inf
-    return logits
 
 
-def force_prefix(logits: Tensor, board: Board) -> Tensor:
-    """Where a request prescribes the next token, no other is possible."""
+def force_prefix(logits: Tensor, said: Tensor, board: Board) -> None:
+    """Where a request prescribes the next token, no other is possible, whatever else is forbidden."""
     for place, entry in enumerate(board.entries):
         prefix, length = entry.request.prefix, int(board.lengths[place])
         if length < len(prefix):
-            rows = logits[place * board.width : (place + 1) * board.width]
-            kept = rows[:, prefix[length]].clone()
-            rows.fill_(-torch.inf)
-            rows[:, prefix[length]] = kept
-    return logits
+            rows = slice(place * board.width, (place + 1) * board.width)
+            logits[rows] = -torch.inf
+            logits[rows, prefix[length]] = said[rows, prefix[length]]
 
 
 def sampling_filter(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -1,17 +1,16 @@
 """Greedy search: always the likeliest next token. Fast, and it may miss the likeliest sentence."""
 
 import numpy as np
-from torch import Tensor
 
 from heedful.decoding.board import Board, Floats, Ints
+from heedful.decoding.prediction import Prediction, as_ints
 from heedful.text import SPECIAL
 
 
-def take_likeliest(board: Board, logits: Tensor, normaliser: Tensor) -> None:
-    """One step for all sentences: logits (B, V) after the filters, the log-sum-exp of each row before them (B,)."""
-    values, tokens = logits.max(dim=1)
-    gains = (values - normaliser).double().cpu().numpy()
-    follow(board, tokens.cpu().numpy()[:, None], gains[:, None])
+def take_likeliest(board: Board, prediction: Prediction) -> None:
+    """One step for all sentences."""
+    tokens = prediction.logits.argmax(dim=1, keepdim=True)
+    follow(board, as_ints(tokens), prediction.gains(tokens))
 
 
 def follow(board: Board, tokens: Ints, gains: Floats) -> None:

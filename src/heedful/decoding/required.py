@@ -8,22 +8,21 @@ over the degrees of progress in turn; only what has everything may end.
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor
 
 from heedful.decoding.board import Board
 from heedful.decoding.candidates import Candidates
+from heedful.decoding.prediction import Prediction
 from heedful.text import SPECIAL
 
 Runs = Sequence[Sequence[int]]
 Candidate = tuple[float, int, int]  # score, row, token
 
 
-def with_required(board: Board, found: Candidates, logits: Tensor, normaliser: Tensor) -> Candidates:
+def with_required(board: Board, found: Candidates, prediction: Prediction) -> Candidates:
     """The candidates again, those of sentences with required words chosen and ordered so that the words get in."""
     for place, entry in enumerate(board.entries):
         if entry.request.required and not board.over[place]:
-            rows = slice(place * board.width, (place + 1) * board.width)
-            chosen = _choose(board, place, found, logits[rows], normaliser[rows])
+            chosen = _choose(board, place, found, prediction)
             for number in range(found.scores.shape[1]):
                 score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, SPECIAL.pad)
                 found.scores[place, number], found.parents[place, number] = score, row
@@ -49,7 +48,7 @@ def next_tokens(ids: Sequence[int], runs: Runs) -> set[int]:
     return {token for run in runs for token in run if progress([*ids, token], runs) > now}
 
 
-def _choose(board: Board, place: int, found: Candidates, logits: Tensor, normaliser: Tensor) -> list[Candidate]:
+def _choose(board: Board, place: int, found: Candidates, prediction: Prediction) -> list[Candidate]:
     """First those that end, then the rows to go on with."""
     runs = board.entries[place].request.required
     total = sum(map(len, runs))
@@ -57,7 +56,7 @@ def _choose(board: Board, place: int, found: Candidates, logits: Tensor, normali
     written = [board.row(place, row) for row in range(board.width)]
     ending: list[Candidate] = []
     banks: dict[int, list[Candidate]] = {}
-    for score, row, token in sorted(_all(board, place, found, logits, normaliser, written), reverse=True):
+    for score, row, token in sorted(_all(board, place, found, prediction, written), reverse=True):
         have = progress(written[row], runs) if token == SPECIAL.end else progress([*written[row], token], runs)
         if token == SPECIAL.end:
             if have == total and len(ending) < board.width:
@@ -76,7 +75,7 @@ def _choose(board: Board, place: int, found: Candidates, logits: Tensor, normali
 
 
 def _all(
-    board: Board, place: int, found: Candidates, logits: Tensor, normaliser: Tensor, written: list[list[int]]
+    board: Board, place: int, found: Candidates, prediction: Prediction, written: list[list[int]]
 ) -> set[Candidate]:
     """The likeliest candidates, every end, and every required next token."""
     listed = {
@@ -89,7 +88,7 @@ def _all(
         before = board.scores[place, row]
         if np.isfinite(before):
             for token in {SPECIAL.end} | next_tokens(written[row], board.entries[place].request.required):
-                score = float(before) + float(logits[row, token] - normaliser[row])
+                score = float(before) + prediction.gain(place * board.width + row, token)
                 if (row, token) not in known and np.isfinite(score):
                     listed.add((score, row, token))
     return listed

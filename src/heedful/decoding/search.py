@@ -9,18 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from heedful.decoding.beam import extend_beam
 from heedful.decoding.board import Board, Entry, Ints
 from heedful.decoding.engine import Hypothesis, Request
 from heedful.decoding.filters import filters_of
 from heedful.decoding.greedy import take_likeliest
+from heedful.decoding.prediction import Prediction
 from heedful.decoding.sample import draw
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.step import S, Step
 
-Advance = Callable[[Board, Tensor, Tensor], Ints | None]  # logits (N, V), their log-sum-exp (N,) -> parents (N,)
+Advance = Callable[[Board, Prediction], Ints | None]  # one step for all rows -> which row each goes on from
 
 
 def search(
@@ -81,19 +81,20 @@ def _run_batch(
 ) -> Iterator[None]:
     """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
     width = settings.beam if settings.sampling is None else settings.n_best
-    board, filters = Board(first, width, settings), filters_of(settings)
+    board = Board(first, width, settings)
+    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]])
     watched = settings.coverage_penalty > 0
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
     while len(board):
         tokens = torch.from_numpy(board.tokens.ravel())
-        logits = step(tokens.to(step.device), state)
-        logits = logits if logits.dtype == torch.float64 else logits.float()
-        normaliser = logits.logsumexp(dim=1)
+        said = step(tokens.to(step.device), state)
+        said = said if said.dtype == torch.float64 else said.float()
+        logits = said.clone() if filters else said
         for apply in filters:
-            logits = apply(logits, board)
+            apply(logits, said, board)
         if state.attention is not None:
             board.look(state.attention.double().cpu().numpy().reshape(len(board), width, -1))
-        parents = advance(board, logits, normaliser)
+        parents = advance(board, Prediction(logits, said, said.logsumexp(dim=1)))
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))
         _replace_finished(step, state, board, waiting, results)

@@ -50,7 +50,7 @@ class TorchEngine:
             [request],
             settings,
             n_rows=settings.beam,
-            advance=lambda board, logits, normaliser: extend_beam(board, logits, normaliser, watch=log.watch),
+            advance=lambda board, prediction: extend_beam(board, prediction, watch=log.watch),
         )
         return found[0], log.events
 

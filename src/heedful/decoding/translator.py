@@ -51,7 +51,7 @@ class Translator:
         self.engine = engine
         self.tokenizers = tokenizers
         self.opening = opening
-        self._planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language)
+        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language)
 
     @classmethod
     def load(
@@ -137,7 +137,7 @@ class Translator:
     def answer(self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> Answer:
         """All about one block of texts, of which the first has the number `start`."""
         try:
-            plans, tally = self._planner.plan(texts)
+            plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
         found = self._find([piece for plan in plans for piece in plan.pieces], _reseeded(settings, start))
