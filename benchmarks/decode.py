@@ -49,6 +49,8 @@ PROGRAMS = [
     Program("huggingface", "Hugging Face generate", "float32"),
     Program("auto", "heedful, auto", "int8"),
     Program("ctranslate2", "CTranslate2, tuned by hand", "int8"),
+    Program("shortlist", "heedful, auto, shortlist", "float32"),
+    Program("shortlist", "heedful, auto, shortlist", "int8"),
 ]
 CASES = [
     {"mode": mode, "beam": beam, "forced": forced}
@@ -86,6 +88,8 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
     n_sentences = 24 if options.quick else options.sentences
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         given = pool.apply(_prepare, (options.model, options.source, n_sentences, work / "marian", wants_marian))
+        if options.corpus:
+            pool.apply(_learn_shortlist, (options.model, options.corpus))
     return {
         **given,
         "longest": 20 if options.quick else LONGEST,
@@ -112,6 +116,38 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_mar
         "converted": str(convert(model).folder.resolve()),
         "source token": source_token(0).replace("0", "%d"),
         "sources": load_tokenizers(model).source.encode_batch(lines),
+    }
+
+
+def _learn_shortlist(path: Path, corpus: list[Path]) -> None:
+    from heedful.data.corpus import open_corpus
+    from heedful.interop.ctranslate2_cache import convert
+    from heedful.interop.shortlist import learn_shortlist, write_shortlist
+    from heedful.models.find import find_model_folder
+    from heedful.text import load_tokenizers
+
+    model = find_model_folder(path)
+    tokenizers, pairs = load_tokenizers(model), list(open_corpus((str(corpus[0]), str(corpus[1]))))
+    sources = tokenizers.source.encode_batch([pair.source for pair in pairs])
+    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    size = tokenizers.target.vocab_size
+    learned = learn_shortlist(
+        zip(sources, targets, strict=True), target_vocab_size=size, joint=tokenizers.joint, n_always=200
+    )
+    write_shortlist(convert(model), learned)
+
+
+def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> dict[str, float]:
+    """Of each program's natural translations; in a process of its own, as above."""
+    from heedful.data.corpus import read_text
+    from heedful.evaluation.scores import bleu
+    from heedful.text import load_tokenizers
+
+    lines = [example.source for example in read_text(reference)]
+    tokenizer = load_tokenizers(model).target
+    return {
+        name: bleu(tokenizer.decode_batch(rows), [lines[: len(rows)]], lowercase=False).value
+        for name, rows in written.items()
     }
 
 
@@ -244,10 +280,30 @@ def agreement(results: list[Result], cases: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def scores(results: list[Result], prepared: dict, options: argparse.Namespace) -> str:
+    """BLEU of what each program wrote when it was free to end where it liked."""
+    lines = ["| program | compute | search | BLEU |", "|---|---|---|---|"]
+    for number, case in enumerate(prepared["cases"]):
+        if case["mode"] == "bulk" and case["forced"] is None:
+            written = {
+                f"| {result.program.name} | {result.program.compute} |": result.rounds[0][number]["written"]
+                for result in results
+                if result.rounds
+            }
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                found = pool.apply(_bleu, (prepared["model"], options.reference, written))
+            lines += [f"{name} beam {case['beam']} | {value:.2f} |" for name, value in found.items()]
+    return "\n".join(lines)
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", type=Path, required=True, help="a run or a model folder of heedful's")
     parser.add_argument("--source", type=Path, required=True, help="a text to translate, one sentence a line")
+    parser.add_argument("--reference", type=Path, help="its translation: BLEU of each program is then given")
+    parser.add_argument(
+        "--corpus", type=Path, nargs=2, help="source and target of parallel text: a shortlist is learned from it"
+    )
     parser.add_argument("--sentences", type=int, default=1000, help="at most so many of it")
     parser.add_argument("--single", type=int, default=100, help="how many of them one at a time")
     parser.add_argument("--rounds", type=int, default=3)
@@ -267,7 +323,11 @@ def parse() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Program]:
     wanted = None if options.programs is None else options.programs.split(",")
-    return [program for program in PROGRAMS if wanted is None or program.key in wanted]
+    return [
+        program
+        for program in PROGRAMS
+        if (wanted is None or program.key in wanted) and (program.key != "shortlist" or options.corpus)
+    ]
 
 
 def measure(options: argparse.Namespace, work: Path) -> None:
@@ -291,6 +351,8 @@ def measure(options: argparse.Namespace, work: Path) -> None:
     for number, _ in enumerate(prepared["cases"]):
         print(f"\n{table(results, prepared['cases'], number)}")
     print(f"\n{agreement(results, prepared['cases'])}")
+    if options.reference:
+        print(f"\n{scores(results, prepared, options)}")
     for result in results:
         if result.failure:
             print(f"{result.program.name}, {result.program.compute}: FAILED: {result.failure}")

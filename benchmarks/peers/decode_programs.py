@@ -19,12 +19,12 @@ FORCED = 15
 START, END, PAD = 2, 3, 0
 
 
-def heedful_engine(prepared: dict, compute: str, engine: str) -> Search:
+def heedful_engine(prepared: dict, compute: str, engine: str, *, shortlist: bool = False) -> Search:
     from heedful.decoding.engine import Request
     from heedful.decoding.engines import AutoEngine, open_engine
     from heedful.decoding.settings import SearchSettings
 
-    opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False)
+    opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False, shortlist=shortlist)
 
     def search(sources: Ids, beam: int, forced: int | None) -> Ids:
         requests = [Request(source) for source in sources]
@@ -51,6 +51,10 @@ def auto_engine(prepared: dict, compute: str) -> Search:
     search = heedful_engine(prepared, compute, "auto")
     assert "torch" not in sys.modules, "CTranslate2 must be measured without torch's threads beside it"
     return search
+
+
+def with_shortlist(prepared: dict, compute: str) -> Search:
+    return heedful_engine(prepared, compute, "auto", shortlist=True)
 
 
 def ctranslate2_itself(prepared: dict, compute: str) -> Search:
@@ -140,6 +144,7 @@ PROGRAMS: dict[str, Callable[[dict, str], Search]] = {
     "auto": auto_engine,
     "ctranslate2": ctranslate2_itself,
     "huggingface": huggingface,
+    "shortlist": with_shortlist,
 }
 
 

@@ -32,25 +32,50 @@ MARK = "▁"  # how tokenizers write a space: to be seen, not to be read
 CAPTION = "Row t is the query that produced target token t. Attention is not an explanation."
 
 
-def attention_picture(attention: CrossAttention, *, layer: int | None = None) -> str:
-    """An SVG document. `layer`, counted from 1, is the one to draw large and head by head; by default the last one."""
+# kind of attention -> (what it is, what stands where)
+KINDS = {
+    "cross": ("Cross-attention from the target to the source", "source across, target down"),
+    "encoder": ("Self-attention of the encoder", "self-attention of the encoder; keys across, queries down"),
+    "decoder": (
+        "Self-attention of the decoder",
+        "self-attention of the decoder; what it had read across, what it wrote down",
+    ),
+}
+
+
+def attention_picture(
+    attention: CrossAttention, *, layer: int | None = None, head: int | None = None, kind: str = "cross"
+) -> str:
+    """An SVG document. `layer`, counted from 1, is the one to draw large and head by head; by default the last one.
+
+    `head`, counted from 1, is the one to draw large; by default the mean of all. For self-attention the source of
+    `attention` are the keys, the target the queries.
+    """
     n_layers, n_heads, _, _ = attention.weights.shape
-    layer = n_layers if layer is None else layer
-    if not 1 <= layer <= n_layers:
-        raise UserError(f"layer {layer}: this model has the layers 1 to {n_layers}")
-    chosen = attention.weights[layer - 1]  # (H, T, S)
-    main = _Map(attention, chosen.mean(dim=0), f"Layer {layer} of {n_layers}, mean of {n_heads} heads", cell=CELL)
+    layer, chosen, title = chosen_map(attention.weights, layer, head)
+    main = _Map(attention, chosen.mean(dim=0) if head is None else chosen[head - 1], title, cell=CELL)
     groups = [[(f"head {i + 1}", chosen[i]) for i in range(n_heads)]]
     if n_layers > 1:
         groups.append([(f"layer {i + 1}", attention.weights[i].mean(dim=0)) for i in range(n_layers)])
     headings = [f"Each head of layer {layer}", "Each layer, mean of its heads"]
-    return "\n".join(_document(attention, main, list(zip(headings, groups, strict=False)))) + "\n"
+    return "\n".join(_document(attention, main, list(zip(headings, groups, strict=False)), kind)) + "\n"
+
+
+def chosen_map(weights: Tensor, layer: int | None, head: int | None) -> tuple[int, Tensor, str]:
+    """The layer, counted from 1, its weights (H, T, S), and a title for what is drawn large."""
+    n_layers, n_heads, _, _ = weights.shape
+    layer = n_layers if layer is None else layer
+    for what, number, count in (("layer", layer, n_layers), ("head", 1 if head is None else head, n_heads)):
+        if not 1 <= number <= count:
+            raise UserError(f"{what} {number}: this model has the {what}s 1 to {count}")
+    which = f"mean of {n_heads} heads" if head is None else f"head {head} of {n_heads}"
+    return layer, weights[layer - 1], f"Layer {layer} of {n_layers}, {which}"
 
 
 Group = tuple[str, list[tuple[str, Tensor]]]
 
 
-def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group]) -> Iterator[str]:
+def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group], kind: str) -> Iterator[str]:
     body: list[str] = []
     n_target, n_source = len(attention.target), len(attention.source)
     left = MARGIN + max(_width(label) for label in main.row_labels) + 10
@@ -68,14 +93,15 @@ def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group]) 
     body += _legend(MARGIN, bottom + GAP)
     body.append(_text(MARGIN, bottom + GAP + 52, CAPTION, size=FONT - 1, fill=FAINT))
     width, height = round(right + MARGIN), round(bottom + GAP + 52 + MARGIN)
-    title = f"Cross-attention from the target to the source. {main.title}."
+    what, axes = KINDS[kind]
+    title = f"{what}. {main.title}."
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{_escaped(title)}" font-family="{_escaped(FONTS)}">'
     )
     yield f'<rect width="{width}" height="{height}" fill="{PAGE}"/>'  # else it would vanish on a dark page
     yield _text(MARGIN, MARGIN + 14, main.title, size=FONT + 3, weight="600")
-    yield _text(MARGIN, MARGIN + 36, "source across, target down", size=FONT - 1, fill=FAINT)
+    yield _text(MARGIN, MARGIN + 36, axes, size=FONT - 1, fill=FAINT)
     yield from body
     yield "</svg>"
 
