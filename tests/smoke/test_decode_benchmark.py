@@ -32,12 +32,14 @@ def test_the_programs_are_measured_and_agree(model: Path, tmp_path: Path) -> Non
     (tmp_path / "test.en").write_text("\n".join(LINES) + "\n")
     command = [sys.executable, str(BENCHMARK), "--model", str(model), "--source", str(tmp_path / "test.en")]
     options = ["--quick", "--rounds", "1", "--threads", "1", "--json", str(tmp_path / "figures.json")]
+    text = str(tmp_path / "test.en")
+    options += ["--corpus", text, text, "--reference", text]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "FAILED" not in done.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     programs = [(one["program"]["key"], one["program"]["compute"]) for one in figures["results"]]
-    assert len(programs) == len(set(programs)) == 6
+    assert len(programs) == len(set(programs)) == 8
     for one in figures["results"]:
         (answers,) = one["rounds"]
         assert len(answers) == 8
@@ -45,3 +47,19 @@ def test_the_programs_are_measured_and_agree(model: Path, tmp_path: Path) -> Non
         assert one["peak_memory"] > 20e6
     for name in ("heedful, auto", "CTranslate2, tuned by hand", "Hugging Face generate"):
         assert f"| {name} | float32 | 32 of 32 (100.0%) |" in done.stdout
+    assert "| heedful, auto, shortlist | int8 | beam 5 |" in done.stdout
+
+
+def test_look_ahead_is_measured_and_greedy(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.en").write_text("\n".join(LINES) + "\n")
+    command = [sys.executable, str(BENCHMARK.with_name("lookahead.py")), "--model", str(model), "--rounds", "1"]
+    done = subprocess.run([*command, "--source", str(tmp_path / "test.en")], capture_output=True, text=True, check=True)
+    rows = done.stdout.splitlines()[2:]
+    assert len(rows) == 5
+    assert all(row.endswith(f"| {len(LINES)} of {len(LINES)} |") for row in rows)
+
+
+def test_the_loss_is_measured_both_ways() -> None:
+    command = [sys.executable, str(BENCHMARK.with_name("loss.py")), "--tokens", "600", "--vocabularies", "500"]
+    done = subprocess.run([*command, "--rounds", "1"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("| 500 |") == 2
