@@ -11,16 +11,18 @@ from heedful.errors import UserError
 if TYPE_CHECKING:
     from heedful.decoding.pipeline import pipeline
     from heedful.decoding.translator import Translator
+    from heedful.insight.look import look
     from heedful.models.folder import load_model, save_model
     from heedful.training.run import train
 
 __version__ = "0.1.0"
 
-__all__ = ["Translator", "UserError", "__version__", "load_model", "pipeline", "save_model", "train"]
+__all__ = ["Translator", "UserError", "__version__", "load_model", "look", "pipeline", "save_model", "train"]
 
 _WHERE = {
     "Translator": "heedful.decoding.translator",
     "load_model": "heedful.models.folder",
+    "look": "heedful.insight.look",
     "pipeline": "heedful.decoding.pipeline",
     "save_model": "heedful.models.folder",
     "train": "heedful.training.run",

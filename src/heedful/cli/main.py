@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "heedful.cli.train:train",
     "translate": "heedful.cli.translate:translate",
     "evaluate": "heedful.cli.evaluate:evaluate",
+    "look": "heedful.cli.look:look",
     "doctor": "heedful.cli.doctor:doctor",
 }
 

@@ -61,6 +61,10 @@ def attention_picture(
     return "\n".join(_document(attention, main, list(zip(headings, groups, strict=False)), kind)) + "\n"
 
 
+def caption(kind: str) -> str:
+    return CAPTION if kind != "encoder" else "Each row is one query. Attention is not an explanation."
+
+
 def chosen_map(weights: Tensor, layer: int | None, head: int | None) -> tuple[int, Tensor, str]:
     """The layer, counted from 1, its weights (H, T, S), and a title for what is drawn large."""
     n_layers, n_heads, _, _ = weights.shape
@@ -89,9 +93,9 @@ def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group], 
         drawn, width, bottom = _panels(attention, panels, bottom + GAP + 24, cell=cell)
         body += drawn
         right = max(right, width)
-    right = max(right, MARGIN + _width(CAPTION, FONT - 1), left + 260)
+    right = max(right, MARGIN + _width(caption(kind), FONT - 1), left + 260)
     body += _legend(MARGIN, bottom + GAP)
-    body.append(_text(MARGIN, bottom + GAP + 52, CAPTION, size=FONT - 1, fill=FAINT))
+    body.append(_text(MARGIN, bottom + GAP + 52, caption(kind), size=FONT - 1, fill=FAINT))
     width, height = round(right + MARGIN), round(bottom + GAP + 52 + MARGIN)
     what, axes = KINDS[kind]
     title = f"{what}. {main.title}."

@@ -1,0 +1,114 @@
+"""`heedful look`: what a model does with one sentence, in the terminal or as a page, a picture, a file."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.insight.look import Look
+
+BRANCHES = 200  # cut branches of the beam that a page can follow without a model
+Kind = Literal["cross", "encoder", "decoder"]
+
+
+def look(
+    sentence: str,
+    *,
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    target: str | None = None,
+    output: Path | None = None,
+    beam: int = 5,
+    kind: Kind = "cross",
+    layer: int | None = None,
+    head: int | None = None,
+    without: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    hide: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
+    json: bool = False,
+) -> None:
+    """Look inside a model while it translates a sentence.
+
+    Shows the translation, where each token looked, its likeliest rivals, and
+    the beams; --output page.html gives all of it as a page to explore.
+
+    Parameters
+    ----------
+    sentence
+        The text to translate.
+    model
+        The folder of a run or of a model.
+    target
+        A translation to look at in place of the model's own: how likely is each of its tokens?
+    output
+        A file to write: .html a page, .svg .png .pdf a picture, .json .npz everything, for programs.
+    beam
+        How many hypotheses the search follows; 1 is greedy search.
+    kind
+        Which attention to show: cross (target to source), or the encoder's or decoder's own.
+    layer
+        Which layer to show, counted from 1; by default the last.
+    head
+        Which head to show, counted from 1; by default the mean of all.
+    without
+        Heads to silence, as kind:layer:head counted from 1: --without cross:2:1 encoder:1:4
+    hide
+        Words of the sentence that the model must not see, counted from 1: --hide 2 5
+    json
+        Print what .json has, for programs.
+    """
+    from heedful.insight.look import look as look_inside
+    from heedful.insight.saving import check_suffix
+
+    if output is not None:
+        check_suffix(output)
+    seen = look_inside(
+        _given(model),
+        sentence,
+        target=target,
+        beam=beam,
+        without_heads=[_head(words) for words in without or ()],
+        masked_words=[number - 1 for number in hide or ()],
+        branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
+    )
+    _show(seen, output, json, kind=kind, layer=layer, head=head)
+
+
+def _given(model: Path | None) -> Path:
+    if model is None:
+        raise UserError(
+            'which model? Name the folder of a run: heedful look "A dog runs." -m runs/en-de\n'
+            "`heedful demo` makes a first one in some minutes"
+        )
+    return model
+
+
+def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer: int | None, head: int | None) -> None:
+    from heedful.cli.look_report import print_report
+    from heedful.insight.picture import chosen_map
+    from heedful.insight.saving import attention_of
+
+    chosen_map(attention_of(seen, kind).weights, layer, head)  # complains of a layer that is not there
+    if output is not None:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            seen.save(output, layer=layer, head=head, kind=kind)
+        for one in said:
+            print(f"heedful: {one.message}", file=sys.stderr)
+    if as_json:
+        print(seen.to_json())
+    elif output is not None:
+        print(f"{seen.translation.text}\n{output}: {output.stat().st_size:,} bytes")
+    else:
+        print_report(seen, kind=kind, layer=layer, head=head)
+
+
+def _head(words: str) -> tuple[str, int, int]:
+    """cross:2:1, counted from 1 as people count -> ("cross", 1, 0)."""
+    parts = words.split(":")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts[1:]):
+        raise UserError(f"--without {words}: expected kind:layer:head, counted from 1, as in cross:2:1")
+    return parts[0], int(parts[1]) - 1, int(parts[2]) - 1

@@ -1,0 +1,301 @@
+"""Look at a model while it translates one sentence: everything, from one call.
+
+    seen = heedful.look("runs/en-de", "A dog runs.")
+    seen.translation.text, seen.steps[0].top, seen.attention["cross"].weights.values    # (L, H, T, S)
+    seen.save("page.html")
+
+What is shown is one pass with teacher forcing along the shown translation (the search's best, or a given one). Its rows
+are the search's own: row t is the query that produced token t, whichever rows of the beam it went through.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.settings import SearchSettings, length_limit
+from heedful.decoding.translator import Translator
+from heedful.errors import UserError
+from heedful.insight.beams import Beam, MemoryStep, search_watched
+from heedful.insight.change import Head, as_heads, without_heads
+from heedful.insight.lens import Lens, look_through
+from heedful.insight.maps import AttentionMaps, attention_maps, word_alignment
+from heedful.insight.outputs import OutputStep, output_steps
+from heedful.insight.packing import to_plain
+from heedful.insight.places import Positions, position_facts
+from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subject
+from heedful.insight.trace import Trace, trace
+from heedful.insight.walk import Walk, walk_through
+from heedful.insight.words import word_spans
+from heedful.models.folder import LoadedModel
+from heedful.models.seq2seq import Seq2Seq
+from heedful.nn.record import structural_copy
+from heedful.text import SPECIAL, Tokenizer
+
+FORMAT, VERSION = "heedful-trace", 1
+LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
+Spans = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class SourceText:
+    text: str
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    words: Spans
+    masked: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TargetText:
+    text: str
+    kind: str  # "own", "reference" or "prefix"
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    words: Spans
+    inputs: tuple[str, ...]
+    input_ids: tuple[int, ...]
+    input_words: Spans
+    n_forced: int
+
+
+@dataclass(frozen=True)
+class OwnTranslation:
+    text: str
+    score: float
+    rank: float
+    complete: bool
+
+
+@dataclass(frozen=True)
+class ChangedStep:
+    token: str
+    id: int
+    before: float  # the probability of this token in the model as it is
+    after: float
+
+
+@dataclass(frozen=True)
+class Before:
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    without_heads: tuple[Head, ...]
+    masked_words: tuple[int, ...]
+    before: Before
+    steps: tuple[ChangedStep, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What docs/look.md says, as values; `tensors` are all named tensors of the pass, by module path."""
+
+    model: ModelFacts
+    source: SourceText
+    target: TargetText
+    translation: OwnTranslation
+    attention: dict[str, AttentionMaps]
+    alignment: Spans
+    steps: tuple[OutputStep, ...]
+    beam: Beam
+    positions: Positions
+    lens: Lens
+    walk: Walk
+    changes: Changes | None
+    tensors: dict[str, Tensor] = field(repr=False)
+
+    def to_values(self) -> dict[str, object]:
+        """The object of the trace file, of plain values."""
+        parts = {one.name: to_plain(getattr(self, one.name)) for one in fields(self) if one.name != "tensors"}
+        return {"format": FORMAT, "version": VERSION, **parts}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_values(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None, kind: str = "cross") -> Path:
+        """By its suffix: .html, .json, .npz, .svg, .png, .pdf; in a picture `layer` and `head` count from 1."""
+        from heedful.insight.saving import save  # here: it needs Look itself
+
+        return save(self, Path(path), layer=layer, head=head, kind=kind)
+
+
+def look(
+    model: Subject | Translator | LoadedModel | str | Path,
+    text: str,
+    *,
+    target: str | None = None,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    prefix: Sequence[int] = (),
+    without_heads: Iterable[tuple[str, int, int] | Head] = (),
+    masked_words: Iterable[int] = (),
+    branches: int = 0,
+) -> Look:
+    """Translate one sentence and keep all that happens.
+
+    `target`: show this translation instead of the model's own. `prefix`: ids that the translation must begin with.
+    `without_heads`: heads to silence, ("encoder" | "decoder" | "cross", layer, head) from 0; `masked_words`: words of
+    the source to hide, numbered from 0; the result is then of the changed model, and `changes` tells what changed.
+    `branches`: how many cut branches of the beam to follow to their end.
+    """
+    subject = open_subject(model)
+    settings = SearchSettings(beam=beam, n_best=beam, length_penalty=length_penalty)
+    if target is not None and prefix:
+        raise UserError(
+            "look: a target and a prefix were given; a target is the whole translation, so give one of them"
+        )
+    with torch.inference_mode():
+        sentence = _Sentence(subject, text, as_heads(subject.model, without_heads), tuple(masked_words), settings)
+        return sentence.look(target, tuple(prefix), branches)
+
+
+class _Sentence:
+    """One sentence before one model, perhaps changed."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        text: str,
+        heads: tuple[Head, ...],
+        masked_words: tuple[int, ...],
+        settings: SearchSettings,
+    ) -> None:
+        self.subject = subject
+        self.heads = heads
+        self.masked_words = masked_words
+        self.tokenizer: Tokenizer = subject.tokenizers.target
+        self.device = next(subject.model.parameters()).device
+        self.whole = structural_copy(subject.model).eval()  # the model itself stays in the mode it is in
+        self.changed = without_heads(self.whole, heads) if heads else self.whole
+        self.source = _read_source(subject, text, masked_words)
+        self.settings = settings_within(settings, len(self.source.ids))
+        self.source_ids = torch.tensor([self.source.ids], device=self.device)
+        self.all_seen = torch.ones_like(self.source_ids, dtype=torch.bool)
+        self.seen = self.all_seen.clone()
+        self.seen[0, list(self.source.masked)] = False
+
+    def look(self, target: str | None, prefix: tuple[int, ...], branches: int) -> Look:
+        _check_prefix(prefix, self.tokenizer)
+        request = Request(self.source.ids[:-1], prefix)
+        memory = self.changed.encode(self.source_ids, self.seen)
+        step = MemoryStep(self.changed, memory)
+        found, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
+        shown = self._shown(found[0], target, prefix)
+        t, logits = self._traced(shown)
+        target_in = torch.tensor([shown.input_ids], device=self.device)
+        assert memory.mask is not None
+        cross = attention_maps(t, self.source.ids, shown.ids)
+        return Look(
+            model=model_facts(self.subject),
+            source=self.source,
+            target=shown,
+            translation=OwnTranslation(
+                self.tokenizer.decode(found[0].ids), found[0].score, found[0].rank, found[0].complete
+            ),
+            attention=cross,
+            alignment=word_alignment(torch.from_numpy(cross["cross"].weights.values), self.source.ids, shown.ids),
+            steps=output_steps(logits, shown.ids, self.tokenizer),
+            beam=beam,
+            positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
+            lens=look_through(t, self.source.ids[:-1], target_in, shown.ids, memory.mask, self.tokenizer),
+            walk=walk_through(t),
+            changes=self._changes(request) if self.heads or self.masked_words else None,
+            tensors={name: calls[-1] for name, calls in t.calls.items()},
+        )
+
+    def _shown(self, best: Hypothesis, target: str | None, prefix: tuple[int, ...]) -> TargetText:
+        if target is None:
+            ids, complete = best.ids, best.complete
+            text, kind = self.tokenizer.decode(ids), "prefix" if prefix else "own"
+        else:
+            ids, complete = self.tokenizer.encode(target), True
+            text, kind = target, "reference"
+            if len(ids) >= LONGEST_TARGET:
+                raise UserError(
+                    f"target: {len(ids)} tokens; look takes at most {LONGEST_TARGET - 1}: give one sentence"
+                )
+        written = (*ids, SPECIAL.end) if complete else tuple(ids)
+        self.whole.check_length(len(written))
+        read = (SPECIAL.start, *written[:-1])
+        tokens, inputs = tuple(self.tokenizer.pieces(written)), tuple(self.tokenizer.pieces(read))
+        return TargetText(
+            text=text,
+            kind=kind,
+            tokens=tokens,
+            ids=written,
+            words=tuple(word_spans(tokens)),
+            inputs=inputs,
+            input_ids=read,
+            input_words=tuple(word_spans(inputs)),
+            n_forced=len(written) if kind == "reference" else min(len(prefix), len(written)),
+        )
+
+    def _traced(self, shown: TargetText) -> tuple[Trace[Seq2Seq], Tensor]:
+        with trace(self.changed) as t:
+            logits = t.model(self.source_ids, torch.tensor([shown.input_ids], device=self.device), self.seen)
+        return t, logits[0]
+
+    def _changes(self, request: Request) -> Changes:
+        """The translation of the unchanged model, and what the changed one thinks of it."""
+        step = MemoryStep(self.whole, self.whole.encode(self.source_ids, self.all_seen))
+        found, _ = search_watched(step, request, self.settings, self.tokenizer)
+        shown = self._shown(found[0], None, tuple(request.prefix))
+        target_in = torch.tensor([shown.input_ids], device=self.device)
+        before = output_steps(self.whole(self.source_ids, target_in, self.all_seen)[0], shown.ids, self.tokenizer)
+        after = output_steps(self.changed(self.source_ids, target_in, self.seen)[0], shown.ids, self.tokenizer)
+        return Changes(
+            without_heads=self.heads,
+            masked_words=self.masked_words,
+            before=Before(shown.text, found[0].score),
+            steps=tuple(
+                ChangedStep(one.token, one.id, one.probability, other.probability)
+                for one, other in zip(before, after, strict=True)
+            ),
+        )
+
+
+def settings_within(settings: SearchSettings, n_source: int) -> SearchSettings:
+    """The same search, which ends where a look does."""
+    limit = min(length_limit(n_source), LONGEST_TARGET)
+    return SearchSettings(
+        beam=settings.beam, n_best=settings.n_best, length_penalty=settings.length_penalty, max_len=limit
+    )
+
+
+def _read_source(subject: Subject, text: str, masked_words: tuple[int, ...]) -> SourceText:
+    tokenizer = subject.tokenizers.source
+    if not text.strip():
+        raise UserError("look: the text is empty; give a sentence to translate")
+    ids = (*tokenizer.encode(text), SPECIAL.end)
+    if len(ids) > LONGEST_SOURCE:
+        raise UserError(
+            f"look: the text has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
+        )
+    subject.model.check_length(len(ids))
+    tokens = tuple(tokenizer.pieces(ids))
+    words = tuple(word_spans(tokens))
+    for word in masked_words:
+        if not 0 <= word < len(words):
+            raise UserError(
+                f"masked_words: {word} would be word number {word + 1}, "
+                f"and this sentence has {len(words)}, the end mark counted"
+            )
+    masked = tuple(sorted({i for word in masked_words for i in range(*words[word])}))
+    if len(masked) == len(ids):
+        raise UserError("masked words: all words are hidden, and nothing is left to translate")
+    return SourceText(text, tokens, ids, words, masked)
+
+
+def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer) -> None:
+    for id in prefix:
+        if not 0 <= id < tokenizer.vocab_size or id in (SPECIAL.pad, SPECIAL.start, SPECIAL.end):
+            raise UserError(f"prefix: {id} is not the id of a piece; ids go from 0 to {tokenizer.vocab_size - 1}")
+    if len(prefix) >= LONGEST_TARGET:
+        raise UserError(f"prefix: {len(prefix)} ids; look takes at most {LONGEST_TARGET - 1}")

@@ -1,0 +1,175 @@
+"""The page as one file that opens from disk: scripts, styles and the trace inside, no network (docs/look.md).
+
+Browsers load no modules from file://, so the modules become functions in one script, each called once, in the order of
+their imports. This is no general bundler: it knows the few forms that the page uses, and refuses all others.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+PAGE = Path(__file__).parents[1] / "page"
+
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_NAME = r"[A-Za-z_$][\w$]*"
+_IMPORT = re.compile(r"""^import\s+(?:([\w$\s{},*]+?)\s+from\s+)?["'](\.{1,2}/[\w./-]+)["'];?[ \t]*$""", re.MULTILINE)
+_NAMED_EXPORT = re.compile(rf"^export\s+((?:async\s+)?function\s*\*?|class|const)\s+({_NAME})", re.MULTILINE)
+_DEFAULT_EXPORT = re.compile(rf"^export\s+default\s+(?:((?:async\s+)?function\s*\*?|class)\s+({_NAME}))?", re.MULTILINE)
+_EXPORT_LIST = re.compile(r"^export\s*\{([\w$\s,]*)\};?[ \t]*$", re.MULTILINE)
+_REFUSED = (
+    (re.compile(r"^(?:import|export)\b.*$", re.MULTILINE), "a form of import or export that the page must not use"),
+    (re.compile(r"^(?!\s*(?://|\*|/\*)).*\bimport\s*[(.]", re.MULTILINE), "a dynamic import, or import.meta"),
+    (re.compile(r"^(?!.*\basync\b)[^\s/*].*\bawait\b", re.MULTILINE), "await outside a function"),
+    (re.compile(r"</script|<!--", re.IGNORECASE), "a text that would end the script element"),
+)
+_STYLE = re.compile(r"""<link\b(?=[^>]*\brel="stylesheet")[^>]*\bhref="([^"]+)"[^>]*>""")
+_ICON = re.compile(r"""(<link\b(?=[^>]*\brel="icon")[^>]*\bhref=")(?!data:)([^"]+)("[^>]*>)""")
+_SCRIPT = re.compile(r"""<script\b(?=[^>]*\btype="module")[^>]*\bsrc="([^"]+)"[^>]*>\s*</script>""")
+_PRELOAD = re.compile(r"""[ \t]*<link\b(?=[^>]*\brel="modulepreload")[^>]*>\n?""")
+_TRACE = re.compile(r"""(<script\b(?=[^>]*\bid="heedful-trace")[^>]*>)\s*(</script>)""")
+_LOADS = re.compile(r"""<[^>]*\b(?:src|srcset)="(?!data:)[^"]*"|<link\b[^>]*\bhref="(?!data:)[^"]*"[^>]*>""")
+_CSS_LOADS = re.compile(r"""@import|url\(\s*["']?(?!data:|#)""", re.IGNORECASE)
+
+
+class PageError(Exception):
+    """A page file that the inliner does not understand: a bug of ours, found by the tests."""
+
+
+def stand_alone_page(data: dict[str, object], *, folder: Path = PAGE) -> str:
+    """One HTML document of the page's files, with the trace inside."""
+    html = (folder / "index.html").read_text(encoding="utf-8")
+    html = _PRELOAD.sub("", html)
+    html = _once(_SCRIPT, html, lambda found: f'<script type="module">\n{bundle(folder, found[1])}</script>')
+    html = _STYLE.sub(lambda found: f"<style>\n{_style(folder, found[1])}</style>", html)
+    html = _ICON.sub(lambda found: f"{found[1]}{_icon(folder, found[2])}{found[3]}", html)
+    if loads := _LOADS.search(_TRACE.sub("", html)):
+        raise PageError(f"index.html would load something: {loads[0]}")
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    html = _once(re.compile(r"<meta charset[^>]*>"), html, lambda found: f"{found[0]}\n{meta}")
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return _once(_TRACE, html, lambda found: f"{found[1]}{text}{found[2]}")
+
+
+def bundle(folder: Path, entry: str) -> str:
+    """The entry module and all that it imports, as one script without imports."""
+    modules: dict[PurePosixPath, _Module] = {}
+    _collect(folder, _inside(PurePosixPath(), entry, "index.html"), modules, ())
+    names = {path: f"module_{number}" for number, path in enumerate(modules)}
+    parts = []
+    for path, module in modules.items():
+        imports = "".join(_bound(clause, names[wanted]) for clause, wanted in module.imports)
+        exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
+        parts.append(
+            f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.body.rstrip()}\n"
+            f"return {{ {exports} }};\n}})();\n"
+        )
+    return "\n".join(parts)
+
+
+@dataclass
+class _Module:
+    body: str
+    imports: list[tuple[str, PurePosixPath]] = field(default_factory=list)  # the names between import and from; which
+    exports: dict[str, str] = field(default_factory=dict)  # the name outside -> the name inside
+
+
+def _collect(
+    folder: Path, path: PurePosixPath, modules: dict[PurePosixPath, _Module], on_the_way: tuple[PurePosixPath, ...]
+) -> None:
+    """The modules in the order in which they must run: what is imported, first."""
+    if path in on_the_way:
+        raise PageError(f"{path}: imports itself through {' → '.join(map(str, on_the_way))}")
+    if path in modules:
+        return
+    module = _read_module((folder / path).read_text(encoding="utf-8"), path)
+    for _, wanted in module.imports:
+        _collect(folder, wanted, modules, (*on_the_way, path))
+    modules[path] = module
+
+
+def _read_module(text: str, path: PurePosixPath) -> _Module:
+    module = _Module(text)
+    for found in _IMPORT.finditer(text):
+        module.imports.append((found[1] or "", _inside(path.parent, found[2], str(path))))
+    module.body = _IMPORT.sub(_blank, module.body)
+    for found in _EXPORT_LIST.finditer(module.body):
+        for one in filter(None, (part.strip() for part in found[1].split(","))):
+            inside, _, outside = one.partition(" as ")
+            module.exports[outside.strip() or inside.strip()] = inside.strip()
+    module.body = _EXPORT_LIST.sub(_blank, module.body)
+    module.body = _DEFAULT_EXPORT.sub(lambda found: _default(found, module), module.body)
+    module.exports |= {found[2]: found[2] for found in _NAMED_EXPORT.finditer(module.body)}
+    module.body = _NAMED_EXPORT.sub(r"\1 \2", module.body)
+    for pattern, what in _REFUSED:
+        if refused := pattern.search(module.body):
+            line = module.body.count("\n", 0, refused.end()) + 1
+            raise PageError(f"{path}:{line}: {what}: {refused[0].strip()[:80]}")
+    return module
+
+
+def _default(found: re.Match[str], module: _Module) -> str:
+    if found[2]:
+        module.exports["default"] = found[2]
+        return f"{found[1]} {found[2]}"
+    module.exports["default"] = "default_export"
+    return "const default_export = "
+
+
+def _bound(clause: str, name: str) -> str:
+    """`a, { b as c }` or `* as x` of an import, as constants."""
+    lines = []
+    if names := re.search(r"\{([^}]*)\}", clause):
+        pairs = [part.split(" as ") for part in map(str.strip, names[1].split(",")) if part]
+        wanted = ", ".join(
+            pair[0].strip() if len(pair) == 1 else f"{pair[0].strip()}: {pair[1].strip()}" for pair in pairs
+        )
+        lines.append(f"const {{ {wanted} }} = {name};\n")
+    rest = re.sub(r"\{[^}]*\}", "", clause)
+    for part in filter(None, (one.strip() for one in rest.split(","))):
+        everything = re.fullmatch(rf"\*\s+as\s+({_NAME})", part)
+        lines.append(f"const {everything[1]} = {name};\n" if everything else f"const {part} = {name}.default;\n")
+    return "".join(lines)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")  # lines keep their numbers
+
+
+def _inside(base: PurePosixPath, name: str, where: str) -> PurePosixPath:
+    """A path relative to the page's folder, which it must not leave."""
+    parts: list[str] = []
+    for part in (base / name).parts:
+        if part == ".." and not parts:
+            raise PageError(f"{where}: {name} lies outside the page")
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return PurePosixPath(*parts)
+
+
+def _style(folder: Path, name: str) -> str:
+    text = (folder / _inside(PurePosixPath(), name, "index.html")).read_text(encoding="utf-8")
+    if found := _CSS_LOADS.search(text):
+        raise PageError(f"{name}: would load something: {found[0]}")
+    if "</style" in text.lower():
+        raise PageError(f"{name}: a text that would end the style element")
+    return text
+
+
+def _icon(folder: Path, name: str) -> str:
+    data = (folder / _inside(PurePosixPath(), name, "index.html")).read_bytes()
+    return f"data:image/svg+xml;base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _once(pattern: re.Pattern[str], html: str, replace: Callable[[re.Match[str]], str]) -> str:
+    found = list(pattern.finditer(html))
+    if len(found) != 1:
+        raise PageError(f"index.html: expected one place like {pattern.pattern!r}, found {len(found)}")
+    return html[: found[0].start()] + replace(found[0]) + html[found[0].end() :]

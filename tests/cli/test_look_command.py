@@ -1,0 +1,101 @@
+"""`heedful look`: the translation, the alignment, the rivals and the beams, in plain text here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deterministic import fill
+from heedful.cli.main import run
+from heedful.insight.look import look
+from heedful.insight.schema import check_trace
+from heedful.models.folder import save_model
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.text import TokenizerConfig, learn_tokenizers
+
+SOURCE = ["A dog runs.", "Two girls read a book.", "The old man sleeps."]
+TARGET = ["Ein Hund rennt.", "Zwei Mädchen lesen ein Buch.", "Der alte Mann schläft."]
+SENTENCE = "A dog runs."
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = TokenizerConfig(kind="bpe", vocab_size=90, byte_fallback=False)
+    tokenizers = learn_tokenizers(SOURCE, TARGET, config)
+    size = tokenizers.source.vocab_size
+    made = Seq2Seq(Seq2SeqConfig(size, size, d_model=8, n_layers=2, n_heads=2, d_ff=12))
+    return str(save_model(tmp_path_factory.mktemp("look") / "model", fill(made).float(), tokenizers))
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["look", *arguments]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert err == "" and "\x1b" not in out
+    return out
+
+
+def test_the_terminal_tells_it_all(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, SENTENCE, "-m", model, "--target", "Ein Hund.", "--beam", "2")
+    seen = look(model, SENTENCE, target="Ein Hund.", beam=2)
+    lines = out.splitlines()
+    assert lines[0] == SENTENCE and lines[1] == seen.translation.text
+    assert "shown below: Ein Hund." in out
+    for number, step in enumerate(seen.steps):
+        (line,) = [line for line in lines if line.startswith(f"{number + 1:3} {step.token} ")]
+        assert f"{step.probability:.1%}" in line
+        assert all(f"{one.token} {100 * one.probability:.2g}%" in line for one in step.top[:5])
+    for source, target in seen.alignment:
+        assert f"← {seen.source.tokens[source]} " in next(x for x in lines if x.startswith(f"{target + 1:3} "))
+    mean = seen.attention["cross"].weights.values[-1].mean(axis=0)
+    row = next(line for line in lines if line.startswith(seen.target.tokens[0]))
+    shown = [f"{100 * weight:.0f}" if weight >= 0.005 else "·" for weight in mean[0]]
+    assert row.split()[1:] == shown
+    assert "beam of 2" in out and f"{seen.beam.hypotheses[0].score:.3f}, ranked by" in out and "best" in out
+    assert "Attention is not an explanation." in out
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_any_layer_and_head(model: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, SENTENCE, "-m", model, "--kind", kind, "--layer", "1", "--head", "2", "--target", "Ein Hund.")
+    assert f"{kind} self-attention: Layer 1 of 2, head 2 of 2" in out
+
+
+def test_what_changes_without_a_head_and_a_word(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, SENTENCE, "-m", model, "--without", "cross:2:1", "encoder:1:2", "--hide", "2")
+    assert "without cross layer 2 head 1, encoder layer 1 head 2, the word 'dog'" in out and "before:" in out
+
+
+def test_json_is_the_trace_file(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = json.loads(said(capsys, SENTENCE, "-m", model, "--json"))
+    check_trace(trace)
+    assert trace["model"]["name"] == "model"
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz", "svg"])
+def test_a_file_by_its_suffix(model: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"seen.{suffix}"
+    assert f"{path}: " in said(capsys, SENTENCE, "-m", model, "--output", str(path))
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["x"], "which model?"),
+        (["x", "-m", "absent"], "absent: no such folder"),
+        (["x", "-m", "MODEL", "--output", "x.gif"], ".svg"),
+        (["x", "-m", "MODEL", "--layer", "3"], "layer 3"),
+        (["x", "-m", "MODEL", "--head", "0"], "head 0"),
+        (["x", "-m", "MODEL", "--without", "cross"], "kind:layer:head"),
+        (["x", "-m", "MODEL", "--without", "cross:0:1"], "counted from 1"),
+        (["x", "-m", "MODEL", "--without", "cross:3:1"], "no layer number 3"),
+        (["x", "-m", "MODEL", "--hide", "9"], "word number 9"),
+        ([" ", "-m", "MODEL"], "empty"),
+    ],
+)
+def test_mistakes_are_explained(
+    arguments: list[str], words: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["look", *(model if one == "MODEL" else one for one in arguments)]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("heedful: ") and words in message

@@ -1,0 +1,49 @@
+"""Small models with tokenizers to look into, one for each way in which the settings can differ."""
+
+import functools
+
+import torch
+
+from deterministic import fill
+from heedful.insight.subject import Subject
+from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
+
+ENGLISH = ["A dog runs.", "Two dogs & a cat <sleep>.", "The animal was too tired.", "A big man eats bread."] * 10
+OTHER = ["Ein Hund rennt.", "一个女人在街上走路。", "Das Tier war zu müde.", "Ein großer Mann isst Brot."] * 10
+SENTENCE = "A dog runs."
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "pre-norm": {"residual": "pre", "activation": "swiglu", "n_decoder_layers": 3},
+    "no residual": {"residual": "none", "norm": "rms", "activation": "gelu"},
+    "batch norm": {"norm": "batch", "residual": "pre", "activation": "swish"},
+    "halves": {"positions": "sinusoidal_halves", "activation": "gelu_tanh", "tied": "target"},
+    "learned": {"positions": "learned", "max_len": 120, "tied": "none"},
+    "rotary": {"positions": "rotary", "n_kv_heads": 2, "d_head": 6, "activation": "geglu"},
+    "relative": {"positions": "relative", "init": "t5", "residual": "pre", "norm": "rms"},
+    "alibi": {"positions": "alibi", "join": "matching"},
+    "no positions": {"positions": "none", "join": "mix", "n_kv_heads": 1},
+    "additive": {"pattern": PatternConfig("additive"), "positions": "relative"},
+    "local": {"pattern": PatternConfig("local", span=2)},
+    "window": {"pattern": PatternConfig("window", span=4)},
+    "strided": {"pattern": PatternConfig("strided", span=3)},
+    "dilated": {"pattern": PatternConfig("dilated", span=3)},
+    "sparse": {"pattern": PatternConfig("sparse", span=2, n_global=1)},
+    "strongest": {"pattern": PatternConfig("strongest", span=3), "positions": "alibi"},
+}
+
+
+@functools.cache
+def tokenizers(*, joint: bool = True) -> Tokenizers:
+    return learn_tokenizers(ENGLISH, OTHER, TokenizerConfig(kind="bpe", vocab_size=360, joint=joint))
+
+
+@functools.cache
+def subject(variant: str = "plain") -> Subject:
+    words = tokenizers()
+    values: dict[str, object] = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24, **VARIANTS[variant]}
+    config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **values)  # type: ignore[arg-type]
+    model = fill(Seq2Seq(config), dtype=torch.float32)
+    assert isinstance(model, Seq2Seq)
+    return Subject(model, words, name=variant)

@@ -1,0 +1,349 @@
+"""What a look shows is what the model does: the right rows, the right weights, the right words."""
+
+import copy
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from look_models import SENTENCE, VARIANTS, subject, tokenizers
+from torch import Tensor
+
+import heedful
+from deterministic import largest_difference
+from heedful.decoding.engine import Request
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.translator import Translator
+from heedful.errors import UserError
+from heedful.insight.look import Look, look
+from heedful.insight.packing import unpack
+from heedful.insight.schema import SchemaError, check_trace
+from heedful.models.find import Reach
+from heedful.models.folder import LoadedModel, save_model
+from heedful.nn.record import record_attention
+from heedful.text import SPECIAL
+
+LOOKS: dict[tuple[str, int], Look] = {}
+
+
+def seen(variant: str = "plain", beam: int = 3) -> Look:
+    if (variant, beam) not in LOOKS:
+        LOOKS[variant, beam] = look(subject(variant), SENTENCE, beam=beam)
+    return LOOKS[variant, beam]
+
+
+def forced(found: Look, variant: str) -> Tensor:
+    """The logits of the shown translation, (T, V)."""
+    with torch.inference_mode():
+        return subject(variant).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_file_has_the_shape_that_is_promised(variant: str) -> None:
+    check_trace(json.loads(seen(variant).to_json()))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rows_sum_to_one_over_what_they_may_attend_to(variant: str) -> None:
+    for name, maps in seen(variant).attention.items():
+        weights = maps.weights.values
+        mask = np.broadcast_to(maps.mask.values.astype(bool), weights.shape)
+        sums = weights.sum(axis=-1)
+        assert np.abs(sums - 1).max() < 1e-5, name
+        assert (weights[~mask] == 0).all(), name
+        if name == "decoder":
+            assert (weights[..., np.triu(np.ones(weights.shape[-2:], bool), 1)] == 0).all()
+        packed = unpack(json.loads(json.dumps(maps.weights.to_json())))
+        assert np.abs(packed - weights).max() <= 1 / 131070 + 1e-7
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_weights_are_those_of_the_hypothesis_itself(variant: str) -> None:
+    """Not those of whichever row of the beam it stood in: the same tokens, fed one by one with a cache, look there."""
+    found, model = seen(variant), subject(variant).model
+    twin, records = record_attention(model)
+    with torch.inference_mode():
+        memory = twin.encode(torch.tensor([found.source.ids]))
+        cache = twin.make_cache()
+        for id in found.target.input_ids:
+            twin.decode(torch.tensor([[id]]), memory, cache=cache)
+    for layer in range(len(model.decoder.layers)):
+        cross = torch.cat(records[f"decoder.layers.{layer}.cross_attention"], dim=2)[0]
+        assert largest_difference(cross, torch.from_numpy(found.attention["cross"].weights.values[layer])) < 2e-5
+        own = found.attention["decoder"].weights.values[layer]
+        for t, row in enumerate(records[f"decoder.layers.{layer}.attention"]):
+            assert np.abs(row[0, :, 0].numpy() - own[:, t, : t + 1]).max() < 2e-5
+
+
+@pytest.mark.parametrize("variant", ["plain", "pre-norm", "rotary", "learned"])
+def test_the_translation_is_the_engines(variant: str) -> None:
+    found = seen(variant)
+    settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
+    best = TorchEngine(subject(variant).model).search([Request(found.source.ids[:-1])], settings)[0]
+    assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
+    assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
+    assert found.translation.text == tokenizers().target.decode(best[0].ids) == found.target.text
+    written = best[0].ids + [SPECIAL.end] * best[0].complete
+    assert list(found.target.ids) == written and list(found.target.input_ids) == [SPECIAL.start, *written[:-1]]
+
+
+def test_a_row_is_the_query_that_produced_its_token() -> None:
+    """Row t does not know token t, nor what follows; row t + 1 does."""
+    one = look(subject(), SENTENCE, target="Ein Hund rennt.", beam=1)
+    two = look(subject(), SENTENCE, target="Ein Mann isst Brot.", beam=1)
+    t = next(i for i, (a, b) in enumerate(zip(one.target.ids, two.target.ids, strict=False)) if a != b)
+    assert t > 0
+    for kind in ("cross", "decoder"):
+        first, second = (x.attention[kind].weights.values[..., : t + 1] for x in (one, two))
+        assert np.abs(first[:, :, : t + 1] - second[:, :, : t + 1]).max() < 1e-6
+        assert np.abs(first[:, :, t + 1] - second[:, :, t + 1]).max() > 1e-4
+    assert one.steps[t].top == two.steps[t].top and one.steps[t].probability != two.steps[t].probability
+
+
+@pytest.mark.parametrize("variant", ["plain", "pre-norm", "batch norm", "alibi"])
+def test_steps_are_the_models_own_distribution(variant: str) -> None:
+    found = seen(variant)
+    p = forced(found, variant).double().softmax(dim=-1)
+    for t, step in enumerate(found.steps):
+        assert step.probability == pytest.approx(float(p[t, step.id]), abs=1e-6)
+        assert math.exp(step.logit - step.log_sum) == pytest.approx(step.probability)
+        assert step.entropy == pytest.approx(float(-(p[t] * p[t].log2()).sum()), abs=1e-4)
+        assert [one.probability for one in step.top] == pytest.approx(p[t].topk(10).values.tolist(), abs=1e-6)
+        assert step.rank == int((p[t] > p[t, step.id]).sum())
+        assert [one.token for one in step.top] == tokenizers().target.pieces([one.id for one in step.top])
+
+
+def test_the_score_is_the_sum_of_the_steps() -> None:
+    found = seen()
+    assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(found.translation.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_last_lens_is_the_model_itself(variant: str) -> None:
+    found = seen(variant)
+    last = [
+        *found.lens.decoder[-1:],
+        *(found.lens.encoder[-1:] if subject(variant).model.config.join == "last" else ()),
+    ]
+    for layer in last:
+        for lens, step in zip(layer.steps, found.steps, strict=True):
+            assert lens.probability == pytest.approx(step.probability, abs=1e-5)
+            assert lens.entropy == pytest.approx(step.entropy, abs=1e-3)
+            assert [one.probability for one in lens.top] == pytest.approx(
+                [one.probability for one in step.top[:3]], abs=1e-5
+            )
+    model = subject(variant).model
+    assert [one.layer for one in found.lens.decoder] == list(range(len(model.decoder.layers) + 1))
+    assert [one.layer for one in found.lens.encoder] == list(range(len(model.encoder.layers) + 1))
+
+
+def test_the_decoder_lens_writes_what_the_model_writes_at_the_last_layer() -> None:
+    found = seen("plain", beam=1)
+    written = [id for id in found.target.ids if id != SPECIAL.end]
+    last, first = found.lens.encoder[-1], found.lens.encoder[0]
+    assert list(last.ids[: len(written)]) == written
+    assert first.ids != last.ids
+
+
+def test_the_tree_leads_to_the_hypotheses() -> None:
+    found = seen()
+    events = {event.node: event for event in found.beam.events}
+    assert sorted(events) == list(range(1, len(events) + 1))
+    for hypothesis in found.beam.hypotheses:
+        path = [events[node] for node in hypothesis.nodes]
+        assert [one.parent for one in path] == [0, *hypothesis.nodes[:-1]]
+        assert [one.step for one in path] == list(range(1, len(path) + 1))
+        assert [one.id for one in path] == [*hypothesis.ids, *([SPECIAL.end] if hypothesis.complete else [])]
+        assert [one.fate for one in path] == ["kept"] * (len(path) - 1) + ["finished"]
+        assert (path[-1].score, path[-1].rank) == (hypothesis.score, hypothesis.rank)
+    assert all(event.token == tokenizers().target.pieces([event.id])[0] for event in found.beam.events)
+    assert all(event.continuation is None for event in found.beam.events)
+
+
+def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
+    found = look(subject(), SENTENCE, beam=3, branches=4)
+    events = {event.node: event for event in found.beam.events}
+    cut = [event for event in found.beam.events if event.continuation is not None]
+    assert len(cut) == 4 and all(event.fate == "pruned" for event in cut)
+    check_trace(json.loads(found.to_json()))
+    event = cut[-1]
+    prefix, node = [], event.node
+    while node:
+        prefix.insert(0, events[node].id)
+        node = events[node].parent
+    again = look(subject(), SENTENCE, beam=1, prefix=prefix)
+    assert event.continuation is not None
+    assert list(event.continuation.ids[: len(prefix)]) == prefix
+    assert event.continuation.ids == tuple(id for id in again.target.ids if id != SPECIAL.end)
+    assert event.continuation.text == again.target.text == again.translation.text
+    assert event.continuation.score == pytest.approx(again.translation.score, abs=1e-4)
+    assert (again.target.kind, again.target.n_forced) == ("prefix", len(prefix))
+
+
+def test_a_reference_is_shown_beside_the_models_own() -> None:
+    found = look(subject(), SENTENCE, target="Ein Hund rennt.", beam=3)
+    assert (found.target.kind, found.target.n_forced) == ("reference", len(found.target.ids))
+    assert found.target.text == "Ein Hund rennt." and found.target.tokens[-1] == "</s>"
+    assert found.translation.text == seen().translation.text
+    assert found.beam == seen().beam
+    check_trace(json.loads(found.to_json()))
+
+
+def test_the_alignment_is_where_the_last_layer_looked_most() -> None:
+    found = seen()
+    mean = found.attention["cross"].weights.values[-1].mean(axis=0)[:, :-1]  # without the end mark
+    assert {t: s for s, t in found.alignment} == {
+        t: int(row.argmax()) for t, row in enumerate(mean) if found.target.ids[t] != SPECIAL.end
+    }
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_numbers_to_sort_heads_by(kind: str) -> None:
+    maps = seen().attention[kind]
+    weights = maps.weights.values.astype(float)
+    bits = -np.where(weights > 0, weights * np.log2(np.maximum(weights, 1e-300)), 0).sum(axis=-1).mean(axis=-1)
+    assert np.allclose(maps.entropy, bits, atol=1e-5)
+    if kind != "cross":
+        near = np.abs(np.subtract.outer(np.arange(weights.shape[2]), np.arange(weights.shape[3]))) <= 1
+        assert np.allclose(maps.locality, (weights * near).sum(axis=-1).mean(axis=-1), atol=1e-5)
+    assert (maps.alignment is None) == (kind != "cross")
+
+
+# Changes: heads that are silent, words that are hidden
+
+
+@pytest.mark.parametrize("variant", ["plain", "rotary", "additive", "window"])
+def test_a_silent_head_is_a_head_whose_part_of_w_o_is_zero(variant: str) -> None:
+    heads = [("cross", 1, 2), ("encoder", 0, 0), ("decoder", 1, 3)]
+    found = look(subject(variant), SENTENCE, beam=2, target="Ein Hund.", without_heads=heads)
+    model = copy.deepcopy(subject(variant).model)
+    attentions = {
+        "cross": model.decoder.layers[1].cross_attention,
+        "encoder": model.encoder.layers[0].attention,
+        "decoder": model.decoder.layers[1].attention,
+    }
+    with torch.inference_mode():
+        for kind, _, head in heads:
+            d_head = attentions[kind].d_head
+            attentions[kind].to_out.weight[:, head * d_head : (head + 1) * d_head] = 0.0
+        logits = model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+    expected = logits.double().log_softmax(dim=-1)
+    for t, step in enumerate(found.steps):
+        assert math.log(step.probability) == pytest.approx(float(expected[t, step.id]), abs=1e-4)
+    assert not found.tensors["decoder.layers.1.cross_attention.heads"][:, 2].any()
+    assert np.abs(found.attention["cross"].weights.values[1, 2].sum(axis=-1) - 1).max() < 1e-5  # it looks, in vain
+    check_trace(json.loads(found.to_json()))
+
+
+def test_what_a_change_did_is_told() -> None:
+    plain, found = seen(), look(subject(), SENTENCE, beam=3, without_heads=[("cross", 0, 1)], masked_words=[1])
+    assert found.changes is not None and plain.changes is None
+    assert found.changes.before.text == plain.translation.text
+    assert [step.id for step in found.changes.steps] == list(plain.target.ids)
+    assert [step.before for step in found.changes.steps] == pytest.approx(
+        [step.probability for step in plain.steps], abs=1e-6
+    )
+    after = look(
+        subject(), SENTENCE, beam=1, target=plain.target.text, without_heads=[("cross", 0, 1)], masked_words=[1]
+    )
+    if after.target.ids == plain.target.ids:  # the text may be cut into other pieces than the model wrote
+        assert [s.after for s in found.changes.steps] == pytest.approx([s.probability for s in after.steps], abs=1e-6)
+    assert any(abs(step.before - step.after) > 1e-4 for step in found.changes.steps)
+
+
+@pytest.mark.parametrize("variant", ["plain", "pre-norm", "local", "alibi"])
+def test_a_hidden_word_has_no_influence(variant: str) -> None:
+    """Two sentences that differ in the hidden word alone, which has as many pieces, give the same translation."""
+    pieces = {
+        word: len(tokenizers().source.encode(f"A {word} runs.")) for word in ("dog", "cat", "man", "big", "tired")
+    }
+    first, second = next(pair for pair in itertools.combinations(pieces, 2) if pieces[pair[0]] == pieces[pair[1]])
+    one, two = (look(subject(variant), f"A {word} runs.", beam=2, masked_words=[1]) for word in (first, second))
+    assert one.source.ids != two.source.ids and len(one.source.ids) == len(two.source.ids)
+    assert one.source.masked == tuple(range(*one.source.words[1])) and one.source.masked
+    assert one.translation.text == two.translation.text
+    assert [s.probability for s in one.steps] == pytest.approx([s.probability for s in two.steps], abs=1e-6)
+    for kind in ("encoder", "cross"):
+        assert not one.attention[kind].weights.values[..., list(one.source.masked)].any()
+    check_trace(json.loads(one.to_json()))
+
+
+# What can be looked at, and what is refused
+
+
+def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "mine", subject().model, tokenizers())
+    translator = Translator(TorchEngine(subject().model), tokenizers(), reach=Reach(64))
+    looks = [
+        heedful.look(folder, SENTENCE, beam=2),
+        heedful.look(str(folder), SENTENCE, beam=2),
+        heedful.look(translator, SENTENCE, beam=2),
+        heedful.look(Translator.load(folder, engine="torch"), SENTENCE, beam=2),
+        heedful.look(LoadedModel("seq2seq", subject().model, tokenizers()), SENTENCE, beam=2),
+    ]
+    assert {one.translation.text for one in looks} == {looks[0].translation.text}
+    assert [one.model.name for one in looks] == ["mine", "mine", "model", "mine", "model"]
+    assert str(tmp_path) not in looks[0].to_json()
+
+
+def test_the_model_stays_in_the_mode_it_is_in() -> None:
+    model = subject().model.train()
+    try:
+        assert look(subject(), SENTENCE, beam=3).to_json() == seen().to_json()
+        assert model.training and model.encoder.layers[0].training
+    finally:
+        model.eval()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("  ", {}, "empty"),
+        ("dog " * 300, {}, "255"),
+        (SENTENCE, {"target": "Hund " * 600}, "511"),
+        (SENTENCE, {"target": "Hund", "prefix": [5]}, "prefix"),
+        (SENTENCE, {"prefix": [10_000]}, "10000"),
+        (SENTENCE, {"prefix": [3]}, "prefix: 3"),
+        (SENTENCE, {"masked_words": [9]}, "masked_words: 9 would be word number 10"),
+        (SENTENCE, {"masked_words": [0, 1, 2, 3]}, "all words"),
+        (SENTENCE, {"without_heads": [("crss", 0, 0)]}, "did you mean 'cross'"),
+        (SENTENCE, {"without_heads": [("cross", 2, 0)]}, "layer number 3"),
+        (SENTENCE, {"without_heads": [("encoder", 0, 4)]}, "head number 5"),
+        (SENTENCE, {"beam": 0}, "'beam'"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_value(text: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        look(subject(), text, **options)  # type: ignore[arg-type]
+
+
+def test_the_check_of_the_schema_is_not_blind() -> None:
+    good = json.loads(seen().to_json())
+    check_trace(good)
+
+    def changed(*path: object, value: object) -> dict[str, object]:
+        trace = copy.deepcopy(good)
+        place = trace
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        return trace
+
+    for path, value in [
+        (("version",), 2),
+        (("steps",), good["steps"][1:]),
+        (("steps", 0, "probability"), 1.5),
+        (("steps", 0, "probability"), None),
+        (("source", "words"), [[0, 1]]),
+        (("attention", "cross", "weights"), good["attention"]["decoder"]["mask"]),
+        (("walk", "encoder", 0, "attention", "q"), None),
+        (("walk", "encoder", 0, "surplus"), None),
+        (("beam", "events", 0, "fate"), "lost"),
+        (("changes",), {}),
+    ]:
+        with pytest.raises(SchemaError):
+            check_trace(changed(*path, value=value))

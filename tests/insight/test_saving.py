@@ -1,0 +1,94 @@
+"""A look as files: pages, pictures, numbers."""
+
+import json
+import warnings
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from look_models import SENTENCE, subject
+
+from heedful.errors import UserError
+from heedful.insight.look import Look, look
+from heedful.insight.page import PAGE
+from heedful.insight.schema import check_trace
+
+
+@pytest.fixture(scope="module")
+def seen() -> Look:
+    return look(subject(), SENTENCE, beam=2, target="Ein Hund rennt.")
+
+
+def test_json(seen: Look, tmp_path: Path) -> None:
+    trace = json.loads(seen.save(tmp_path / "trace.json").read_text(encoding="utf-8"))
+    check_trace(trace)
+    assert trace == json.loads(json.dumps(seen.to_values()))
+
+
+def test_npz_has_every_number_exactly(seen: Look, tmp_path: Path) -> None:
+    with np.load(seen.save(tmp_path / "trace.npz"), allow_pickle=False) as arrays:
+        check_trace(json.loads(bytes(arrays["trace"]).decode()))
+        assert {f"tensors/{name}" for name in seen.tensors} <= set(arrays)
+        for kind, maps in seen.attention.items():
+            assert np.array_equal(arrays[f"attention/{kind}"], maps.weights.values)
+            layers = [name for name in seen.tensors if name.endswith(".weights")]
+            assert len(layers) == 6
+        assert arrays["tensors/head"].shape == (1, len(seen.target.ids), seen.model.config["target_vocab_size"])
+        weights = arrays["tensors/decoder.layers.1.cross_attention.weights"][0]
+        assert np.array_equal(weights, arrays["attention/cross"][1])
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_svg(seen: Look, tmp_path: Path, kind: str) -> None:
+    path = seen.save(tmp_path / "picture.svg", kind=kind, layer=1, head=2)
+    text = path.read_text(encoding="utf-8")
+    label = ET.fromstring(text).attrib["aria-label"]
+    assert "Layer 1 of 2, head 2 of 4" in label
+    assert {"cross": "Cross", "encoder": "encoder", "decoder": "decoder"}[kind] in label
+    weight = float(seen.attention[kind].weights.values[0, 1, 1, 0])
+    query = seen.source.tokens[1] if kind == "encoder" else seen.target.tokens[1]
+    key = "&lt;s&gt;" if kind == "decoder" else seen.source.tokens[0]
+    assert f"{query} ← {key}: {weight:.4f}" in text
+    assert ("produced target token t" in text) == (kind != "encoder")
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_print(seen: Look, tmp_path: Path, suffix: str, magic: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    paths = [seen.save(tmp_path / f"{name}.{suffix}", layer=2) for name in ("one", "two")]
+    assert paths[0].read_bytes().startswith(magic)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == paths  # nothing half-written is left
+
+
+def test_missing_glyphs_are_said(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    strange = look(subject(), "A \U00012000 dog.", beam=1)  # cuneiform; in bytes, unless the tokenizer has it
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        strange.save(tmp_path / "picture.png")
+    assert all("font on this machine" in str(one.message) for one in said)
+
+
+def test_html(seen: Look, tmp_path: Path) -> None:
+    if not (PAGE / "index.html").exists():
+        pytest.skip("the page is not there yet")
+    html = seen.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '"format":"heedful-trace"' in html and "</html>" in html
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("trace.txt", {}, "allowed: .html"),
+        ("absent/trace.json", {}, "no folder"),
+        ("picture.svg", {"layer": 3}, "layers 1 to 2"),
+        ("picture.svg", {"head": 5}, "heads 1 to 4"),
+        ("picture.svg", {"kind": "crss"}, "did you mean 'cross'"),
+    ],
+)
+def test_mistakes(seen: Look, tmp_path: Path, name: str, options: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        seen.save(tmp_path / name, **options)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

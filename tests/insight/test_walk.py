@@ -1,0 +1,238 @@
+"""The walk's own numbers, put into the formulas of the paper, give the next ones, down to the model's logits."""
+
+import numpy as np
+import pytest
+import torch
+from look_models import SENTENCE, VARIANTS, subject
+from torch import Tensor, nn
+
+from deterministic import largest_difference
+from heedful.insight.look import look
+from heedful.insight.page import PAGE
+from heedful.insight.places import position_facts
+from heedful.insight.thinking import thinking_machines, thinking_machines_module
+from heedful.insight.trace import trace
+from heedful.insight.walk import FeedForwardVectors, HeadVectors, Layer, Vector, walk_through
+from heedful.models.seq2seq import Seq2Seq
+from heedful.nn.feedforward import FEED_FORWARDS
+from heedful.nn.layers import DecoderLayer, EncoderLayer
+from heedful.nn.positions import sinusoidal_code
+
+EVERYTHING = 10_000
+SOURCE, TARGET = [5, 9, 30, 7, 3], [2, 11, 40, 8]
+
+
+def whole(vector: object) -> Tensor:
+    assert isinstance(vector, Vector)
+    values = torch.from_numpy(vector.first.values)
+    norms = torch.from_numpy(vector.norm.values)
+    assert largest_difference(torch.linalg.vector_norm(values, dim=-1), norms) < 1e-4
+    return values
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    return found.shape == expected.shape and largest_difference(found, expected) < 1e-4
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_number_follows_from_those_before_it(variant: str) -> None:
+    model = subject(variant).model
+    with trace(model) as t, torch.inference_mode():
+        logits = t.model(torch.tensor([SOURCE]), torch.tensor([TARGET]))[0]
+    with torch.inference_mode():
+        walk = walk_through(t, numbers=EVERYTHING)
+        memories = _encode(model, walk.encoder, _start(model, walk.encoder_start, SOURCE), walk.encoder_end.norm)
+        x = _start(model, walk.decoder_start, TARGET)
+        for i, (layer, parts) in enumerate(zip(model.decoder.layers, walk.decoder, strict=True)):
+            x = _layer(model, layer, parts, x, memories[i if len(memories) > 1 else 0])  # type: ignore[arg-type]
+        if walk.decoder_end.norm is not None:
+            assert model.decoder.final_norm is not None
+            assert close(model.decoder.final_norm(x), whole(walk.decoder_end.norm))
+            x = whole(walk.decoder_end.norm)
+        assert close(model.head(x), logits)
+
+
+def _start(model: Seq2Seq, start: object, ids: list[int]) -> Tensor:
+    embedding = whole(start.embedding)  # type: ignore[attr-defined]
+    assert close(embedding, (model.source_embedding if ids is SOURCE else model.target_embedding).table.weight[ids])
+    scaled = whole(start.scaled)  # type: ignore[attr-defined]
+    assert close(scaled, embedding * model.config.d_model**0.5)
+    position = start.position  # type: ignore[attr-defined]
+    total = scaled if position is None else scaled + whole(position)
+    assert close(total, whole(start.input))  # type: ignore[attr-defined]
+    return total
+
+
+def _encode(model: Seq2Seq, layers: tuple[Layer, ...], x: Tensor, norm: Vector | None) -> list[Tensor]:
+    outputs = []
+    for layer, parts in zip(model.encoder.layers, layers, strict=True):
+        x = _layer(model, layer, parts, x, None)  # type: ignore[arg-type]
+        outputs.append(x)
+    memories: list[Tensor] = [one[0] for one in model.encoder.join([one[None] for one in outputs])]
+    if norm is not None:
+        assert model.encoder.final_norm is not None
+        memories = [model.encoder.final_norm(one) for one in memories]
+    return memories
+
+
+def _layer(
+    model: Seq2Seq, layer: EncoderLayer | DecoderLayer, parts: Layer, x: Tensor, memory: Tensor | None
+) -> Tensor:
+    x = _sub_layer(model, layer, parts, "attention", x, None)
+    if memory is not None:
+        x = _sub_layer(model, layer, parts, "cross_attention", x, memory)
+    return _sub_layer(model, layer, parts, "feed_forward", x, None)
+
+
+def _sub_layer(model: Seq2Seq, layer: nn.Module, parts: Layer, name: str, x: Tensor, memory: Tensor | None) -> Tensor:
+    norm, residual = getattr(layer, f"{name}_residual").norm, model.config.residual
+    normed = whole(parts[f"{name}.norm"])
+    reads = normed if residual == "pre" else x
+    vectors = parts[name]
+    if isinstance(vectors, HeadVectors):
+        out = _attention(model, getattr(layer, name), vectors, reads, reads if memory is None else memory)
+    else:
+        assert isinstance(vectors, FeedForwardVectors)
+        out = _feed_forward(model, getattr(layer, name), vectors, reads)
+    if residual == "none":
+        assert parts[f"{name}.added"] is None and close(norm(out), normed)
+        return normed
+    added = whole(parts[f"{name}.added"])
+    assert close(x + out, added)
+    assert close(norm(x if residual == "pre" else added), normed)
+    return added if residual == "pre" else normed
+
+
+def _attention(model: Seq2Seq, attention: nn.Module, vectors: HeadVectors, reads: Tensor, memory: Tensor) -> Tensor:
+    """q, k, v of the projections (without rotation), heads concatenated and mixed by W_O."""
+    heads = whole(vectors.heads)  # (H, T, K)
+    if attention.rotary is None:
+        split = attention.to_q(reads).unflatten(-1, (model.config.n_heads, -1)).transpose(0, 1)
+        assert close(split, whole(vectors.q))
+    groups = model.config.n_heads // attention.n_kv_heads
+    values = attention.to_v(memory).unflatten(-1, (attention.n_kv_heads, -1)).transpose(0, 1)
+    assert close(values.repeat_interleave(groups, dim=0), whole(vectors.v))
+    out = whole(vectors.out)
+    assert close(attention.to_out(heads.transpose(0, 1).flatten(1)), out)
+    return out
+
+
+def _feed_forward(model: Seq2Seq, network: nn.Module, vectors: FeedForwardVectors, reads: Tensor) -> Tensor:
+    bend = FEED_FORWARDS[model.config.activation][1]
+    inner = whole(vectors.inner)
+    assert close(network.inner(reads), inner)
+    if vectors.gate is not None:
+        assert close(network.gate(reads), whole(vectors.gate))
+        assert close(bend(whole(vectors.gate)) * inner, whole(vectors.activated))
+    else:
+        assert close(bend(inner), whole(vectors.activated))
+    out = whole(vectors.out)
+    assert close(network.outer(whole(vectors.activated)), out)
+    return out
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_six_steps_of_one_head(variant: str) -> None:
+    """q . k, x scale, + bias, mask, softmax, x v: from the numbers of the file alone."""
+    found = look(subject(variant), SENTENCE, beam=1, target="Ein Hund rennt.")
+    with trace(subject(variant).model) as t, torch.inference_mode():
+        t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
+    with torch.inference_mode():
+        walk = walk_through(t, numbers=EVERYTHING)
+    stacks = (("encoder", walk.encoder, "attention"), ("decoder", walk.decoder, "attention"))
+    for kind, layers, name in (*stacks, ("cross", walk.decoder, "cross_attention")):
+        maps = found.attention[kind]
+        for i, parts in enumerate(layers):
+            vectors = parts[name]
+            assert isinstance(vectors, HeadVectors)
+            scores = torch.from_numpy(maps.scores.values[i])
+            if found.model.score == "dot":
+                assert close(whole(vectors.q) @ whole(vectors.k).transpose(-2, -1), scores)
+            scaled = scores * found.model.attention_scale
+            if vectors.bias:
+                bias = found.positions.bias
+                assert bias is not None and kind != "cross"
+                table = bias.encoder if kind == "encoder" else bias.decoder
+                n_queries, n_keys = scores.shape[1:]
+                scaled = scaled + torch.from_numpy(table.values[:, :n_queries, :n_keys])
+            mask = torch.from_numpy(np.broadcast_to(maps.mask.values, maps.weights.values.shape)[i].astype(bool))
+            weights = scaled.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+            assert close(weights, torch.from_numpy(maps.weights.values[i]))
+            assert close(weights @ whole(vectors.v), whole(vectors.heads))
+
+
+def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
+    found = look(subject(), SENTENCE, beam=1)
+    q = found.tensors["encoder.layers.0.feed_forward.inner"][0]
+    inner = found.walk.encoder[0]["feed_forward"]
+    assert isinstance(inner, FeedForwardVectors)
+    assert inner.inner.first.values.shape == (len(found.source.ids), 8)
+    assert largest_difference(torch.from_numpy(inner.inner.first.values), q[:, :8]) == 0
+    assert largest_difference(torch.from_numpy(inner.inner.norm.values), torch.linalg.vector_norm(q, dim=-1)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("variant", "steps"),
+    [
+        ("plain", "attention attention.added attention.norm feed_forward feed_forward.added feed_forward.norm"),
+        ("pre-norm", "attention.norm attention attention.added feed_forward.norm feed_forward feed_forward.added"),
+        ("no residual", "attention attention.norm feed_forward feed_forward.norm"),
+    ],
+)
+def test_the_order_of_the_steps_is_said(variant: str, steps: str) -> None:
+    found = look(subject(variant), SENTENCE, beam=1)
+    assert found.walk.encoder_steps == tuple(steps.split())
+    assert [step for step in found.walk.decoder_steps if "cross" not in step] == steps.split()
+
+
+# Positions
+
+
+def test_the_position_code_is_the_papers() -> None:
+    facts = position_facts(subject().model, 7)
+    assert facts.code is not None and facts.similarity is not None and facts.rows == 20
+    assert largest_difference(torch.from_numpy(facts.code.values), sinusoidal_code(torch.arange(20), 16)) < 1e-6
+    assert np.allclose(np.diag(facts.similarity.values), 1, atol=1e-6)
+
+
+def test_a_rotation_is_shown_as_cosines_and_sines() -> None:
+    model = subject("rotary").model
+    facts = position_facts(model, 30)
+    assert facts.code is not None and facts.rows == 30 and facts.code.values.shape == (30, 6)
+    angles = np.arange(30)[:, None] * 10_000.0 ** (-np.arange(3) / 3)
+    expected = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(30, 6)
+    assert np.abs(facts.code.values - expected).max() < 1e-6
+
+
+def test_a_learned_table_ends_where_it_ends() -> None:
+    facts = position_facts(subject("learned").model, 400)
+    assert facts.rows == 120 and facts.target_code is not None and facts.code is not None
+    assert not np.array_equal(facts.code.values, facts.target_code.values)
+
+
+@pytest.mark.parametrize("variant", ["relative", "alibi", "no positions"])
+def test_positions_that_add_nothing_to_the_embedding_have_no_code(variant: str) -> None:
+    facts = position_facts(subject(variant).model, 10)
+    assert facts.code is None and facts.similarity is None
+    assert (facts.bias is None) == (variant == "no positions")
+
+
+# The notes' small example
+
+
+def test_thinking_machines_adds_up() -> None:
+    example = thinking_machines()
+    x, w_q, w_k, w_v, q, k, v, z = (np.array(example[name]) for name in ("x", "w_q", "w_k", "w_v", "q", "k", "v", "z"))
+    assert x.shape == (2, 4) and w_q.shape == w_k.shape == w_v.shape == (4, 64)
+    assert (q == x @ w_q).all() and (k == x @ w_k).all() and (v == x @ w_v).all()
+    assert (np.array(example["scores"]) == q @ k.T).all()
+    assert example["scores"][0] == [112, 96] and example["scale"] == 8 and example["scaled"][0] == [14, 12]  # type: ignore[index]
+    weights = np.array(example["weights"])
+    assert [round(value, 2) for value in weights[0]] == [0.88, 0.12]
+    assert np.allclose(weights.sum(axis=1), 1, atol=1e-5) and np.allclose(weights @ v, z, atol=1e-4)
+
+
+def test_the_page_has_the_same_numbers() -> None:
+    assert (PAGE / "thinking_machines.js").read_text(encoding="utf-8") == thinking_machines_module(), (
+        "made anew? Write thinking_machines_module() there"
+    )
