@@ -30,7 +30,6 @@ from peers.watch import Memory, busy_cores, cpu_of_others, end
 
 HERE = Path(__file__).parent
 FORCED = 15  # tokens
-LONGEST = 256  # of a translation whose length is not forced
 QUIET = 0.1  # cores that others may use without a word
 PATIENCE = 3600.0  # seconds for one program in one round
 
@@ -92,7 +91,7 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
             pool.apply(_learn_shortlist, (options.model, options.corpus))
     return {
         **given,
-        "longest": 20 if options.quick else LONGEST,
+        "longest": 20 if options.quick else options.longest,
         "single": 8 if options.quick else options.single,
         "threads": options.threads,
         "cases": [case for case in CASES if options.beams is None or case["beam"] in options.beams],
@@ -256,26 +255,34 @@ def spread(values: list[float], digits: str) -> str:
 
 
 def agreement(results: list[Result], cases: list[dict]) -> str:
-    """How many translations of each program are those of heedful's torch engine."""
+    """How many translations of each program are those of heedful's torch engine.
+
+    Where lengths are forced, programs rank differently: CTranslate2 spreads the probability of an end that may not be.
+    """
     base = next((result for result in results if result.program.key == "torch" and result.rounds), None)
     if base is None:
         return ""
     lines = [
-        "| program | compute | translations equal to heedful's torch engine | peak memory, MB |",
-        "|---|---|---|---|",
+        "| program | compute | natural lengths: equal to heedful's torch engine | forced lengths | peak memory, MB |",
+        "|---|---|---|---|---|",
     ]
     for result in results:
         if not result.rounds:
             continue
-        pairs = [
-            (ours, theirs)
-            for number, _ in enumerate(cases)
-            for ours, theirs in zip(base.rounds[0][number]["written"], result.rounds[0][number]["written"], strict=True)
-        ]
-        same = sum(ours == theirs for ours, theirs in pairs)
+        shares = []
+        for forced in (False, True):
+            pairs = [
+                (ours, theirs)
+                for number, case in enumerate(cases)
+                if (case["forced"] is not None) == forced
+                for ours, theirs in zip(
+                    base.rounds[0][number]["written"], result.rounds[0][number]["written"], strict=True
+                )
+            ]
+            shares.append(f"{sum(ours == theirs for ours, theirs in pairs):,} of {len(pairs):,}")
         lines.append(
-            f"| {result.program.name} | {result.program.compute} "
-            f"| {same:,} of {len(pairs):,} ({same / len(pairs):.1%}) | {result.peak_memory / 1e6:,.0f} |"
+            f"| {result.program.name} | {result.program.compute} | {' | '.join(shares)} "
+            f"| {result.peak_memory / 1e6:,.0f} |"
         )
     return "\n".join(lines)
 
@@ -305,6 +312,7 @@ def parse() -> argparse.Namespace:
         "--corpus", type=Path, nargs=2, help="source and target of parallel text: a shortlist is learned from it"
     )
     parser.add_argument("--sentences", type=int, default=1000, help="at most so many of it")
+    parser.add_argument("--longest", type=int, default=256, help="tokens of a translation whose length is not forced")
     parser.add_argument("--single", type=int, default=100, help="how many of them one at a time")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(

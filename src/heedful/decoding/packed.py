@@ -20,10 +20,9 @@ class Linear:
         if weight.device.type == "cpu" and weight.dtype == torch.float32 and packing_works():
             with torch.no_grad():
                 self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
-        self.wide = weight.size(0) > 4096
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.packed is None or (len(x) == 1 and not self.wide):  # one row reads the weights once anyway
+        if self.packed is None:
             return F.linear(x, self.weight, self.bias)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         return product
