@@ -19,11 +19,13 @@ from heedful.decoding.settings import SearchSettings
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
+from heedful.insight.beams import MemoryStep, write_greedily
 from heedful.insight.look import Look, look
 from heedful.insight.packing import unpack
 from heedful.insight.schema import SchemaError, check_trace
 from heedful.models.find import Reach
 from heedful.models.folder import LoadedModel, save_model
+from heedful.models.seq2seq import Memory
 from heedful.nn.record import record_attention
 from heedful.text import SPECIAL
 
@@ -147,6 +149,10 @@ def test_the_decoder_lens_writes_what_the_model_writes_at_the_last_layer() -> No
     last, first = found.lens.encoder[-1], found.lens.encoder[0]
     assert list(last.ids[: len(written)]) == written
     assert first.ids != last.ids
+    memory = subject().model.encode(torch.tensor([found.source.ids]))
+    states = found.tensors["encoder.layers.0"]
+    (alone,) = write_greedily(MemoryStep(subject().model, Memory([states], memory.mask)), [], max_len=40)
+    assert found.lens.encoder[1].ids[:40] == tuple(alone)[: len(found.lens.encoder[1].ids)]
 
 
 def test_the_tree_leads_to_the_hypotheses() -> None:

@@ -64,7 +64,10 @@ class Beam:
 
 
 class MemoryStep:
-    """A decoding step of any encoder-decoder from a memory that is given, whatever made it: one sentence, many rows."""
+    """A decoding step of any encoder-decoder from a memory that is given, whatever made it.
+
+    A memory of one sentence is what every request reads; one of several is read by as many requests, each its own.
+    """
 
     refills = False
 
@@ -77,7 +80,9 @@ class MemoryStep:
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
         if attention:
             raise NotImplementedError("a given memory is searched without penalties on attention")
-        rows = torch.zeros(len(sources), dtype=torch.int64, device=self.device)
+        n_sentences = self.memory.states[0].size(0)
+        assert n_sentences in (1, len(sources)), "as many memories as requests, in one batch"
+        rows = torch.arange(len(sources), device=self.device).clamp(max=n_sentences - 1)
         return Seq2SeqState(self.model, self.memory.rows(rows), width, None)
 
     def replace(self, state: Seq2SeqState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
@@ -110,8 +115,11 @@ def search_watched(
     return found, beam
 
 
-def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int | None = None) -> list[int]:
-    return search(step, [Request(source)], SearchSettings(beam=1, max_len=max_len))[0][0].ids
+def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
+    """What greedy search writes from each sentence of the memory. Requests of one length stay in their order."""
+    n_sentences = step.memory.states[0].size(0)
+    found = search(step, [Request(source)] * n_sentences, SearchSettings(beam=1, max_len=max_len), n_rows=n_sentences)
+    return [best[0].ids for best in found]
 
 
 def _paths(events: Sequence[BeamEvent]) -> dict[int, tuple[int, ...]]:

@@ -7,6 +7,7 @@ lets the whole decoder read the output of an earlier encoder layer in place of t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from heedful.insight.beams import MemoryStep, write_greedily
@@ -14,6 +15,8 @@ from heedful.insight.outputs import LensStep, lens_steps
 from heedful.insight.trace import Trace
 from heedful.models.seq2seq import Memory, Seq2Seq
 from heedful.text import Tokenizer
+
+MORE = 20  # tokens beyond the shown translation that an encoder layer may write: an early one may never end
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,7 @@ def look_through(
         DecoderLayerLens(layer, lens_steps(_said(model, states)[0], ids, tokenizer))
         for layer, states in enumerate(written)
     )
-    encoder = tuple(
-        _encoder_lens(model, layer, states, source, target_in, ids, mask, tokenizer)
-        for layer, states in enumerate(read)
-    )
-    return Lens(decoder, encoder)
+    return Lens(decoder, _encoder_lenses(model, torch.cat(read), source, target_in, ids, mask, tokenizer))
 
 
 def _said(model: Seq2Seq, states: Tensor) -> Tensor:
@@ -63,23 +62,28 @@ def _said(model: Seq2Seq, states: Tensor) -> Tensor:
     return logits  # (1, T, V)
 
 
-def _encoder_lens(
+def _encoder_lenses(
     model: Seq2Seq,
-    layer: int,
     states: Tensor,
     source: Sequence[int],
     target_in: Tensor,
     ids: Sequence[int],
     mask: Tensor,
     tokenizer: Tokenizer,
-) -> EncoderLayerLens:
+) -> tuple[EncoderLayerLens, ...]:
+    """states (layers, S, D): each layer stands in the batch as if it were a sentence of its own."""
     norm = model.encoder.final_norm
-    memory = Memory([states if norm is None else norm(states)], mask)
-    written = write_greedily(MemoryStep(model, memory), source, max_len=len(ids) + 20)
-    return EncoderLayerLens(
-        layer=layer,
-        text=tokenizer.decode(written),
-        tokens=tuple(tokenizer.pieces(written)),
-        ids=tuple(written),
-        steps=lens_steps(model.decode(target_in, memory)[0], ids, tokenizer),
+    layers = len(states)
+    memory = Memory([states if norm is None else norm(states)], mask.expand(layers, -1, -1, -1))
+    written = write_greedily(MemoryStep(model, memory), source, max_len=len(ids) + MORE)
+    logits = model.decode(target_in.expand(layers, -1), memory)  # (layers, T, V)
+    return tuple(
+        EncoderLayerLens(
+            layer=layer,
+            text=tokenizer.decode(written[layer]),
+            tokens=tuple(tokenizer.pieces(written[layer])),
+            ids=tuple(written[layer]),
+            steps=lens_steps(logits[layer], ids, tokenizer),
+        )
+        for layer in range(layers)
     )
