@@ -1,7 +1,9 @@
 """A file tells one story in 400 lines, a function fits a screen, a config fits in a head."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from heedful_sources import Source, sources
@@ -11,6 +13,7 @@ LINES_OF_A_FUNCTION = 60
 FIELDS_OF_A_DATACLASS = 20
 
 SOURCES = sources()
+PROJECT = Path(__file__).parents[2]
 
 
 def too_large(source: Source) -> Iterator[str]:
@@ -59,3 +62,9 @@ def test_the_test_allows_what_is_just_large_enough() -> None:
     text = function + config
     text += "x = 1\n" * (400 - text.count("\n"))
     assert list(too_large(Source("heedful.made_up", is_package=False, text=text))) == []
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    """Without packages, pytest imports test files by their base name: two of one name, and one is never run."""
+    names = Counter(path.name for path in (PROJECT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
