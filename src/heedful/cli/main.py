@@ -23,6 +23,7 @@ COMMANDS = {
     "translate": "heedful.cli.translate:translate",
     "evaluate": "heedful.cli.evaluate:evaluate",
     "look": "heedful.cli.look:look",
+    "serve": "heedful.cli.serve:serve",
     "doctor": "heedful.cli.doctor:doctor",
 }
 

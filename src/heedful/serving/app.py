@@ -1,0 +1,82 @@
+"""The server as an ASGI application: which address leads where."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from heedful.serving.api import Api
+from heedful.serving.asking import JSON, check_key
+from heedful.serving.guard import Guard
+from heedful.serving.libre import LibreTranslate
+from heedful.serving.looking import Looking
+from heedful.serving.metrics import CONTENT_TYPE
+from heedful.serving.page import File, Page
+from heedful.serving.refusals import Refusal
+from heedful.serving.service import Service
+from heedful.serving.spec import make_spec
+
+
+def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Starlette:
+    """All routes of a service. No route takes a path, loads a model or fetches anything."""
+    libre, own, looking = LibreTranslate(service), Api(service), Looking(service)
+    files, about = Page(page or {}), About(service)
+
+    @contextlib.asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    return Starlette(
+        routes=[
+            *files.routes(),
+            Route("/translate", libre.translate, methods=["POST"]),
+            Route("/detect", libre.detect, methods=["POST"]),
+            Route("/languages", libre.languages),
+            Route("/health", libre.health),
+            Route("/frontend/settings", libre.settings),
+            Route("/translate_file", libre.translate_file, methods=["POST"]),
+            Route("/suggest", libre.suggest, methods=["POST"]),
+            Route("/spec", about.spec),
+            Route("/ready", about.ready),
+            Route("/metrics", about.metrics),
+            Route("/api/v1/translate", own.translate, methods=["POST"]),
+            Route("/api/v1/translate/stream", own.stream, methods=["POST"]),
+            Route("/api/v1/look", looking.look, methods=["POST"]),
+        ],
+        middleware=[Middleware(Guard, limits=service.limits, metrics=service.metrics)],
+        lifespan=running,
+    )
+
+
+class About:
+    """What the server says of itself."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._spec = make_spec(service.limits, service.pairs.codes)
+
+    async def spec(self, request: Request) -> Response:
+        return JSON(self._spec)
+
+    async def ready(self, request: Request) -> Response:
+        state = self.service.state
+        if state == "ready":
+            return JSON({"status": state})
+        return JSON({"status": state}, status_code=503, headers={"Retry-After": "1"})
+
+    async def metrics(self, request: Request) -> Response:
+        """With a bearer token where the server has keys; 401 without, as LibreTranslate does."""
+        try:
+            check_key(request, {}, self.service)
+        except Refusal:
+            return PlainTextResponse("Unauthorized", status_code=401, headers={"WWW-Authenticate": "Bearer"})
+        text = self.service.metrics.text(self.service.numbers())
+        return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})

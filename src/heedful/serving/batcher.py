@@ -1,0 +1,259 @@
+"""Requests of many clients, decoded together: texts wait in a queue, and threads take as many as make a batch.
+
+    translate() ──► tickets, one for each request ──► a thread takes texts in turn from all of them ──► one search
+         ▲                                                                                               │
+         └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
+
+Nothing waits for a batch to fill: an idle thread takes what is there, and while all are busy texts gather. The event
+loop never decodes. What a client waits for is bounded by `Room`, which is the same for all models of a server.
+"""
+
+import asyncio
+import contextlib
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.translation import Translation
+from heedful.decoding.translator import Translator
+from heedful.serving.decode import translate_texts
+from heedful.serving.refusals import Refusal, busy, late, stopping
+
+Found = list[list[Translation]]  # the n best of each text
+Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
+Job = tuple["Ticket", int]  # a request, and the number of one of its texts
+RETRY_AFTER = (1, 30)  # seconds
+
+
+class Room:
+    """How much is accepted and not yet answered, over all models. Used on the event loop only."""
+
+    def __init__(self, *, requests: int, characters: int) -> None:
+        self.most_requests, self.most_characters = requests, characters
+        self.requests = self.characters = 0
+        self.accepted = self.answered = 0
+        self.is_closed = False
+        self._pace = 0.0  # seconds for a character, averaged over what was answered
+
+    @contextlib.contextmanager
+    def place(self, n_characters: int) -> Iterator[None]:
+        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
+        if self.is_closed:
+            raise stopping()
+        # A request with more characters than fit is let in when nobody else waits: else it never could be.
+        full = self.requests > 0 and self.characters + n_characters > self.most_characters
+        if full or self.requests >= self.most_requests:
+            raise busy(self.retry_after())
+        self.requests, self.characters = self.requests + 1, self.characters + n_characters
+        self.accepted += 1
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            queued = self.characters
+            self.requests, self.characters = self.requests - 1, self.characters - n_characters
+        self.answered += 1
+        pace = (time.monotonic() - started) / max(1, queued)
+        self._pace = pace if self._pace == 0.0 else 0.9 * self._pace + 0.1 * pace
+
+    def retry_after(self) -> int:
+        """When it may be worth to come again: whole seconds."""
+        least, most = RETRY_AFTER
+        return max(least, min(most, round(self._pace * self.characters)))
+
+    @property
+    def fill(self) -> float:
+        """The fuller of the two bounds, 0 to 1."""
+        return max(self.requests / self.most_requests, min(1.0, self.characters / self.most_characters))
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request on its way. Changed by the threads under the batcher's lock, but for `wanted`."""
+
+    texts: Sequence[str]
+    settings: SearchSettings
+    future: "asyncio.Future[Found]"
+    tell: Tell | None
+    waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
+    found: list[list[Translation]] = field(default_factory=list)
+    n_left: int = 0
+    wanted: bool = True
+
+
+@dataclass
+class Work:
+    """What was decoded so far: for the metrics."""
+
+    batches: int = 0
+    texts: int = 0
+    seconds: float = 0.0
+
+
+class Batcher:
+    """Translates with one model. Make it, and call `translate`, in a running event loop."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        room: Room,
+        *,
+        batch_characters: int,
+        seconds: float,
+        n_threads: int = 2,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        self.translator = translator
+        self.room = room
+        self.work = Work()
+        self._batch_characters = batch_characters
+        self._seconds = seconds
+        self._prepare = prepare  # run by each thread before its first batch
+        self._loop = asyncio.get_running_loop()
+        self._tickets: deque[Ticket] = deque()  # those with waiting texts
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
+        self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
+
+    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
+
+        `tell` is called on the event loop with what is written so far, where the engine can be looked into.
+        """
+        if not texts:
+            return []
+        with self.room.place(sum(map(len, texts))):
+            ticket = Ticket(texts, settings, self._loop.create_future(), tell, deque(range(len(texts))))
+            ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
+            with self._changed:
+                self._tickets.append(ticket)
+                self._changed.notify_all()
+            try:
+                async with asyncio.timeout(self._seconds):
+                    return await ticket.future
+            except TimeoutError:
+                raise late(self.room.retry_after()) from None
+            finally:
+                self._forget(ticket)
+
+    def close(self) -> None:
+        """End the threads. What waits is given up: drain first."""
+        with self._changed:
+            self._is_closed = True
+            for ticket in self._tickets:
+                ticket.wanted = False
+            self._changed.notify_all()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _forget(self, ticket: Ticket) -> None:
+        ticket.wanted = False
+        with self._changed, contextlib.suppress(ValueError):
+            self._tickets.remove(ticket)
+
+    def _run(self) -> None:
+        """What a thread does until the batcher is closed."""
+        if self._prepare is not None:
+            self._prepare()
+        while (batch := self._next_batch()) is not None:
+            started = time.monotonic()
+            try:
+                self._decode(batch)
+            except Exception as error:  # of one text, perhaps: it must not fail the others
+                self._decode_apart(batch, error)
+            self.work.batches += 1
+            self.work.texts += len(batch)
+            self.work.seconds += time.monotonic() - started
+
+    def _next_batch(self) -> list[Job] | None:
+        """Texts that are searched for in the same way, from all tickets in turn; None at the end."""
+        with self._changed:
+            while not self._tickets:
+                if self._is_closed:
+                    return None
+                self._changed.wait()
+            if self._is_closed:
+                return None
+            settings, batch, room = self._tickets[0].settings, list[Job](), self._batch_characters
+            while room > 0 and (ticket := self._turn(settings)) is not None:
+                number = ticket.waiting.popleft()
+                batch.append((ticket, number))
+                room -= len(ticket.texts[number]) + 1
+                if not ticket.waiting:
+                    self._tickets.remove(ticket)
+            return batch
+
+    def _turn(self, settings: SearchSettings) -> Ticket | None:
+        """The next ticket with these settings; it goes to the end of the queue, so that no request holds up others."""
+        for ticket in self._tickets:
+            if ticket.settings == settings:
+                self._tickets.remove(ticket)
+                self._tickets.append(ticket)
+                return ticket
+        return None
+
+    def _decode(self, batch: Sequence[Job]) -> None:
+        found = translate_texts(
+            self.translator,
+            [ticket.texts[number] for ticket, number in batch],
+            batch[0][0].settings,
+            wanted=lambda place: batch[place][0].wanted,
+            listeners={
+                place: functools.partial(self._tell, ticket, number)
+                for place, (ticket, number) in enumerate(batch)
+                if ticket.tell is not None
+            },
+        )
+        done = []
+        with self._changed:
+            for (ticket, number), translations in zip(batch, found, strict=True):
+                ticket.found[number] = translations
+                ticket.n_left -= 1
+                if ticket.n_left == 0 and ticket.wanted:
+                    done.append(ticket)
+        self._on_loop(lambda: _answer(done))
+
+    def _decode_apart(self, batch: Sequence[Job], error: Exception) -> None:
+        """Each request by itself; whose texts fail alone is told so."""
+        tickets = dict.fromkeys(ticket for ticket, _ in batch)
+        for ticket in tickets:
+            alone = [job for job in batch if job[0] is ticket]
+            try:
+                if len(tickets) == 1:
+                    raise error
+                self._decode(alone)
+            except Exception as found:
+                self._on_loop(lambda ticket=ticket, found=found: _fail(ticket, found))  # type: ignore[misc]
+
+    def _tell(self, ticket: Ticket, number: int, text: str) -> None:
+        tell = ticket.tell
+        if tell is not None:
+            self._on_loop(lambda: tell(number, text) if ticket.wanted else None)
+
+    def _on_loop(self, act: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(act)
+
+
+def _answer(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        if not ticket.future.done():
+            ticket.future.set_result(ticket.found)
+
+
+def _fail(ticket: Ticket, error: Exception) -> None:
+    if not ticket.future.done():
+        ticket.future.set_exception(error if isinstance(error, Refusal) else CannotTranslate(error))
+
+
+class CannotTranslate(Exception):
+    """The engine failed with a text: a bug of ours or a lack of memory; what it was is the cause, for the log."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__("Cannot translate text")
+        self.__cause__ = cause

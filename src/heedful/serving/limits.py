@@ -1,0 +1,38 @@
+"""Every bound of the server in one place. What is beyond is refused at once, and said."""
+
+from dataclasses import dataclass, fields
+
+from heedful.errors import UserError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request, one client and the queue may hold. `heedful serve --set texts=32` changes one."""
+
+    body_bytes: int = 1 << 20
+    header_bytes: int = 16 << 10
+    header_fields: int = 100
+    texts: int = 64  # of one request
+    characters: int = 5_000  # of one text
+    beam: int = 8
+    max_len: int = 512  # the most tokens that a client may ask for
+    alternatives: int = 7  # beside the best: n_best is at most the beam
+    queue_requests: int = 128  # accepted and not yet answered
+    queue_characters: int = 65_536  # about 16,384 tokens; a request alone may have more
+    batch_characters: int = 8_192  # that are decoded together, about 2,048 tokens
+    requests_per_minute: int = 0  # of one key or, without keys, one address; each text counts; 0: no such limit
+    connections: int = 900
+    receive_seconds: float = 10.0  # from the first byte of a request to its last
+    idle_seconds: float = 5.0  # a connection that asks nothing
+    request_seconds: float = 30.0  # from acceptance to the answer
+    drain_seconds: float = 30.0  # after SIGTERM
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name in ("alternatives", "requests_per_minute") else 1
+            if getattr(self, field.name) < least and field.type is int:
+                raise UserError(f"'{field.name}' must be at least {least}, found {getattr(self, field.name)}")
+            if field.type is float and not 0 < getattr(self, field.name) <= 86_400:
+                raise UserError(f"'{field.name}' must lie between 0 and 86,400 s, found {getattr(self, field.name)}")
+        if self.alternatives >= self.beam:
+            raise UserError(f"alternatives = {self.alternatives}: with the best one, a beam of {self.beam} has fewer")

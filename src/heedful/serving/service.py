@@ -1,0 +1,206 @@
+"""What the server does, without HTTP: texts in, translations out, by the models that were opened."""
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import anyio.to_thread
+
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.translation import Translation
+from heedful.serving.batcher import Batcher, Found, Room, Tell
+from heedful.serving.detect import Detected, Detector, has_letters
+from heedful.serving.keys import Keys
+from heedful.serving.limits import Limits
+from heedful.serving.markup import Markup
+from heedful.serving.metrics import Family, Metrics
+from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.rate import Rate
+from heedful.serving.refusals import Refusal
+
+AUTO = "auto"
+WARM_UP = "Hello."
+READY_BELOW = 0.9  # of the queue
+Format = Literal["text", "html"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client wants."""
+
+    texts: Sequence[str]
+    source: str  # a code, or "auto"
+    target: str
+    settings: SearchSettings
+    format: Format = "text"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The n best of each text, and the language it is in, where that was asked for."""
+
+    translations: Found
+    detected: list[Detected] | None = None
+
+
+@dataclass
+class Service:
+    """Everything that requests share. `start` it in the event loop; `close` it there."""
+
+    pairs: Pairs
+    detector: Detector
+    limits: Limits = field(default_factory=Limits)
+    keys: Keys = field(default_factory=Keys)
+    beam: int = 5
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics()
+        self.rate = Rate(self.limits.requests_per_minute)
+        self.room = Room(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
+        self.is_warm = False
+        self._batchers: dict[str, Batcher] = {}
+        self._warming: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Let the models decode; the first translation of each, which is slow, is made before any client waits."""
+        limits = self.limits
+        for pair in self.pairs:
+            self._batchers[pair.name] = Batcher(
+                pair.translator,
+                self.room,
+                batch_characters=limits.batch_characters,
+                seconds=limits.request_seconds,
+                n_threads=pair.n_threads,
+                prepare=pair.prepare,
+            )
+        self._warming = asyncio.create_task(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        for batcher in self._batchers.values():
+            await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+        self.is_warm = True
+
+    def drain(self) -> None:
+        """Accept nothing more; what was accepted is still answered."""
+        self.room.is_closed = True
+
+    async def close(self) -> None:
+        self.drain()
+        if self._warming is not None:
+            self._warming.cancel()
+        for batcher in self._batchers.values():
+            batcher.close()
+
+    @property
+    def state(self) -> Literal["starting", "ready", "busy", "stopping"]:
+        if self.room.is_closed:
+            return "stopping"
+        if not self.is_warm:
+            return "starting"
+        return "ready" if self.room.fill < READY_BELOW else "busy"
+
+    async def translate(self, wish: Wish, *, tell: Tell | None = None) -> Result:
+        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far."""
+        sources, detected = await self._sources(wish)
+        pairs = [self.pairs.find(source, wish.target) for source in sources]
+        if wish.format == "html":
+            found = await self._translate_html(wish, pairs)
+        else:
+            found = await self._translate_texts(wish.texts, pairs, wish.settings, tell)
+        self.metrics.texts += len(wish.texts)
+        self.metrics.characters += sum(map(len, wish.texts))
+        return Result(found, detected)
+
+    async def detect(self, text: str) -> list[Detected]:
+        return await anyio.to_thread.run_sync(self.detector.rank, text)
+
+    async def pair_for(self, text: str, source: str, target: str) -> Pair | None:
+        """The model for one text, whose source may be "auto"; None where nothing is to be done."""
+        if source == AUTO:
+            choose = functools.partial(self.detector.choose, text, self.pairs.sources_for(target))
+            source = (await anyio.to_thread.run_sync(choose)).language
+        return self.pairs.find(source, target)
+
+    async def _sources(self, wish: Wish) -> tuple[list[str], list[Detected] | None]:
+        if wish.source != AUTO:
+            return [wish.source] * len(wish.texts), None
+        allowed = self.pairs.sources_for(wish.target)
+        texts = wish.texts if wish.format == "text" else [" ".join(Markup(text).texts) for text in wish.texts]
+        detected = await anyio.to_thread.run_sync(lambda: [self.detector.choose(text, allowed) for text in texts])
+        return [one.language for one in detected], detected
+
+    async def _translate_html(self, wish: Wish, pairs: Sequence[Pair | None]) -> Found:
+        pages = [Markup(text) for text in wish.texts]
+        texts = [text for page in pages for text in page.texts]
+        pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
+        settings = dataclasses.replace(wish.settings, n_best=1)
+        found = iter(await self._translate_texts(texts, pair_of, settings, None))
+        return [[Translation(page.fill([next(found)[0].text for _ in page.texts]))] for page in pages]
+
+    async def _translate_texts(
+        self, texts: Sequence[str], pairs: Sequence[Pair | None], settings: SearchSettings, tell: Tell | None
+    ) -> Found:
+        """Each text by its model; signs and emoji alone, and texts in the target language, stay as they are."""
+        found: Found = [[Translation(text)] for text in texts]
+        groups: dict[str, list[int]] = {}
+        for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
+            if pair is not None and has_letters(text):
+                groups.setdefault(pair.name, []).append(number)
+
+        async def group(name: str, numbers: list[int]) -> None:
+            heard = None if tell is None else lambda place, text: tell(numbers[place], text)
+            translated = await self._batchers[name].translate([texts[n] for n in numbers], settings, tell=heard)
+            for number, translations in zip(numbers, translated, strict=True):
+                found[number] = translations
+
+        await _together([group(name, numbers) for name, numbers in groups.items()])
+        return found
+
+    def numbers(self) -> list[Family]:
+        """What the metrics say of the queue and the decoding."""
+        per_pair = [({"pair": name}, batcher.work) for name, batcher in self._batchers.items()]
+        return [
+            ("queue_requests", "gauge", "Requests accepted, not yet answered.", [("", {}, self.room.requests)]),
+            ("queue_characters", "gauge", "Characters of those.", [("", {}, self.room.characters)]),
+            ("accepted_total", "counter", "Requests let into the queue.", [("", {}, self.room.accepted)]),
+            ("ready", "gauge", "1 if the server is ready.", [("", {}, int(self.state == "ready"))]),
+            ("batches_total", "counter", "Batches decoded.", [("", at, work.batches) for at, work in per_pair]),
+            ("batch_texts_total", "counter", "Texts in them.", [("", at, work.texts) for at, work in per_pair]),
+            ("decode_seconds_total", "counter", "Time in them.", [("", at, work.seconds) for at, work in per_pair]),
+        ]
+
+
+async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """All at a time; the first that fails ends the others."""
+    if len(works) == 1:
+        return await works[0]
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def unless_gone(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
+    """The work's result; it is cancelled when the client is gone first, whom then no answer reaches."""
+    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Gone
+        return task.result()
+    finally:
+        task.cancel()
+        watch.cancel()
+
+
+class Gone(Refusal):
+    """The client has closed the connection."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "Client closed the connection")

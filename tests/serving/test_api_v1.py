@@ -1,0 +1,114 @@
+"""The API below /api/v1: scores, n-best, alignments, streams."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from served import echo_service
+from starlette.testclient import TestClient
+from test_batcher import tiny_translator
+
+from heedful.serving.app import make_app
+from heedful.serving.limits import Limits
+from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.service import Service
+
+PATH = "/api/v1/translate"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(make_app(echo_service())) as one:
+        yield one
+
+
+def body(**values: object) -> dict[str, object]:
+    return {"q": "abc", "source": "en", "target": "fr"} | values
+
+
+def events(text: str) -> list[tuple[str, dict[str, object]]]:
+    found = []
+    for block in text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_scores_and_n_best(client):
+    answer = client.post(PATH, json=body(q=["abc", "xyz"], beam=3, n_best=2, alignment=True)).json()
+    first = answer["translations"][0]
+    assert [one["text"] for one in first["candidates"]] == ["cba", "cb"]
+    assert [one["score"] for one in first["candidates"]] == [0.0, -1.0]
+    assert first["candidates"][0]["tokens"] == ["▁", "c", "b", "a"]
+    assert first["candidates"][0]["alignment"] == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert first["source_tokens"] == ["▁", "a", "b", "c"]
+    assert "detected" not in first
+    assert answer["translations"][1]["candidates"][0]["text"] == "zyx"
+
+
+def test_alignment_only_when_asked_for(client):
+    assert "alignment" not in client.post(PATH, json=body()).json()["translations"][0]["candidates"][0]
+
+
+def test_auto(client):
+    text = "The weather is nice today and we are going to the lake."
+    assert client.post(PATH, json=body(q=text, source="auto")).json()["translations"][0]["detected"]["language"] == "en"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"beam": 9}, "beam parameter must be <= 8"),
+        ({"beam": 10**9}, "beam parameter must be <= 8"),
+        ({"beam": 2, "n_best": 3}, "n_best parameter must be <= 2"),
+        ({"beam": 0}, "$.beam"),
+        ({"max_len": 513}, "max_len parameter must be <= 512"),
+        ({"length_penalty": 11}, "$.length_penalty"),
+        ({"beam": "5"}, "$.beam"),
+        ({"bean": 5}, "bean"),
+        ({"q": ""}, "missing q"),
+        ({"q": []}, "missing q"),
+        ({"q": ["a", 3]}, "$.q"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "fr", "target": "de"}, "German (de)"),
+        ({"format": "pdf"}, "$.format"),
+    ],
+)
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
+def test_what_is_wrong_is_said(client, values, words, path):
+    answer = client.post(path, json=body(**values))
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+def test_missing_fields_and_bad_json(client):
+    assert "source" in client.post(PATH, json={"q": "a"}).json()["error"]
+    for content in (b"", b"[", b"[]", b"\xff", b"[" * 10_000):
+        assert client.post(PATH, content=content).status_code == 400
+
+
+def test_a_stream_ends_with_what_the_plain_request_says(client):
+    plain = client.post(PATH, json=body(q=["abc", "xyz"])).json()["translations"]
+    answer = client.post(f"{PATH}/stream", json=body(q=["abc", "xyz"]))
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found = events(answer.text)
+    assert [name for name, _ in found] == ["translation", "translation", "done"]
+    assert [data["answer"] for _, data in found[:2]] == plain
+
+
+def test_a_stream_tells_what_is_written_so_far():
+    pairs = Pairs([Pair("en", "fr", tiny_translator())])
+    with TestClient(make_app(Service(pairs, echo_service().detector, Limits()))) as client:
+        found = events(client.post(f"{PATH}/stream", json=body(q="abc", max_len=12)).text)
+    names = [name for name, _ in found]
+    assert names[-2:] == ["translation", "done"]
+    assert set(names[:-2]) <= {"partial"}
+
+
+def test_a_stream_says_when_it_is_refused():
+    service = echo_service()
+    with TestClient(make_app(service)) as client:
+        service.drain()
+        assert client.post(f"{PATH}/stream", json=body()).status_code == 503
+        answer = client.post(PATH, json=body())
+        assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1

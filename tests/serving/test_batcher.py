@@ -1,0 +1,267 @@
+"""Requests are decoded together, each gets its own answer in its order, and no place is lost."""
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from served import HeldEngine, backwards, echo_translator
+
+from echo_engine import tokenizers
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.translator import Translator
+from heedful.models.find import Reach
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.serving.batcher import Batcher, CannotTranslate, Room
+from heedful.serving.refusals import Refusal
+
+SETTINGS = SearchSettings(beam=2)
+
+
+def batcher_of(translator: Translator, *, requests: int = 10**6, seconds: float = 60.0, n_threads: int = 2) -> Batcher:
+    room = Room(requests=requests, characters=10**9)
+    return Batcher(translator, room, batch_characters=2_000, seconds=seconds, n_threads=n_threads)
+
+
+def random_texts(n: int, *, longest: int = 60) -> list[str]:
+    draw = random.Random(5)
+    return ["".join(draw.choices("abcdefgh XYZ.", k=draw.randint(1, longest))) + "z" for _ in range(n)]
+
+
+def tiny_translator() -> Translator:
+    """A random model over the letters, in float64, where rounding decides nothing."""
+    torch.manual_seed(1)
+    size = tokenizers().source.vocab_size
+    config = Seq2SeqConfig(source_vocab_size=size, target_vocab_size=size, d_model=16, n_layers=1, n_heads=2, d_ff=32)
+    return Translator(TorchEngine(Seq2Seq(config).double().eval(), batch_rows=16), tokenizers(), reach=Reach(80))
+
+
+def test_a_thousand_clients_get_what_they_asked_for_in_order():
+    engine = HeldEngine()
+    texts = random_texts(3_000)
+    expected = echo_translator(HeldEngine()).search(texts, beam=2)
+
+    async def all_at_once():
+        batcher = batcher_of(echo_translator(engine))
+        draw, asked, start = random.Random(1), [], 0
+        while start < len(texts):
+            n = draw.randint(1, 5)
+            asked.append(asyncio.create_task(batcher.translate(texts[start : start + n], SETTINGS)))
+            start += n
+        found = [one for task in asked for one in await task]
+        batcher.close()
+        return len(asked), found
+
+    n_requests, found = asyncio.run(all_at_once())
+    assert n_requests >= 900
+    assert found == expected
+    assert len(engine.batches) < n_requests / 5  # they were merged
+
+
+def test_a_real_model_answers_as_offline():
+    translator = tiny_translator()
+    texts = random_texts(60, longest=20)
+    expected = tiny_translator().search(texts, beam=2, max_len=12)
+
+    async def all_at_once():
+        batcher = batcher_of(translator)
+        asked = [batcher.translate([text], SearchSettings(beam=2, max_len=12)) for text in texts]
+        found = [one[0] for one in await asyncio.gather(*asked)]
+        batcher.close()
+        return found
+
+    found = asyncio.run(all_at_once())
+    assert [one[0].text for one in found] == [one[0].text for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-9)
+
+
+def test_different_settings_are_not_mixed():
+    async def ask():
+        batcher = batcher_of(echo_translator())
+        asked = [batcher.translate(["abcdef"], SearchSettings(beam=4, n_best=n)) for n in (1, 2, 3, 4) * 20]
+        found = await asyncio.gather(*asked)
+        batcher.close()
+        return [len(one[0]) for one in found]
+
+    assert asyncio.run(ask()) == [1, 2, 3, 4] * 20
+
+
+def test_a_small_request_does_not_wait_for_a_large_one():
+    engine = HeldEngine(seconds=0.01)
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), n_threads=1)
+        large = asyncio.create_task(batcher.translate(random_texts(2_000, longest=100), SETTINGS))
+        await asyncio.sleep(0.05)
+        await batcher.translate(["small"], SETTINGS)
+        was_first = not large.done()
+        await large
+        batcher.close()
+        return was_first
+
+    assert asyncio.run(ask())
+
+
+async def held(engine: HeldEngine, act: Callable[[Batcher], object], **how: float) -> object:
+    """Act while every thread is in the middle of a search that does not end, then let it end."""
+    batcher = batcher_of(echo_translator(engine), n_threads=1, **how)  # type: ignore[arg-type]
+    engine.gate.clear()
+    first = asyncio.create_task(batcher.translate(["first"], SETTINGS))
+    while not engine.batches:
+        await asyncio.sleep(0.001)
+    try:
+        return await act(batcher)  # type: ignore[misc]
+    finally:
+        engine.gate.set()
+        await first
+        assert batcher.room.requests == batcher.room.characters == 0
+        batcher.close()
+
+
+def test_a_full_queue_refuses_at_once_and_says_when_to_come_again():
+    async def act(batcher):
+        second = asyncio.create_task(batcher.translate(["second"], SETTINGS))
+        await asyncio.sleep(0)
+        started = time.monotonic()
+        with pytest.raises(Refusal) as refused:
+            await batcher.translate(["third"], SETTINGS)
+        seconds = time.monotonic() - started
+        second.cancel()
+        await asyncio.wait([second])
+        return refused.value, seconds
+
+    refusal, seconds = asyncio.run(held(HeldEngine(), act, requests=2))
+    assert refusal.status == 429 and refusal.retry_after >= 1
+    assert seconds < 0.05
+
+
+def test_who_leaves_frees_the_place_and_is_not_decoded():
+    engine = HeldEngine()
+
+    async def act(batcher):
+        for _ in range(50):
+            leaving = asyncio.create_task(batcher.translate(["never"] * 10, SETTINGS))
+            await asyncio.sleep(0)
+            assert batcher.room.requests == 2
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            assert batcher.room.requests == 1
+        engine.gate.set()
+        return await batcher.translate(["stays"], SETTINGS)
+
+    asyncio.run(held(engine, act, requests=2))
+    asked = tokenizers().source.decode_batch([list(request.source) for request in engine.asked])
+    assert asked == ["first", "stays"]
+
+
+def test_a_search_drops_who_left_at_its_next_step():
+    translator = tiny_translator()
+    settings = SearchSettings(beam=2, min_len=100_000, max_len=100_000)  # minutes
+
+    async def leave():
+        batcher = batcher_of(translator, n_threads=1)
+        leaving = asyncio.create_task(batcher.translate(["for ever"], settings))
+        await asyncio.sleep(0.3)
+        leaving.cancel()
+        started = time.monotonic()
+        await batcher.translate(["short"], SearchSettings(beam=2, max_len=3))
+        seconds = time.monotonic() - started
+        batcher.close()
+        return seconds
+
+    assert asyncio.run(leave()) < 1.0
+
+
+def test_a_deadline_is_kept():
+    engine = HeldEngine()
+    engine.gate.clear()
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), seconds=0.1)
+        started = time.monotonic()
+        with pytest.raises(Refusal) as late:
+            await batcher.translate(["late"], SETTINGS)
+        seconds = time.monotonic() - started
+        engine.gate.set()
+        assert batcher.room.requests == 0
+        batcher.close()
+        return late.value, seconds
+
+    refusal, seconds = asyncio.run(ask())
+    assert refusal.status == 503 and refusal.retry_after >= 1
+    assert 0.1 <= seconds < 1.0
+
+
+def test_one_bad_text_fails_alone():
+    class Broken(HeldEngine):
+        def search(self, requests, settings):
+            if any(len(request.source) == len("▁bad") for request in requests):
+                raise RuntimeError("no")
+            return super().search(requests, settings)
+
+    async def ask():
+        batcher = batcher_of(echo_translator(Broken()), n_threads=1)
+        asked = [batcher.translate([text], SETTINGS) for text in ("good", "bad", "better")]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        again = await batcher.translate(["after"], SETTINGS)  # and the thread goes on
+        batcher.close()
+        return found, again
+
+    (good, bad, better), again = asyncio.run(ask())
+    assert [one[0][0].text for one in (good, better, again)] == ["doog", "retteb", "retfa"]
+    assert isinstance(bad, CannotTranslate)
+
+
+def test_the_event_loop_goes_on_while_threads_decode():
+    async def ask():
+        batcher = batcher_of(echo_translator(HeldEngine(seconds=0.3)))
+        task = asyncio.create_task(batcher.translate(["text"], SETTINGS))
+        longest, last = 0.0, time.monotonic()
+        while not task.done():
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        batcher.close()
+        return longest
+
+    assert asyncio.run(ask()) < 0.2
+
+
+def test_what_is_written_so_far_is_told():
+    translator = tiny_translator()
+    heard: list[str] = []
+
+    async def ask():
+        batcher = batcher_of(translator)
+        found = await batcher.translate(
+            ["abc"], SearchSettings(beam=1, min_len=8, max_len=8), tell=lambda number, text: heard.append(text)
+        )
+        await asyncio.sleep(0)
+        batcher.close()
+        return found[0][0].text
+
+    text = asyncio.run(ask())
+    assert len(heard) >= 5
+    assert all(len(one) <= len(other) for one, other in itertools.pairwise(heard))
+    assert text.startswith(heard[2])
+
+
+def test_a_request_larger_than_the_queue_is_let_in_alone():
+    room = Room(requests=10, characters=10)
+    with room.place(50), pytest.raises(Refusal), room.place(1):
+        pass
+    with room.place(9), room.place(1), pytest.raises(Refusal), room.place(1):
+        pass
+    assert (room.requests, room.characters) == (0, 0)
+    room.is_closed = True
+    with pytest.raises(Refusal) as refused, room.place(1):
+        pass
+    assert refused.value.status == 503
+
+
+def test_backwards_is_backwards():
+    assert backwards([1, 2, 3, 4]) == [1, 4, 3, 2]

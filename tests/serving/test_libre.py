@@ -1,0 +1,228 @@
+"""LibreTranslate's contract, endpoint by endpoint and error by error."""
+
+from collections.abc import Iterator
+
+import httpx2 as httpx
+import pytest
+from served import HeldEngine, echo_service
+from starlette.testclient import TestClient
+
+from heedful.serving.app import make_app
+from heedful.serving.keys import Keys, hash_key
+
+KEY = "a-key-of-the-tests-0123456789"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(make_app(echo_service(texts=4, characters=100))) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[TestClient]:
+    with TestClient(make_app(echo_service(keys=Keys([hash_key(KEY)])))) as one:
+        yield one
+
+
+def ask(client: TestClient, **values: object) -> httpx.Response:
+    return client.post("/translate", json={"q": "Hello", "source": "en", "target": "fr"} | values)
+
+
+def error(answer: httpx.Response, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json().keys() == {"error"}
+    return str(answer.json()["error"])
+
+
+def test_a_text(client):
+    answer = ask(client)
+    assert answer.status_code == 200
+    assert answer.json() == {"translatedText": "olleH"}
+
+
+def test_an_array_in_its_order(client):
+    assert ask(client, q=["abc", "", "xy!"]).json() == {"translatedText": ["cba", "", "!yx"]}
+
+
+@pytest.mark.parametrize("place", ["data", "params"])
+def test_a_form_and_a_query(client, place):
+    values = {"q": "ab\r\ncd", "source": "en", "target": "fr", "alternatives": "1"}
+    answer = client.post("/translate", **{place: values})
+    assert answer.json() == {"translatedText": "ba\ndc", "alternatives": [answer.json()["alternatives"][0]]}
+
+
+def test_codes_have_aliases_and_no_case(client):
+    for target in ("zh", "ZH-hans", "zh-Hans"):
+        assert ask(client, source="DE", target=target).json() == {"translatedText": "olleH"}
+
+
+def test_auto_says_what_it_found(client):
+    english = "The weather is nice today and we are going to the lake with our friends."
+    french = "Il fait beau et nous allons au lac avec nos amis, bien que ce soit loin."
+    one = ask(client, q=english, source="auto").json()
+    assert one["translatedText"] == english[::-1]
+    assert one["detectedLanguage"].keys() == {"confidence", "language"}
+    assert one["detectedLanguage"]["language"] == "en" and one["detectedLanguage"]["confidence"] > 50
+    several = ask(client, q=[english, french], source="auto").json()
+    assert [found["language"] for found in several["detectedLanguage"]] == ["en", "fr"]
+    assert several["translatedText"] == [english[::-1], french]  # the second is already in the target language
+
+
+def test_signs_and_emoji_come_back_as_they_are(client):
+    assert ask(client, q="🙂 … !", source="auto").json() == {
+        "translatedText": "🙂 … !",
+        "detectedLanguage": {"confidence": 0.0, "language": "en"},
+    }
+
+
+def test_the_same_language_changes_nothing(client):
+    assert ask(client, source="en", target="en").json() == {"translatedText": "Hello"}
+
+
+def test_alternatives_are_there_when_asked_for(client):
+    assert ask(client, q="abcd", alternatives=2).json() == {"translatedText": "dcba", "alternatives": ["dcb", "dc"]}
+    assert ask(client, q=["abc", "xyz"], alternatives=1).json()["alternatives"] == [["cb"], ["zy"]]
+    assert "alternatives" not in ask(client, alternatives=0).json()
+
+
+def test_html_keeps_its_markup_and_has_no_alternatives(client):
+    answer = ask(client, q='<p class="a">Hello <b>you</b></p>', format="html", alternatives=2).json()
+    assert answer == {"translatedText": '<p class="a">olleH <b>uoy</b></p>', "alternatives": []}
+
+
+def test_text_is_not_unescaped_or_escaped(client):
+    assert ask(client, q="a < b & c").json() == {"translatedText": "c & b < a"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"source": None}, "Invalid request: missing source parameter"),
+        ({"target": ""}, "Invalid request: missing target parameter"),
+        ({"q": "x" * 101}, "Invalid request: request (101) exceeds text limit (100)"),
+        ({"q": ["x"] * 5}, "Invalid request: request (5) exceeds text limit (4)"),
+        ({"q": 3}, "Invalid request: q must be a text or an array of texts"),
+        ({"q": ["x", {}]}, "Invalid request: q must be a text or an array of texts"),
+        ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": [1]}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": 8}, "Invalid request: alternatives parameter must be <= 7"),
+        ({"alternatives": 10**400}, "Invalid request: alternatives parameter must be <= 7"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"target": 7}, "7 is not supported"),
+        ({"target": "auto"}, "auto is not supported"),
+        ({"source": "fr", "target": "de"}, "German (de) is not available as a target language from French (fr)"),
+        ({"format": "xyz"}, "xyz format is not supported"),
+    ],
+)
+def test_a_bad_request_is_said(client, values, words):
+    assert error(ask(client, **values), 400) == words
+
+
+@pytest.mark.parametrize("body", [b"[]", b"3", b"{", b"", b"\xff", b'{"q": "\\ud800"}', b'{"q": NaN}'])
+def test_what_is_no_json_object(client, body):
+    answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+    assert error(answer, 400) == "Invalid JSON format"
+
+
+def test_a_key_is_asked_for_and_checked(locked):
+    assert error(ask(locked), 400) == "Please contact the server operator to get an API key"
+    for wrong in ("x", KEY.upper(), KEY + "x", KEY[:-1], "x" * 10_000):
+        assert error(ask(locked, api_key=wrong), 403) == "Invalid API key"
+    assert error(ask(locked, api_key=[KEY]), 403) == "Invalid API key"
+    right = [
+        ask(locked, api_key=KEY),
+        ask(locked, apiKey=KEY),
+        locked.post("/translate", data={"q": "Hello", "source": "en", "target": "fr", "api_key": KEY}),
+        locked.post(
+            "/translate",
+            json={"q": "Hello", "source": "en", "target": "fr"},
+            headers={"Authorization": f"Bearer {KEY}"},
+        ),
+    ]
+    assert [answer.json() for answer in right] == [{"translatedText": "olleH"}] * len(right)
+
+
+def test_what_tells_nothing_needs_no_key(locked):
+    for path in ("/languages", "/health", "/frontend/settings", "/spec", "/"):
+        assert locked.get(path).status_code == 200
+    assert locked.get("/frontend/settings").json()["keyRequired"] is True
+    assert error(locked.post("/detect", json={"q": "Hello"}), 400)
+    assert error(locked.post("/api/v1/translate", json={"q": "a", "source": "en", "target": "fr"}), 400)
+    assert locked.get("/metrics").status_code == 401
+    assert locked.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+
+
+def test_detect(client):
+    found = client.post("/detect", json={"q": "Das ist ein ziemlich langer deutscher Satz, nicht wahr?"}).json()
+    assert 1 <= len(found) <= 3 and found[0]["language"] == "de"
+    assert all(one.keys() == {"confidence", "language"} and 0 <= one["confidence"] <= 100 for one in found)
+    assert client.post("/detect", data={"q": "123 …"}).json()[0]["language"]
+    assert client.post("/detect", json={"q": "…"}).json() == [{"confidence": 0.0, "language": "en"}]
+    assert error(client.post("/detect", json={}), 400) == "Invalid request: missing q parameter"
+    assert error(client.post("/detect", json={"q": "x" * 101}), 400)
+
+
+def test_languages(client):
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["de", "zh-Hans"]},
+        {"code": "en", "name": "English", "targets": ["en", "fr"]},
+        {"code": "fr", "name": "French", "targets": ["en", "fr"]},
+        {"code": "zh-Hans", "name": "Chinese", "targets": ["zh-Hans"]},
+    ]
+
+
+def test_health_and_settings(client):
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/frontend/settings").json() == {
+        "charLimit": 100,
+        "frontendTimeout": 500,
+        "apiKeys": False,
+        "keyRequired": False,
+        "suggestions": False,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "fr", "name": "French"}},
+    }
+
+
+def test_what_is_off_says_so(client):
+    assert error(client.post("/suggest", json={}), 403)
+    assert error(client.post("/translate_file"), 403) == "Files translation are disabled on this server."
+
+
+def test_unknown_paths_and_verbs_are_the_frameworks(client):
+    for answer, status in ((client.get("/detect"), 405), (client.get("/nope"), 404), (client.post("/nope"), 404)):
+        assert answer.status_code == status
+        assert not answer.headers["content-type"].startswith("application/json")
+
+
+def test_other_sites_may_ask(client):
+    for answer in (client.get("/languages"), ask(client), client.options("/translate"), client.get("/nope")):
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["access-control-allow-methods"] == "GET, POST"
+
+
+def test_a_rate_is_429_with_the_time_to_wait():
+    with TestClient(make_app(echo_service(requests_per_minute=3))) as client:
+        assert ask(client, q=["a", "b"]).status_code == 200  # a batch of two counts as two
+        assert ask(client).status_code == 200
+        answer = ask(client)
+        assert error(answer, 429) == "Slowdown: 3 per 1 minute"
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
+def test_a_failure_inside_is_500_and_tells_nothing():
+    class Broken(HeldEngine):
+        def search(self, requests, settings):
+            if any(len(request.source) == len("▁abc") for request in requests):
+                raise RuntimeError("/secret/path and a text")
+            return super().search(requests, settings)
+
+    with TestClient(make_app(echo_service(Broken())), raise_server_exceptions=False) as client:
+        assert error(ask(client, q="abc"), 500) == "Cannot translate text"
+        assert ask(client, q="abcd").json() == {"translatedText": "dcba"}

@@ -1,0 +1,223 @@
+"""Behind a socket: slow clients, clients that leave, more than it can do, and the end."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from served import HeldEngine, echo_service, running
+
+from echo_engine import model_folder
+from serve_load import Load, ask_until_stopped
+
+ECHO = Path(__file__).parents[1] / "echo_engine.py"
+BODY = b'{"q": "Hello", "source": "en", "target": "fr"}'
+HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        while data := connection.recv(65_536):
+            assert data.startswith(b"HTTP/1.1 408 "), data
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def slow_clients(n: int, *, receive_seconds: float, sent: bytes = HEAD % len(BODY) + BODY[:5]) -> float:
+    """After how many seconds all slow clients are cut, while another is served."""
+    with running(echo_service(receive_seconds=receive_seconds)) as (url, _):
+        slow = [connect(url) for _ in range(n)]
+        started = time.monotonic()
+        for connection in slow:
+            connection.sendall(sent)
+        left = slow
+        while left:
+            assert time.monotonic() - started < 4 * receive_seconds
+            answer = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
+            assert answer.json() == {"translatedText": "olleH"}
+            left = [connection for connection in left if not is_closed(connection)]
+            for connection in left:  # one byte now and then keeps nobody in
+                with contextlib.suppress(OSError):
+                    connection.send(b"X" if sent else b"")
+            time.sleep(receive_seconds / 10)
+        for connection in slow:
+            connection.close()
+        return time.monotonic() - started
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\n", HEAD % 1000, HEAD % 1000 + BODY], ids=["nothing", "line", "head", "body"]
+)
+def test_slow_clients_are_cut_and_others_served(sent):
+    assert 0.5 < slow_clients(50, receive_seconds=1.0, sent=sent) < 4
+
+
+def test_bad_bytes_do_no_harm():
+    bad = [
+        b"\x00\xff\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"x" * 100_000,
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        HEAD % 3 + b"{}}" * 100,
+    ]
+    with running(echo_service()) as (url, _):
+        for data in bad * 3:
+            with connect(url) as connection:
+                connection.sendall(data)
+                connection.settimeout(5)
+                answer = connection.recv(100)
+                assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200")), (data[:60], answer)
+            assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_who_leaves_frees_the_place():
+    engine = HeldEngine()
+    service = echo_service(engine, queue_requests=10, n_threads=1)
+    with running(service) as (url, _):
+        wait_until(lambda: service.is_warm)
+        engine.gate.clear()
+        gone = [connect(url) for _ in range(10)]
+        for connection in gone:
+            connection.sendall(HEAD % len(BODY) + BODY)
+        wait_until(lambda: service.room.requests == 10)
+        refused = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
+        started = time.monotonic()
+        for connection in gone:
+            connection.close()
+        wait_until(lambda: service.room.requests == 0)
+        assert time.monotonic() - started < 0.25
+        wait_until(lambda: service.metrics.gone == 10)
+        engine.gate.set()
+
+
+def test_a_stream_that_nobody_reads_ends():
+    engine = HeldEngine()
+    service = echo_service(engine)
+    with running(service) as (url, _):
+        wait_until(lambda: service.is_warm)
+        engine.gate.clear()
+        head = HEAD.replace(b"/translate", b"/api/v1/translate/stream")
+        with connect(url) as connection:
+            connection.sendall(head % len(BODY) + BODY)
+            wait_until(lambda: service.room.requests == 1)
+        wait_until(lambda: service.room.requests == 0)
+        engine.gate.set()
+
+
+def test_three_times_what_it_can_do():
+    """Accepted requests are all answered rightly; the others are refused at once."""
+    engine = HeldEngine(seconds=0.02)  # a batch; of one text each, for one thread: 50 a second
+    service = echo_service(engine, queue_requests=16, batch_characters=1, n_threads=1)
+    with running(service) as (url, _):
+        load = asyncio.run(Load(url, per_second=150.0, seconds=3.0, n_connections=60).run())
+    assert set(load.statuses) == {200, 429}, load.statuses
+    assert load.wrong == []
+    assert service.room.accepted - 3 == service.room.answered - 3 == load.statuses[200]  # and three warm-ups
+    assert load.statuses[200] / load.seconds > 0.6 * 50
+    assert load.statuses[429] > load.statuses[200]
+    refused = sorted(load.times[429])
+    assert refused[len(refused) // 2] < 0.05
+
+
+@contextlib.contextmanager
+def start_slow_server() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`heedful serve` as users run it, with an engine that takes 0.2 s; its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        model_folder(Path(folder) / "model")
+        command = [sys.executable, str(ECHO), "--slow", "serve", "-m", f"en-fr={folder}/model", "--port", "0"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
+        assert process.stderr is not None
+        try:
+            said = ""
+            while not (found := re.search(r"listening at (http://\S+)/ ", said)):
+                line = process.stderr.readline()
+                assert line, said
+                said += line
+            yield process, found[1]
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[int, int]:
+    """How many requests a server accepted and answered, by its last words."""
+    assert process.wait(40) == 0
+    assert process.stderr is not None
+    said = process.stderr.read()
+    found = re.search(r"stopped: ([\d,]+) requests accepted, ([\d,]+) answered", said)
+    assert found, said
+    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_who_waits_have_an_answer(sent):
+    with start_slow_server() as (process, url):
+        statuses, broken = asyncio.run(ask_until_stopped(url, lambda: os.kill(process.pid, sent), after=1.0))
+        accepted, answered = stopped(process)
+    assert accepted == answered
+    assert statuses[200] == accepted - 1, (statuses, broken)  # the warm-up is not ours
+    assert set(statuses) <= {200, 429, 503}
+    assert statuses[200] >= 5
+
+
+def test_the_command_refuses_what_is_not_safe(tmp_path: Path):
+    model_folder(tmp_path / "model")
+
+    def serve(*options: str) -> tuple[int, str]:
+        command = [sys.executable, str(ECHO), "serve", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return done.returncode, done.stderr
+
+    model = f"en-fr={tmp_path / 'model'}"
+    for options, words in (
+        (["-m", model, "--host", "0.0.0.0"], "--no-key"),
+        (["-m", str(tmp_path / "model")], "-m en-fr="),
+        (["-m", model, "--no-key", "--api-key", "x" * 20], "--no-key"),
+        (["-m", model, "--set", "text=3"], "texts"),
+        ([], "which model"),
+        (["-m", model, model], "two models"),
+    ):
+        code, said = serve(*options)
+        assert code == 1 and words in said and "Traceback" not in said, said
+    code, said = serve("--new-key", str(tmp_path / "keys"))
+    assert code == 0 and (tmp_path / "keys").is_file()
+
+
+def test_an_address_in_use_is_said(tmp_path: Path):
+    model_folder(tmp_path / "model")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, str(ECHO), "serve", "-m", f"en-fr={tmp_path / 'model'}", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "cannot listen" in done.stderr and "Traceback" not in done.stderr
+
+
+def wait_until(holds, *, seconds: float = 10.0) -> None:
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < seconds
+        time.sleep(0.005)

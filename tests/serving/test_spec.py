@@ -1,0 +1,77 @@
+"""Random requests made from /spec, right ones and wrong ones: no failure, and every answer as the spec says."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from served import echo_service, running
+from test_batcher import tiny_translator
+
+from heedful.serving.app import make_app
+from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.service import Service
+from heedful.serving.spec import make_spec
+
+schemathesis = pytest.importorskip("schemathesis", reason="needs heedful[dev]")
+
+N_EXAMPLES = int(os.environ.get("HEEDFUL_SPEC_EXAMPLES", "15"))  # `make serve-test` takes 1,000
+CHECKS = (
+    schemathesis.checks.not_a_server_error,
+    schemathesis.checks.status_code_conformance,
+    schemathesis.checks.content_type_conformance,
+    schemathesis.checks.response_schema_conformance,
+)
+LOOK = "/api/v1/look"
+
+
+def tiny_service() -> Service:
+    return Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector)
+
+
+def requests_of(service: Service):
+    schema = schemathesis.openapi.from_dict(make_spec(service.limits, service.pairs.codes))
+    modes = schemathesis.GenerationMode
+    schema.config.generation.update(modes=[modes.POSITIVE, modes.NEGATIVE], allow_x00=True)
+    return schema
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    with running(echo_service(queue_requests=1_000)) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[str]:
+    with running(tiny_service()) as (url, _):
+        yield url
+
+
+def check(case, url: str) -> None:
+    response = case.call(base_url=url)
+    case.validate_response(response, checks=CHECKS)
+    assert "Traceback" not in response.text and "heedful/" not in response.text
+
+
+phases = [Phase.explicit, Phase.generate]
+some = settings(max_examples=N_EXAMPLES, suppress_health_check=list(HealthCheck), phases=phases)
+
+
+@requests_of(echo_service()).exclude(path=[LOOK, "/ready"]).parametrize()
+@some
+def test_any_request_has_an_answer_of_the_spec(case, echo):
+    check(case, echo)
+
+
+@requests_of(tiny_service()).include(path=LOOK).parametrize()
+@some
+def test_any_look_has_an_answer_of_the_spec(case, tiny):
+    check(case, tiny)
+
+
+def test_the_spec_names_every_route():
+    service = echo_service()
+    routes = {route.path for route in make_app(service).routes}
+    hidden = {"/", "/spec", "/metrics", "/suggest", "/translate_file"}
+    assert set(make_spec(service.limits, service.pairs.codes)["paths"]) == routes - hidden
