@@ -1,0 +1,206 @@
+/** View 1: who looks at whom. Encoder, decoder and cross-attention as a matrix, as lines, or all heads at once. */
+
+import { el } from "./dom.js";
+import { headColour } from "./colour.js";
+import { button, choice, listChoice, tick } from "./controls.js";
+import { linesView } from "./lines.js";
+import { matrixView } from "./matrix.js";
+import { write } from "./numbers.js";
+import { change, state } from "./state.js";
+import { thumbnailsView } from "./thumbnails.js";
+import { headWeights, labelsOf, layersOf, meanWeights } from "./trace.js";
+import { t } from "./words.js";
+
+/** The layer that is shown: state.layer, at first the last one or the one wanted; a shorter stack gives its last. */
+export function chosenLayer(trace, kind, first = Infinity) {
+  return Math.min(state.layer < 0 ? first : state.layer, layersOf(trace, kind) - 1);
+}
+
+export function chosenHeads(trace) {
+  const all = Array.from({ length: trace.model.n_heads }, (_, i) => i);
+  if (state.heads === "all") return all;
+  const heads = state.heads
+    .split(".")
+    .map(Number)
+    .filter((head) => all.includes(head));
+  return heads.length ? heads : all;
+}
+
+function pickHead(trace, head, isMore) {
+  const before = state.heads === "all" && !isMore ? [] : chosenHeads(trace);
+  let heads = [head];
+  if (isMore) heads = before.includes(head) ? before.filter((other) => other !== head) : [...before, head];
+  if (!heads.length) return;
+  heads.sort((a, b) => a - b);
+  change({ heads: heads.length === trace.model.n_heads && heads.length > 1 ? "all" : heads.join(".") });
+}
+
+/** What the matrix shows: the mean of the chosen heads; where one points, each of them. */
+function shownMatrix(trace) {
+  const { kind, words, dim } = state;
+  const layer = chosenLayer(trace, kind);
+  const heads = chosenHeads(trace);
+  const labels = labelsOf(trace, kind, words);
+  const values = meanWeights(trace, kind, layer, heads, words);
+  const n = labels.columns.length;
+  const describe = (r, c) => {
+    const more = kind === "encoder" ? [] : [t("attention.stood", labels.readings[r])];
+    if (heads.length > 1) {
+      more.push(
+        heads
+          .map((head) => `${head + 1}: ${write(headWeights(trace, kind, layer, head, words)[r * n + c], 3)}`)
+          .join("  "),
+      );
+    }
+    return { where: `${labels.rows[r]} → ${labels.columns[c]}`, value: write(values[r * n + c]), more };
+  };
+  const name = t("attention.name", t(`kind.${kind}`), layer + 1, headsName(trace, heads));
+  return {
+    name,
+    corner: t("attention.corner"),
+    rows: labels.rows,
+    columns: labels.columns,
+    values,
+    describe,
+    range: "unit",
+    dim,
+  };
+}
+
+function headsName(trace, heads) {
+  if (heads.length === 1) return t("attention.head", heads[0] + 1);
+  if (heads.length === trace.model.n_heads) return t("attention.mean", heads.length);
+  return t("attention.meanOf", heads.map((head) => head + 1).join(", "));
+}
+
+function shownLines(trace) {
+  const { kind, words } = state;
+  const layer = chosenLayer(trace, kind);
+  const heads = chosenHeads(trace).map((number) => ({
+    number,
+    values: headWeights(trace, kind, layer, number, words),
+  }));
+  const labels = labelsOf(trace, kind, words);
+  return { rows: labels.rows, columns: labels.columns, heads, from: t(`from.${kind}`), to: t(`to.${kind}`) };
+}
+
+export function attentionView(host, { trace }) {
+  const options = (names, prefix) => names.map((name) => [name, t(`${prefix}.${name}`)]);
+  const kinds = choice(t("attention.kind"), options(["cross", "encoder", "decoder"], "short"), state.kind, (kind) =>
+    change({ kind, row: -1 }),
+  );
+  const shows = choice(t("attention.show"), options(["matrix", "lines", "grid"], "show"), state.show, (show) =>
+    change({ show }),
+  );
+  const units = choice(
+    t("attention.units"),
+    [
+      [0, t("units.pieces")],
+      [1, t("units.words")],
+    ],
+    Number(state.words),
+    (value) => change({ words: value === 1, row: -1 }),
+  );
+  const several = tick(t("attention.several"), state.several, (value) => change({ several: value }));
+  const dim = tick(t("attention.dim"), state.dim, (value) => change({ dim: value }));
+  const sort = listChoice(
+    t("grid.sort"),
+    options(["order", "entropy", "locality", "alignment"], "sort"),
+    state.sort,
+    (value) => change({ sort: value }),
+  );
+  const layerHost = el("span");
+  const headBar = el(".bar.heads");
+  const headBox = el("fieldset.choice", {}, el("legend", {}, t("attention.heads")), headBar);
+  const title = el("h3.title");
+  const legend = el("p.note");
+  const matrix = matrixView(() => shownMatrix(trace));
+  const lines = linesView(
+    () => shownLines(trace),
+    (row) => change({ row }),
+  );
+  const grid = thumbnailsView((layer, head) => change({ layer, heads: String(head), show: "matrix" }));
+  host.append(
+    el(".controls", {}, kinds.element, shows.element, units.element),
+    el(".controls", {}, layerHost, headBox, several.element, dim.element, sort.element),
+    title,
+    legend,
+    matrix.element,
+    lines.element,
+    grid.element,
+    el("p.caution", {}, el("strong", {}, t("caution.title")), " ", t("caution.text")),
+  );
+
+  function heads() {
+    const chosen = chosenHeads(trace);
+    const isAll = chosen.length === trace.model.n_heads;
+    const isOverlaid = state.show === "lines";
+    const chips = Array.from({ length: trace.model.n_heads }, (_, head) => {
+      const chip = button(
+        String(head + 1),
+        (event) => pickHead(trace, head, state.several || event.shiftKey || event.ctrlKey || event.metaKey),
+        {
+          "aria-pressed": String(chosen.includes(head) && !isAll),
+          "aria-label": t("attention.head", head + 1),
+        },
+      );
+      if (isOverlaid && chosen.includes(head)) chip.style.boxShadow = `inset 0 -4px 0 ${headColour(head)}`;
+      return chip;
+    });
+    const all = button(t("attention.all"), () => change({ heads: "all" }), { "aria-pressed": String(isAll) });
+    refill(headBar, [all, ...chips]);
+  }
+
+  function update() {
+    const { kind, show } = state;
+    kinds.set(kind);
+    shows.set(show);
+    units.set(Number(state.words));
+    several.set(state.several);
+    dim.set(state.dim);
+    sort.set(kind !== "cross" && state.sort === "alignment" ? "order" : state.sort);
+    const isGrid = show === "grid";
+    updateLayers(layerHost, trace, kind);
+    heads();
+    layerHost.hidden = headBox.hidden = several.element.hidden = isGrid;
+    dim.element.hidden = show !== "matrix";
+    sort.element.hidden = !isGrid;
+    matrix.element.hidden = show !== "matrix";
+    lines.element.hidden = show !== "lines";
+    grid.element.hidden = !isGrid;
+    title.textContent = isGrid ? t("grid.title", t(`kind.${kind}`)) : shownMatrix(trace).name;
+    legend.textContent = isGrid
+      ? t(`sort.${state.sort}.meaning`)
+      : t(`legend.${kind}`) + (state.words ? ` ${t("units.rule")}` : "");
+    if (show === "matrix") matrix.update();
+    if (show === "lines") lines.update(state.row);
+    if (isGrid) {
+      const isChosen = (layer, head) => layer === chosenLayer(trace, kind) && chosenHeads(trace).includes(head);
+      grid.update(trace, { kind, sort: state.sort, words: state.words, isChosen });
+    }
+  }
+  update();
+  return update;
+}
+
+/** New children without losing the place of the keyboard. */
+function refill(bar, children) {
+  const place = [...bar.children].indexOf(document.activeElement);
+  bar.replaceChildren(...children);
+  if (place >= 0) bar.children[place].focus();
+}
+
+/** The layers of a stack as one bar; made anew only when their number changes. */
+export function updateLayers(host, trace, kind, first) {
+  const n = layersOf(trace, kind);
+  if (host.dataset.kind !== kind || !host.set) {
+    const options = Array.from({ length: n }, (_, i) => [i, String(i + 1)]);
+    const layers = choice(t("attention.layer"), options, chosenLayer(trace, kind, first), (layer) =>
+      change({ layer: Number(layer) }),
+    );
+    host.dataset.kind = kind;
+    host.set = layers.set;
+    host.replaceChildren(layers.element);
+  }
+  host.set(chosenLayer(trace, kind, first));
+}

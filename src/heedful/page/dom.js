@@ -1,0 +1,88 @@
+/** Elements without a framework: el("p.note", {title: "…"}, child, "text"). */
+
+const SVG_SPACE = "http://www.w3.org/2000/svg";
+
+/** Attributes that are functions become listeners: {onclick: f}. null, undefined and false are left out. */
+function dress(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function el(name, attributes = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag || "div");
+  if (classes.length) element.className = classes.join(" ");
+  return dress(element, attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElementNS(SVG_SPACE, tag);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  return dress(element, attributes, children);
+}
+
+/** A piece or a sentence in any language: its own direction, and the browser may not mistake it for the page's words. */
+export function foreign(text, name = "bdi.foreign") {
+  return el(name, { dir: "auto", translate: "no" }, ...pieceNodes(text));
+}
+
+/** A piece of a tokenizer: its mark for a space is there, but pale. */
+export function pieceNodes(piece) {
+  return piece
+    .split(/(▁+)/)
+    .filter(Boolean)
+    .map((part) => (part[0] === "▁" ? el("span.space", {}, part) : part));
+}
+
+/** The same on a canvas, at x from the left or (align = "right") up to x. */
+export function paintPiece(context, piece, [x, y], pale, align = "left") {
+  const parts = piece.split(/(▁+)/).filter(Boolean);
+  const colour = context.fillStyle;
+  context.textAlign = "left";
+  let at = align === "right" ? x - parts.reduce((sum, part) => sum + context.measureText(part).width, 0) : x;
+  for (const part of parts) {
+    context.fillStyle = part[0] === "▁" ? pale : colour;
+    context.fillText(part, at, y);
+    at += context.measureText(part).width;
+  }
+}
+
+/** A canvas of the given size in CSS pixels, sharp on any screen; returns its context in CSS pixels. */
+export function sharpen(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const wide = Math.max(1, Math.round(width * ratio));
+  const high = Math.max(1, Math.round(height * ratio));
+  if (canvas.width !== wide || canvas.height !== high) {
+    canvas.width = wide;
+    canvas.height = high;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** At most one call per frame, the last one. */
+export function perFrame(act) {
+  let waiting = 0;
+  return () => {
+    if (!waiting) {
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        act();
+      });
+    }
+  };
+}
+
+export function colourOf(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

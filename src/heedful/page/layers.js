@@ -1,0 +1,231 @@
+/** View 6: layer by layer. What the model would say if it stopped earlier; what changes without a head or a word. */
+
+import { el, foreign } from "./dom.js";
+import { inkOn, shade } from "./colour.js";
+import { button, choice, listChoice, tableView } from "./controls.js";
+import { write, writePercent } from "./numbers.js";
+import { labelsOf } from "./trace.js";
+import { t } from "./words.js";
+
+function layerName(layer) {
+  return layer < 0 || layer === 0 ? t("lens.before") : t("lens.after", layer);
+}
+
+/** Rows are layers (the last on top, as the network is drawn), columns are steps; a cell says what comes first there. */
+function lensTable(trace, layers, readout) {
+  const { tokens, inputs } = trace.target;
+  const body = layers.map((entry, i) => {
+    const cells = entry.steps.map((step, s) => {
+      const first = step.top[0];
+      const say = () => {
+        const list = step.top.map((one) => `${one.token} ${writePercent(one.probability)}`).join(", ");
+        readout.textContent = t(
+          "lens.cell",
+          layerName(i),
+          inputs[s],
+          list,
+          tokens[s],
+          writePercent(step.probability),
+          step.rank + 1,
+        );
+      };
+      const cell = el("td", { tabindex: "-1", onpointerenter: say, onfocus: say }, foreign(first.token, "bdi"));
+      cell.style.backgroundColor = shade(first.probability * 0.85);
+      cell.style.color = inkOn(first.probability * 0.85);
+      if (first.id === trace.target.ids[s]) cell.classList.add("agrees");
+      return cell;
+    });
+    return el("tr", {}, el("th", { scope: "row" }, layerName(i)), cells);
+  });
+  const head = el(
+    "tr",
+    {},
+    el("td"),
+    tokens.map((piece) => el("th", { scope: "col" }, foreign(piece, "bdi"))),
+  );
+  const table = el("table.lens", {}, el("thead", {}, head), el("tbody", {}, body.toReversed()));
+  table.addEventListener("keydown", (event) => walkCells(event));
+  const start = table.querySelector("tbody td");
+  if (start) start.setAttribute("tabindex", "0");
+  return table;
+}
+
+/** Arrow keys go from cell to cell. */
+function walkCells(event) {
+  const cell = event.target.closest("td");
+  const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!cell || !by) return;
+  const rows = [...cell.closest("tbody").rows];
+  const row = rows[rows.indexOf(cell.parentElement) + by[0]];
+  const next = row && row.cells[cell.cellIndex + by[1]];
+  event.preventDefault();
+  if (!next || next.tagName !== "TD") return;
+  cell.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+}
+
+function lensPart(trace, name) {
+  const readout = el("p.readout", { role: "status" }, t("lens.hint"));
+  const layers = trace.raw.lens[name];
+  const holder = el(".table-scroll.lens-scroll", {}, lensTable(trace, layers, readout));
+  const table = tableView(t("matrix.table"), () => ({
+    caption: t(`lens.${name}`),
+    head: ["", ...trace.target.tokens],
+    rows: layers.map((entry, i) => [
+      layerName(i),
+      ...entry.steps.map((step) => `${step.top[0].token} ${writePercent(step.top[0].probability)}`),
+    ]),
+  }));
+  return el(
+    "section",
+    {},
+    el("h3.title", {}, t(`lens.${name}`)),
+    el("p.note", {}, t(`lens.${name}.says`)),
+    holder,
+    readout,
+    table.element,
+  );
+}
+
+/** What the decoder writes when it reads an earlier layer of the encoder. */
+function earlierTexts(trace) {
+  const rows = trace.raw.lens.encoder.map((entry, i) =>
+    el("li", {}, el("span.note", {}, layerName(i)), foreign(entry.text || "–")),
+  );
+  return el("ol.earlier", {}, rows.toReversed());
+}
+
+function changedPart(trace) {
+  const { changes } = trace.raw;
+  if (!changes) return null;
+  const words = labelsOf(trace, "encoder", true).rows;
+  const list = [
+    ...changes.without_heads.map((one) => t("change.head", t(`kind.${one.kind}`), one.layer + 1, one.head + 1)),
+    ...changes.masked_words.map((word) => t("change.word", words[word])),
+  ];
+  const bars = changes.steps.map((step) =>
+    el(
+      "li",
+      {},
+      foreign(step.token),
+      el("span.before-after", {}, writePercent(step.before), " → ", el("strong", {}, writePercent(step.after))),
+      el("span.note", {}, write(step.after - step.before, 3)),
+    ),
+  );
+  return el(
+    "section.changed",
+    {},
+    el("h3.title", {}, t("change.title")),
+    el("p", {}, list.join(" · ")),
+    el(
+      "dl.two",
+      {},
+      el("dt", {}, t("change.before")),
+      el("dd", {}, el("bdi", { dir: "auto" }, changes.before.text), ` (${write(changes.before.score, 3)})`),
+      el("dt", {}, t("change.after")),
+      el(
+        "dd",
+        {},
+        el("bdi", { dir: "auto" }, trace.raw.translation.text),
+        ` (${write(trace.raw.translation.score, 3)})`,
+      ),
+    ),
+    el("p.note", {}, t("change.steps")),
+    el("ul.changes", {}, bars),
+  );
+}
+
+/** Take out heads, hide words, and look again: with a server this is one click. */
+function changeForm({ trace, lookWithout }) {
+  const heads = [];
+  const words = new Set();
+  const list = el("p.note", { role: "status" });
+  const show = () => {
+    const names = heads.map((one) => t("change.head", t(`kind.${one.kind}`), one.layer + 1, one.head + 1));
+    list.textContent = names.length ? names.join(" · ") : t("change.none");
+  };
+  let chosen = { kind: "cross", layer: 0, head: 0 };
+  const count = (n) => Array.from({ length: n }, (_, i) => [i, String(i + 1)]);
+  const layersOfKind = () =>
+    count(chosen.kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers);
+  const layer = listChoice(
+    t("attention.layer"),
+    layersOfKind(),
+    0,
+    (value) => (chosen = { ...chosen, layer: Number(value) }),
+  );
+  const head = listChoice(
+    t("walk.head"),
+    count(trace.model.n_heads),
+    0,
+    (value) => (chosen = { ...chosen, head: Number(value) }),
+  );
+  const kind = choice(
+    t("attention.kind"),
+    ["cross", "encoder", "decoder"].map((name) => [name, t(`short.${name}`)]),
+    "cross",
+    (value) => {
+      chosen = { ...chosen, kind: value, layer: 0 };
+      layer.fill(layersOfKind(), 0);
+    },
+  );
+  const add = button(t("change.add"), () => {
+    if (!heads.some((one) => JSON.stringify(one) === JSON.stringify(chosen))) heads.push(chosen);
+    show();
+  });
+  const chips = labelsOf(trace, "encoder", true).rows.map((word, i) =>
+    button(
+      word,
+      (event) => {
+        if (!words.delete(i)) words.add(i);
+        event.currentTarget.setAttribute("aria-pressed", String(words.has(i)));
+      },
+      { "aria-pressed": "false", dir: "auto" },
+    ),
+  );
+  const run = button(t("change.run"), () => lookWithout(heads, [...words]), { class: "primary" });
+  show();
+  return el(
+    "section",
+    {},
+    el("h3.title", {}, t("change.try")),
+    el("p.note", {}, t("change.says")),
+    el(".controls", {}, kind.element, layer.element, head.element, add),
+    list,
+    el("p.note", {}, t("change.words")),
+    el(".chips", {}, chips.slice(0, -1)),
+    el(".controls", {}, run),
+  );
+}
+
+export function layersView(host, context) {
+  const { trace } = context;
+  host.append(el("p.lead", {}, t("lens.lead")));
+  const changed = changedPart(trace);
+  if (changed) host.append(changed);
+  if (trace.raw.lens)
+    host.append(
+      lensPart(trace, "decoder"),
+      lensPart(trace, "encoder"),
+      el("h4", {}, t("lens.texts")),
+      earlierTexts(trace),
+    );
+  host.append(
+    context.lookWithout
+      ? changeForm(context)
+      : el(
+          "section",
+          {},
+          el("h3.title", {}, t("change.try")),
+          el("p.note", {}, t("change.standalone")),
+          el("pre.command", {}, commandFor(trace)),
+        ),
+  );
+  return () => {};
+}
+
+/** For a file opened from disk: what to type, with a head and a word to begin with. */
+function commandFor(trace) {
+  return `heedful look ${JSON.stringify(trace.source.text)} -m ${trace.model.name} --without cross:1:1 --hide 2 --output changed.html`;
+}

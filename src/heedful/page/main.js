@@ -1,0 +1,267 @@
+/** The page: which view, in which language and light; from a file on disk or from a server. */
+
+import { attentionView, chosenHeads, chosenLayer } from "./attention.js";
+import { postLook } from "./api.js";
+import { beamView } from "./beam.js";
+import { setDark } from "./colour.js";
+import { button } from "./controls.js";
+import { el } from "./dom.js";
+import { examplesView } from "./examples.js";
+import { layersView } from "./layers.js";
+import { outputView } from "./output.js";
+import { positionsView } from "./positions.js";
+import { change, onChange, recall, remember, startState, state } from "./state.js";
+import { layersOf, readTrace } from "./trace.js";
+import { keyed, translateView } from "./translate.js";
+import { walkView } from "./walk.js";
+import { setLanguage, t } from "./words.js";
+
+const VIEWS = {
+  attention: attentionView,
+  walk: walkView,
+  output: outputView,
+  beam: beamView,
+  positions: positionsView,
+  layers: layersView,
+  examples: examplesView,
+};
+const PLAIN = { prefix: "", reference: "", without: "", hidden: "" }; // a look at the model's own translation
+const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot update by itself
+
+const embedded = document.getElementById("heedful-trace").textContent.trim();
+const app = document.getElementById("app");
+const shown = { trace: null, asked: "", update: () => {}, waiting: null };
+
+function language() {
+  if (state.lang) return state.lang;
+  return recall("lang") || (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
+}
+
+function isDark() {
+  const wish = state.theme || recall("theme");
+  return wish ? wish === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** Language and light, before anything is drawn. */
+function dressPage() {
+  const lang = language();
+  setLanguage(lang);
+  setDark(isDark());
+  document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
+  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
+  document.title = shown.trace ? `${shown.trace.source.text} · heedful` : `heedful · ${t("app.tagline")}`;
+}
+
+function header() {
+  const other = language() === "zh" ? "en" : "zh";
+  const light = isDark() ? "light" : "dark";
+  const tongue = button(
+    t("app.language"),
+    () => {
+      remember("lang", other);
+      change({ lang: other });
+    },
+    { id: "language", lang: other === "zh" ? "zh-Hans" : "en", "aria-label": t("app.language.label") },
+  );
+  const theme = button(
+    t(`app.theme.${light}`),
+    () => {
+      remember("theme", light);
+      change({ theme: light });
+    },
+    { id: "theme" },
+  );
+  const back =
+    !embedded && isLooking()
+      ? button(t("page.back"), () => change({ page: "translate" }), { id: "back", class: "quiet" })
+      : null;
+  return el(
+    "header",
+    {},
+    el("a.skip", { href: "#main", onclick: skip }, t("app.skip")),
+    el("p.brand", {}, el("strong", {}, "heedful"), el("span", {}, t("app.tagline"))),
+    el(".header-buttons", {}, back, tongue, theme),
+  );
+}
+
+/** The address after # is the state of the page, so the link moves the focus by itself. */
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function isLooking() {
+  return Boolean(embedded) || (state.page === "look" && Boolean(shown.trace || state.q));
+}
+
+function sentence(trace) {
+  const { source, target, model } = trace;
+  const kind = target.kind === "own" ? null : el("span.badge", {}, t(`app.${target.kind}`));
+  const isPlain = target.kind === "own" && !trace.raw.changes;
+  const again = embedded || isPlain ? null : button(t("app.own"), () => look({}), { class: "quiet" });
+  return el(
+    "section.sentence",
+    {},
+    el("p.source", {}, el("bdi", { dir: "auto", translate: "no" }, source.text)),
+    el("p.target", {}, el("bdi", { dir: "auto", translate: "no" }, target.text), kind, again),
+    el(
+      "p.note",
+      {},
+      t(
+        "app.model",
+        model.name,
+        model.n_encoder_layers,
+        model.n_decoder_layers,
+        model.n_heads,
+        model.d_model,
+        model.n_parameters.toLocaleString("en"),
+      ),
+    ),
+  );
+}
+
+function tabs() {
+  return el(
+    "nav.tabs",
+    { "aria-label": t("app.views") },
+    Object.keys(VIEWS).map((name) =>
+      button(t(`view.${name}`), () => change({ view: name }), {
+        id: `view-${name}`,
+        "aria-current": chosenView() === name ? "page" : null,
+      }),
+    ),
+  );
+}
+
+function chosenView() {
+  return VIEWS[state.view] ? state.view : "attention";
+}
+
+/** The letters that act while the focus is inside a view, and not in a field. */
+function shortcuts(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text], textarea, select"))
+    return;
+  const { trace } = shown;
+  const kind = state.view === "walk" ? state.side : state.kind;
+  const names = Object.keys(VIEWS);
+  const isWalk = state.view === "walk";
+  const layer = chosenLayer(trace, kind, isWalk ? 0 : Infinity);
+  const nHeads = trace.model.n_heads;
+  const toHead = (by) => {
+    const head = ((isWalk ? state.head : chosenHeads(trace)[0]) + by + nHeads) % nHeads;
+    change({ heads: String(head), head });
+  };
+  const acts = {
+    "[": () => change({ layer: Math.max(0, layer - 1) }),
+    "]": () => change({ layer: Math.min(layersOf(trace, kind) - 1, layer + 1) }),
+    ",": () => toHead(-1),
+    ".": () => toHead(1),
+  };
+  names.forEach((name, i) => (acts[String(i + 1)] = () => change({ view: name })));
+  if (!acts[event.key]) return;
+  event.preventDefault();
+  acts[event.key]();
+}
+
+/** What the address says about a look, as the server wants it. */
+function wishOf({ q, from, to, prefix, reference, without, hidden }) {
+  const values = { q, source: from, target: to };
+  if (prefix) values.prefix = prefix.split(".").map(Number);
+  if (reference) values.reference = reference;
+  if (hidden) values.masked_words = hidden.split(".").map(Number);
+  if (without) {
+    values.without_heads = without.split(".").map((one) => {
+      const [kind, layer, head] = one.split(":");
+      return { kind, layer: Number(layer), head: Number(head) };
+    });
+  }
+  return values;
+}
+
+/** Ask the server for another look; what it shows replaces what is here. */
+async function look(patch) {
+  const next = { ...state, ...PLAIN, ...patch };
+  const values = wishOf(next);
+  if (shown.waiting) shown.waiting.abort();
+  const own = new AbortController();
+  shown.waiting = own;
+  const say = (text) => (document.getElementById("status").textContent = text);
+  say(t("app.loading"));
+  try {
+    const trace = readTrace(await postLook(keyed(values), own.signal));
+    if (shown.waiting !== own) return;
+    Object.assign(shown, { trace, asked: JSON.stringify(values), waiting: null });
+    change({ ...PLAIN, ...patch, page: "look", row: -1, node: -1, step: 0 });
+  } catch (error) {
+    if (shown.waiting === own) say(t("app.error", error.message));
+  }
+}
+
+/** What a view may do besides showing; a file on disk can only show. */
+function lookContext() {
+  if (embedded) return { trace: shown.trace };
+  return {
+    trace: shown.trace,
+    force: (ids) => look({ prefix: ids.join(".") }),
+    lookAt: (q) => look({ q }),
+    lookAlong: (reference) => look({ reference }),
+    lookWithout: (heads, words) =>
+      look({
+        without: heads.map((one) => `${one.kind}:${one.layer}:${one.head}`).join("."),
+        hidden: words.join("."),
+      }),
+  };
+}
+
+function render() {
+  const focused = document.activeElement && document.activeElement.id;
+  const wasInside = Boolean(document.activeElement && document.activeElement.closest("main"));
+  dressPage();
+  const main = el("main", { id: "main", tabindex: "-1" });
+  const status = el("p.status", { id: "status", role: "status" });
+  if (!isLooking()) {
+    app.replaceChildren(header(), status, main);
+    shown.update = () => {};
+    translateView(main, {
+      look: ({ q, source, target, ...more }) => {
+        look({ q, from: source, to: target, ...more });
+      },
+    });
+  } else if (shown.trace && (embedded || shown.asked === JSON.stringify(wishOf(state)))) {
+    main.addEventListener("keydown", shortcuts);
+    app.replaceChildren(header(), sentence(shown.trace), tabs(), status, main, footer());
+    const host = el(".view");
+    main.append(host);
+    shown.update = VIEWS[chosenView()](host, lookContext());
+  } else {
+    app.replaceChildren(header(), status, main);
+    const { prefix, reference, without, hidden } = state;
+    look({ prefix, reference, without, hidden });
+  }
+  const place = (focused && document.getElementById(focused)) || (wasInside && main);
+  if (place) place.focus({ preventScroll: true });
+}
+
+function footer() {
+  return el("footer", {}, el("p.note", {}, t("app.keys")), embedded ? el("p.note", {}, t("app.file")) : null);
+}
+
+function start() {
+  startState();
+  try {
+    if (embedded) shown.trace = readTrace(JSON.parse(embedded));
+  } catch (error) {
+    dressPage();
+    app.replaceChildren(el("p.caution", { role: "alert" }, t("app.error", error.message)));
+    return;
+  }
+  onChange((patch) => {
+    const isWhole = !Object.keys(patch).length || REMADE_BY.some((name) => name in patch);
+    if (isWhole) render();
+    else shown.update();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+  render();
+}
+
+start();

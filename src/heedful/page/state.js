@@ -1,0 +1,94 @@
+/** What is shown, kept in the address after #, so that a reload, a bookmark or a link shows the same. */
+
+const DEFAULTS = {
+  page: "", // served: translate, look
+  view: "attention",
+  kind: "cross",
+  show: "matrix",
+  layer: -1, // -1 = the one that a view begins with
+  heads: "all",
+  several: false,
+  words: false,
+  dim: false,
+  sort: "order",
+  row: -1, // a query that stays chosen
+  side: "encoder", // the walk's stack
+  token: 0,
+  head: 0,
+  step: 0,
+  node: -1,
+  pruned: true,
+  layout: "halves",
+  lang: "",
+  theme: "",
+  from: "",
+  to: "",
+  q: "",
+  prefix: "", // ids that the translation must begin with, 12.7.9
+  reference: "", // a translation to look at in place of the model's own
+  without: "", // heads taken out, cross:0:1.encoder:2:3
+  hidden: "", // words hidden from the model, 1.4
+};
+const LONGEST_TEXT = 2000; // of q: an address must stay an address
+
+const listeners = new Set();
+export const state = { ...DEFAULTS };
+
+function parse(hash) {
+  const found = new URLSearchParams(hash.replace(/^#/, ""));
+  for (const [name, value] of Object.entries(DEFAULTS)) {
+    const text = found.get(name);
+    if (text === null) state[name] = value;
+    else if (typeof value === "number") state[name] = Number.isInteger(Number(text)) ? Number(text) : value;
+    else if (typeof value === "boolean") state[name] = text === "1";
+    else state[name] = text;
+  }
+}
+
+function hashOf() {
+  const out = new URLSearchParams();
+  for (const [name, value] of Object.entries(DEFAULTS)) {
+    if (state[name] === value) continue;
+    if (name === "q" && state.q.length > LONGEST_TEXT) continue;
+    out.set(name, typeof value === "boolean" ? String(Number(state[name])) : state[name]);
+  }
+  return `#${out}`;
+}
+
+/** The address as it is, read once at the start and whenever the reader changes it. */
+export function startState() {
+  parse(location.hash);
+  window.addEventListener("hashchange", () => {
+    if (hashOf() === location.hash || (!location.hash && hashOf() === "#")) return;
+    parse(location.hash);
+    for (const listener of listeners) listener({});
+  });
+}
+
+export function change(patch) {
+  Object.assign(state, patch);
+  const isStep = "page" in patch || "view" in patch; // the browser's way back goes from page to page and view to view
+  history[isStep ? "pushState" : "replaceState"](null, "", hashOf());
+  for (const listener of listeners) listener(patch);
+}
+
+export function onChange(listener) {
+  listeners.add(listener);
+}
+
+/** A preference that outlives the page; a file opened from disk may not be allowed to keep one. */
+export function remember(name, value) {
+  try {
+    localStorage.setItem(`heedful.${name}`, value);
+  } catch {
+    return; // then it is asked for again next time
+  }
+}
+
+export function recall(name) {
+  try {
+    return localStorage.getItem(`heedful.${name}`) || "";
+  } catch {
+    return "";
+  }
+}

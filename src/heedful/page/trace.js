@@ -1,0 +1,111 @@
+/** The trace of docs/look.md, ready to ask: packed arrays are unpacked when first needed, and kept. */
+
+import { unpack } from "./numbers.js";
+
+const MARKS = new Set(["<s>", "</s>", "<pad>", "<unk>"]);
+
+export function isMark(piece) {
+  return MARKS.has(piece);
+}
+
+/** "▁dog" is "dog" to a reader; the mark of a space is of the tokenizer. */
+export function readable(piece) {
+  return piece.replaceAll("▁", " ").trim() || piece;
+}
+
+export function readTrace(raw) {
+  if (raw.format !== "heedful-trace" || raw.version !== 1) {
+    throw new Error(`this page reads heedful traces of version 1, found ${raw.format} ${raw.version}`);
+  }
+  const kept = new Map();
+  const array = (packed) => {
+    if (!packed) return null;
+    if (!kept.has(packed)) kept.set(packed, unpack(packed));
+    return kept.get(packed);
+  };
+  return { raw, array, merged: new Map(), model: raw.model, source: raw.source, target: raw.target, steps: raw.steps };
+}
+
+/** What stands at the rows and columns of an attention. */
+export function sidesOf(trace, kind) {
+  const { source, target } = trace;
+  const rows = kind === "encoder" ? [source.tokens, source.words] : [target.tokens, target.words];
+  const columns = kind === "decoder" ? [target.inputs, target.input_words] : [source.tokens, source.words];
+  return { rows: rows[0], rowWords: rows[1], columns: columns[0], columnWords: columns[1] };
+}
+
+export function layersOf(trace, kind) {
+  return kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers;
+}
+
+/** Numbers [layer, head] of `weights`, `scores` or `mask`; a size of 1 in the shape stands for all. */
+export function headMatrix(trace, kind, what, layer, head) {
+  const packed = trace.array(trace.raw.attention[kind][what]);
+  if (!packed) return null;
+  const [nLayers, nHeads, nRows, nColumns] = packed.shape;
+  const { rows, columns } = sidesOf(trace, kind);
+  const start = ((nLayers === 1 ? 0 : layer) * nHeads + (nHeads === 1 ? 0 : head)) * nRows * nColumns;
+  const part = packed.values.subarray(start, start + nRows * nColumns);
+  if (nRows === rows.length && nColumns === columns.length) return part;
+  const whole = new Float32Array(rows.length * columns.length);
+  for (let r = 0; r < rows.length; r++) {
+    for (let c = 0; c < columns.length; c++) {
+      whole[r * columns.length + c] = part[(nRows === 1 ? 0 : r) * nColumns + (nColumns === 1 ? 0 : c)];
+    }
+  }
+  return whole;
+}
+
+/** Sum over the keys of a word, mean over the queries of a word: each row still sums to 1. */
+function mergeWords(values, nColumns, rowWords, columnWords) {
+  const out = new Float32Array(rowWords.length * columnWords.length);
+  rowWords.forEach(([firstRow, endRow], i) => {
+    columnWords.forEach(([first, end], j) => {
+      let sum = 0;
+      for (let r = firstRow; r < endRow; r++) for (let c = first; c < end; c++) sum += values[r * nColumns + c];
+      out[i * columnWords.length + j] = sum / (endRow - firstRow);
+    });
+  });
+  return out;
+}
+
+/** The weights of one head as a picture needs them: by pieces, or merged to words. */
+export function headWeights(trace, kind, layer, head, byWords) {
+  if (!byWords) return headMatrix(trace, kind, "weights", layer, head);
+  const key = `${kind} ${layer} ${head}`;
+  if (!trace.merged.has(key)) {
+    const sides = sidesOf(trace, kind);
+    const weights = headMatrix(trace, kind, "weights", layer, head);
+    trace.merged.set(key, mergeWords(weights, sides.columns.length, sides.rowWords, sides.columnWords));
+  }
+  return trace.merged.get(key);
+}
+
+/** What stands at rows and columns, by pieces or by words; `readings` is where each query stood. */
+export function labelsOf(trace, kind, byWords) {
+  const { rows, columns, rowWords, columnWords } = sidesOf(trace, kind);
+  const readings = kind === "encoder" ? rows : trace.target.inputs;
+  if (!byWords) return { rows, columns, readings };
+  const join = (pieces, words) => words.map(([first, end]) => readable(pieces.slice(first, end).join("")));
+  return { rows: join(rows, rowWords), columns: join(columns, columnWords), readings: join(readings, rowWords) };
+}
+
+/** The mean of several heads of a layer. */
+export function meanWeights(trace, kind, layer, heads, byWords) {
+  const parts = heads.map((head) => headWeights(trace, kind, layer, head, byWords));
+  if (parts.length === 1) return parts[0];
+  const mean = new Float32Array(parts[0].length);
+  for (const part of parts) for (let i = 0; i < mean.length; i++) mean[i] += part[i];
+  for (let i = 0; i < mean.length; i++) mean[i] /= parts.length;
+  return mean;
+}
+
+/** One vector of the walk: its first numbers and its length. `place` = [token] or [head, token]. */
+export function vectorAt(trace, vector, ...place) {
+  if (!vector) return null;
+  const first = trace.array(vector.first);
+  const norm = trace.array(vector.norm);
+  const index = norm.shape.length === 2 ? place[0] * norm.shape[1] + place[1] : place[0];
+  const n = first.shape[first.shape.length - 1];
+  return { first: first.values.subarray(index * n, (index + 1) * n), norm: norm.values[index] };
+}

@@ -1,0 +1,297 @@
+/** The translator: two panes, as you type. Only when served. */
+
+import { ServerError, getLanguages, getSettings, postTranslate } from "./api.js";
+import { el } from "./dom.js";
+import { button, listChoice } from "./controls.js";
+import { change, recall, remember, state } from "./state.js";
+import { t } from "./words.js";
+
+const PAUSE = 350; // ms after the last key
+const ALTERNATIVES = 2;
+const LINES_AT_ONCE = 32;
+const LARGEST_FILE = 5_000_000; // bytes
+
+/** What the address, the reader's last choice or the server says, as long as the server knows it. */
+function firstOf(codes, ...wishes) {
+  return wishes.find((code) => code && codes.includes(code)) || codes[0] || "";
+}
+
+/** Keys to name in each request, when the server wants one. */
+export function keyed(values) {
+  const key = recall("key");
+  return key ? { ...values, api_key: key } : values;
+}
+
+/** A translation that newer typing makes void is cancelled, and its answer is never shown. */
+function liveTranslation(show, fail) {
+  let timer = 0;
+  let running = null;
+  return function ask(values, isNow = false) {
+    clearTimeout(timer);
+    if (running) running.abort();
+    running = null;
+    if (!values) return;
+    timer = setTimeout(
+      async () => {
+        const own = new AbortController();
+        running = own;
+        try {
+          const found = await postTranslate(keyed(values), own.signal);
+          if (running === own) show(found, values);
+        } catch (error) {
+          if (running === own && error.name !== "AbortError") fail(error);
+        }
+      },
+      isNow ? 0 : PAUSE,
+    );
+  };
+}
+
+/** One line in, one line out, in parts; empty lines stay where they are. */
+export async function translateLines(lines, translate, progress) {
+  const out = [...lines];
+  const full = lines.map((line, i) => [line, i]).filter(([line]) => line.trim());
+  for (let start = 0; start < full.length; start += LINES_AT_ONCE) {
+    const part = full.slice(start, start + LINES_AT_ONCE);
+    const found = await translate(part.map(([line]) => line));
+    part.forEach(([, i], place) => {
+      out[i] = found[place].replaceAll(/[\r\n]+/g, " ");
+    });
+    progress(Math.min(1, (start + part.length) / full.length));
+  }
+  return out;
+}
+
+/** Split at LF only: other separators are part of the text. A last newline is kept as it was. */
+export function linesOf(text) {
+  const lines = text.split("\n");
+  const isEnded = lines[lines.length - 1] === "";
+  if (isEnded) lines.pop();
+  return { lines: lines.map((line) => line.replace(/\r$/, "")), end: isEnded ? "\n" : "" };
+}
+
+function fileBox(pane) {
+  const status = el("span.note", { role: "status" });
+  const input = el("input.hidden-input", {
+    type: "file",
+    accept: ".txt,text/plain",
+    "aria-label": t("file.choose"),
+    onchange: () => run(input.files[0]),
+  });
+  async function run(file) {
+    if (!file) return;
+    input.value = "";
+    if (file.size > LARGEST_FILE) {
+      status.textContent = t("file.large", LARGEST_FILE / 1e6);
+      return;
+    }
+    const { lines, end } = linesOf(await file.text());
+    const { source, target } = pane.pair();
+    try {
+      const translate = async (part) => (await postTranslate(keyed({ q: part, source, target }))).translatedText;
+      const out = await translateLines(
+        lines,
+        translate,
+        (share) => (status.textContent = t("file.progress", Math.round(100 * share))),
+      );
+      offer(
+        new Blob([out.join("\n") + end], { type: "text/plain;charset=utf-8" }),
+        file.name.replace(/(\.txt)?$/i, `.${target}.txt`),
+      );
+      status.textContent = t("file.done", lines.length);
+    } catch (error) {
+      status.textContent = error.message;
+    }
+  }
+  return el("p.file", {}, el("label.button", {}, input, t("file.choose")), " ", status);
+}
+
+function offer(blob, name) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** A page from another computer without https has no clipboard; there the older way copies what is selected. */
+async function copy(output, place) {
+  if (navigator.clipboard) await navigator.clipboard.writeText(output.textContent);
+  else {
+    getSelection().selectAllChildren(output);
+    document.execCommand("copy");
+  }
+  place.textContent = t("translate.copied");
+  setTimeout(() => (place.textContent = t("translate.copy")), 1500);
+}
+
+/** Asked for only when the server says that it wants one; kept in this browser. */
+function keyBox(isWanted) {
+  if (!isWanted) return null;
+  const input = el("input", {
+    type: "password",
+    autocomplete: "off",
+    value: recall("key"),
+    oninput: () => remember("key", input.value.trim()),
+  });
+  return el("label.list", {}, el("span", {}, t("translate.key")), input);
+}
+
+function resultPane({ look }) {
+  const output = el("output.translation", { dir: "auto", translate: "no", "aria-live": "polite" });
+  const others = el("ul.alternatives");
+  const status = el("p.note", { role: "status" });
+  const copyButton = button(t("translate.copy"), () =>
+    copy(output, copyButton).catch((error) => (status.textContent = error.message)),
+  );
+  const lookButton = button(t("translate.look"), () => look({}), { class: "primary" });
+  function show(found, values) {
+    output.classList.remove("old");
+    output.textContent = found.translatedText;
+    const list = (found.alternatives || []).filter((text) => text !== found.translatedText);
+    others.replaceChildren(
+      ...list.map((text) =>
+        el(
+          "li",
+          {},
+          el("bdi", { dir: "auto" }, text),
+          button(t("translate.look"), () => look({ reference: text }), { class: "quiet" }),
+        ),
+      ),
+    );
+    status.textContent =
+      values.source === "auto" && found.detectedLanguage
+        ? t("translate.detected", found.detectedLanguage.language, Math.round(found.detectedLanguage.confidence))
+        : "";
+    enable(Boolean(found.translatedText));
+  }
+  function enable(is) {
+    copyButton.disabled = lookButton.disabled = !is;
+  }
+  function clear() {
+    output.textContent = "";
+    others.replaceChildren();
+    status.textContent = "";
+    enable(false);
+  }
+  clear();
+  return {
+    element: el(".pane", {}, output, el(".pane-foot", {}, copyButton, lookButton, status), others),
+    show,
+    clear,
+    status,
+    output,
+  };
+}
+
+/** `look(values)` opens the views on the text in the left pane. */
+export async function translateView(host, { look }) {
+  let languages;
+  let settings;
+  try {
+    [languages, settings] = await Promise.all([getLanguages(), getSettings()]);
+  } catch (error) {
+    host.append(el("p.caution", {}, error.message));
+    return;
+  }
+  const codes = languages.map((language) => language.code);
+  const name = (code) => (languages.find((language) => language.code === code) || { name: code }).name;
+  const wishes = settings.language || {};
+  const pair = () => ({ source: state.from, target: state.to });
+  const targetsOf = (code) =>
+    code === "auto"
+      ? [...new Set(languages.flatMap((language) => language.targets))]
+      : languages.find((language) => language.code === code)?.targets || [];
+  const sensible = (code) => targetsOf(code).filter((target) => target !== code);
+  state.from = firstOf([...codes, "auto"], state.from, recall("from"), wishes.source?.code);
+  state.to = firstOf(sensible(state.from), state.to, recall("to"), wishes.target?.code);
+
+  const result = resultPane({ look: (more) => look({ q: area.value.trim(), ...pair(), ...more }) });
+  const ask = liveTranslation(result.show, (error) => {
+    result.status.textContent = error instanceof ServerError ? error.message : t("translate.offline");
+  });
+  const counter = el("span.note");
+  const area = el("textarea", {
+    dir: "auto",
+    rows: 7,
+    "aria-label": t("translate.text"),
+    placeholder: t("translate.placeholder"),
+    oninput: () => typed(),
+    onkeydown: (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) typed(true);
+    },
+  });
+  area.value = state.q;
+  if (settings.charLimit > 0) area.maxLength = settings.charLimit;
+  const from = listChoice(
+    t("translate.from"),
+    [["auto", t("translate.auto")], ...codes.map((code) => [code, name(code)])],
+    state.from,
+    (value) => choose({ from: value }),
+  );
+  const to = listChoice(
+    t("translate.to"),
+    sensible(state.from).map((code) => [code, name(code)]),
+    state.to,
+    (value) => choose({ to: value }),
+  );
+  const swap = button("⇄", () => choose({ from: state.to, to: state.from, text: result.output.textContent }), {
+    "aria-label": t("translate.swap"),
+    title: t("translate.swap"),
+    class: "swap",
+  });
+
+  function choose({ from: source = state.from, to: target = state.to, text }) {
+    const isKnown = codes.includes(source) || source === "auto";
+    const next = isKnown ? source : state.from;
+    change({ from: next, to: firstOf(sensible(next), target, state.to) });
+    remember("from", state.from);
+    remember("to", state.to);
+    from.set(state.from);
+    to.fill(
+      sensible(state.from).map((code) => [code, name(code)]),
+      state.to,
+    );
+    swap.disabled = state.from === "auto" || !codes.includes(state.to);
+    if (text) area.value = text;
+    typed(true);
+  }
+  function typed(isNow = false) {
+    const q = area.value;
+    counter.textContent = settings.charLimit > 0 ? `${q.length} / ${settings.charLimit}` : String(q.length);
+    change({ q });
+    result.output.classList.add("old");
+    if (q.trim()) ask({ q, ...pair(), alternatives: ALTERNATIVES }, isNow);
+    else {
+      ask(null);
+      result.clear();
+    }
+  }
+  const box = keyBox(settings.keyRequired);
+  host.append(
+    el(".pair", {}, from.element, swap, to.element, box || ""),
+    el(
+      ".panes",
+      {},
+      el(
+        ".pane",
+        {},
+        area,
+        el(
+          ".pane-foot",
+          {},
+          button(t("translate.clear"), () => {
+            area.value = "";
+            typed(true);
+            area.focus();
+          }),
+          counter,
+        ),
+      ),
+      result.element,
+    ),
+    fileBox({ pair }),
+    el("p.note", {}, t("translate.says")),
+  );
+  swap.disabled = state.from === "auto" || !codes.includes(state.to);
+  if (area.value.trim()) typed(true);
+  else area.focus({ preventScroll: true });
+}

@@ -1,0 +1,15 @@
+/** The words of the page, English and Chinese. One word for one thing; {0}, {1} are filled in. */
+
+import { WORDS } from "./dictionary.js";
+
+let column = 0;
+
+export function setLanguage(code) {
+  column = code === "zh" ? 1 : 0;
+}
+
+export function t(key, ...values) {
+  const entry = WORDS[key];
+  if (!entry) throw new Error(`the page has no words for ${key}`);
+  return entry[column].replace(/\{(\d)\}/g, (_, i) => values[Number(i)]);
+}

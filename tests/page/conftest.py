@@ -1,0 +1,34 @@
+"""One browser and one file for all tests of the page."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Watched, chromium, playwright, watched
+from fixture import Values, make_trace
+
+from heedful.insight.page import stand_alone_page
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["playwright.Browser"]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def data() -> Values:
+    return make_trace()
+
+
+@pytest.fixture(scope="session")
+def page_file(data: Values, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(stand_alone_page(data), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def seen(browser: "playwright.Browser") -> Iterator[Watched]:
+    with watched(browser) as page:
+        yield page

@@ -1,0 +1,100 @@
+"""A server that has the page and knows its contract, but no model: what the page asks is written down."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from fixture import Values, make_trace
+
+from heedful.insight.page import PAGE
+
+# As strict as a server can be: nothing inline, nothing from elsewhere.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+ANSWERS: Values = {
+    "/languages": [
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+        {"code": "de", "name": "German", "targets": ["en", "de"]},
+    ],
+    "/frontend/settings": {
+        "charLimit": 500,
+        "keyRequired": False,
+        "language": {"source": {"code": "en"}, "target": {"code": "de"}},
+    },
+}
+
+
+@dataclass
+class Stub:
+    address: str
+    asked: list[tuple[str, Values]] = field(default_factory=list)
+    slow: float = 0.0  # seconds before a translation is answered
+    broken: bool = False  # every translation is refused
+
+    def answer(self, path: str, values: Values) -> tuple[int, object]:
+        self.asked.append((path, values))
+        if path == "/translate":
+            time.sleep(self.slow)
+            if self.broken:
+                return 429, {"error": "Slowdown: 20 per 1 minute"}
+            q = values["q"]
+            text = [one[::-1] for one in q] if isinstance(q, list) else str(q)[::-1]
+            return 200, {"translatedText": text, "alternatives": [f"other {text}"]}
+        trace = make_trace()
+        if values.get("prefix"):
+            trace["target"] = {**trace["target"], "kind": "prefix", "n_forced": len(values["prefix"])}
+        if values.get("without_heads") or values.get("masked_words"):
+            changed = {"without_heads": values.get("without_heads", []), "masked_words": values.get("masked_words", [])}
+            steps = [{"token": "▁Ein", "id": 10, "before": 0.9, "after": 0.2}]
+            trace["changes"] = {**changed, "before": {"text": "Ein Hund.", "score": -1.0}, "steps": steps}
+        return 200, trace
+
+
+@contextmanager
+def stub_server() -> Iterator[Stub]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path in ANSWERS:
+                return self.reply(200, json.dumps(ANSWERS[self.path]).encode(), "application/json")
+            file = PAGE / (self.path.lstrip("/") or "index.html")
+            if file.parent != PAGE or not file.is_file():
+                return self.reply(404, b"", "text/plain")
+            return self.reply(200, file.read_bytes(), KINDS[file.suffix])
+
+        def do_POST(self) -> None:
+            values = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, answer = stub.answer(self.path, values)
+            self.reply(status, json.dumps(answer).encode(), "application/json")
+
+        def reply(self, status: int, body: bytes, kind: str) -> None:
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", f"{kind}; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Security-Policy", POLICY)
+                self.end_headers()
+                self.wfile.write(body)
+            except OSError:  # the page has cancelled
+                return
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # all modules are asked for at once
+
+    server = Server(("127.0.0.1", 0), Handler)
+    stub = Stub(f"http://127.0.0.1:{server.server_port}/")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield stub
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,370 @@
+"""The page as one file, opened from disk in a real browser: what it shows is what the trace has."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chromium import Watched, watched
+from fixture import Values, make_trace, weights_of
+
+from heedful.insight.page import PAGE, stand_alone_page
+from heedful.insight.schema import check_trace
+
+VIEWS = ("attention", "walk", "output", "beam", "positions", "layers", "examples")
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def readout(page) -> tuple[str, str, float]:
+    """Row, column and value of what is said under the matrix."""
+    found = re.match(r"(\S+) → (\S+) (\S+)", page.inner_text(".matrix .readout"))
+    assert found, page.inner_text(".matrix .readout")
+    return found[1], found[2], number(found[3])
+
+
+def sides(data: Values, kind: str) -> tuple[list[str], list[str]]:
+    source, target = data["source"], data["target"]
+    return {
+        "encoder": (source["tokens"], source["tokens"]),
+        "decoder": (target["tokens"], target["inputs"]),
+        "cross": (target["tokens"], source["tokens"]),
+    }[kind]
+
+
+def test_it_opens_and_asks_for_nothing(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file)
+    assert data["target"]["text"] in page.inner_text(".sentence")
+    assert "Attention is not an explanation." in page.inner_text("main")
+    for view in VIEWS:
+        page.click(f"#view-{view}")
+        assert page.get_attribute(f"#view-{view}", "aria-current") == "page"
+        assert len(page.inner_text("main")) > 200
+    assert {address.split(":")[0] for address in seen.requests} == {"file"}
+
+
+@pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 1), ("encoder", 2, 3), ("decoder", 1, 0)])
+def test_pointing_gives_the_number_of_the_file(
+    seen: Watched, page_file: Path, data: Values, kind: str, layer: int, head: int
+) -> None:
+    page = seen.open(page_file)
+    page.click(f"text={kind.capitalize()} >> nth=0")
+    page.locator("fieldset", has_text="Layer").locator("label").nth(layer).click()
+    page.click(f"[aria-label='head {head + 1}']")
+    rows, columns = sides(data, kind)
+    weights = weights_of(data, kind)[layer, head]
+    box = page.locator(".matrix-scroll").bounding_box()
+    told = set()
+    for share in (0.35, 0.5, 0.62, 0.75):
+        page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] * share)
+        row, column, value = readout(page)
+        assert value == pytest.approx(weights[rows.index(row), columns.index(column)], abs=6e-5)
+        assert page.inner_text(".tip strong") in page.inner_text(".matrix .readout")
+        told.add((row, column))
+    assert len(told) == 4
+
+
+def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, heads="0.2", layer=1)
+    page.focus(".matrix-scroll")
+    page.keyboard.press("ArrowDown")
+    row, column, value = readout(page)
+    rows, columns = sides(data, "cross")
+    weights = weights_of(data, "cross")[1, [0, 2]]
+    assert (row, column) == (rows[0], columns[0])
+    assert value == pytest.approx(weights[:, 0, 0].mean(), abs=6e-5)
+    page.click("text=several heads at once")
+    page.click("[aria-label='head 2']")
+    assert "heads=0.1.2" in page.url
+
+
+def test_words_are_the_sum_over_keys_and_the_mean_over_queries(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, words=1, heads=0, layer=0)
+    page.click(".matrix summary")
+    shown = [
+        [number(cell.inner_text()) for cell in row.locator("td").all()]
+        for row in page.locator(".matrix tbody tr").all()
+    ]
+    weights = weights_of(data, "cross")[0, 0]
+    expected = np.array([
+        [weights[a:b, c:d].sum(axis=1).mean() for c, d in data["source"]["words"]]
+        for a, b in data["target"]["words"]
+    ])  # fmt: skip
+    assert np.allclose(shown, expected, atol=6e-5)
+    assert np.allclose(np.sum(shown, axis=1), 1, atol=1e-3)
+
+
+def test_the_table_has_every_number_and_its_names(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, kind="decoder", heads=1, layer=2)
+    page.click(".matrix summary")
+    weights = weights_of(data, "decoder")[2, 1]
+    shown = [
+        [number(text) for text in row.locator("td").all_inner_texts()] for row in page.locator(".matrix tbody tr").all()
+    ]
+    assert np.allclose(shown, weights, atol=6e-5)
+    assert page.locator(".matrix tbody th[scope=row]").all_inner_texts() == data["target"]["tokens"]
+    assert page.locator(".matrix thead th").all_inner_texts()[1:] == data["target"]["inputs"]
+
+
+def test_the_keyboard_reaches_every_cell(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, heads=0, layer=0)
+    page.focus(".matrix-scroll")
+    rows, columns = sides(data, "cross")
+    for key, place in [
+        ("ArrowRight", (0, 0)),
+        ("ArrowRight", (0, 1)),
+        ("ArrowDown", (1, 1)),
+        ("End", (1, -1)),
+        ("ArrowUp", (0, -1)),
+    ]:
+        page.keyboard.press(key)
+        assert readout(page)[:2] == (rows[place[0]], columns[place[1]])
+    page.keyboard.press("]")
+    page.keyboard.press(".")
+    assert page.inner_text("h3.title") == "Cross-attention, layer 2, head 2"
+    assert readout(page)[2] == pytest.approx(weights_of(data, "cross")[1, 1, 0, -1], abs=6e-5)
+    page.keyboard.press("4")
+    page.keyboard.press("2")  # the focus is still inside
+    assert page.get_attribute("#view-walk", "aria-current") == "page"
+
+
+def test_tab_goes_everywhere_and_the_focus_is_seen(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file)
+    visited = []
+    for _ in range(16):
+        page.keyboard.press("Tab")
+        visited.append(
+            page.evaluate(
+                "document.activeElement.id || document.activeElement.className || document.activeElement.type"
+            )
+        )
+        outline = page.evaluate("""() => {
+            const here = document.activeElement;
+            const shown = here.type === "radio" ? here.nextElementSibling : here;
+            return getComputedStyle(shown).outlineStyle;
+        }""")
+        assert outline != "none", visited[-1]
+    assert {"skip", "language", "theme", "view-walk", "radio"} <= set(visited)
+
+
+def test_language_and_light_are_switched_and_kept(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file)
+    page.click("#language")
+    assert page.get_attribute("html", "lang") == "zh-Hans"
+    assert "注意力不是解释" in page.inner_text("main")
+    assert page.evaluate("document.activeElement.id") == "language"
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(20, 22, 26)"
+    page.reload()
+    assert page.get_attribute("html", "lang") == "zh-Hans"
+    assert page.get_attribute("html", "data-theme") == "dark"
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(251, 251, 249)"
+
+
+def test_the_system_s_dark_light_is_followed(browser, page_file: Path) -> None:
+    with watched(browser, color_scheme="dark") as seen:
+        page = seen.open(page_file)
+        assert page.get_attribute("html", "data-theme") == "dark"
+        corner = "c => [...c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data]"
+        page.wait_for_timeout(100)
+        assert max(page.locator(".matrix canvas").evaluate(corner)[:2]) < 240
+
+
+def test_a_reload_shows_the_same(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file)
+    page.click("text=Encoder >> nth=0")
+    page.click("[aria-label='head 3']")
+    page.click("text=Words")
+    page.click("text=Lines")
+    page.click(".tokens.from li:nth-child(3) button")
+    page.mouse.move(5, 5)
+    before, address = page.inner_text("main"), page.url
+    page.reload()
+    page.wait_for_selector(".tokens.from .here")
+    assert page.url == address
+    assert page.inner_text("main") == before
+    assert "dog looks at" in before
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_phone_needs_no_scrolling_sideways(browser, page_file: Path, lang: str) -> None:
+    with watched(browser, width=360, height=740) as seen:
+        for view in VIEWS:
+            page = seen.open(page_file, view=view, lang=lang)
+            page.wait_for_timeout(50)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        for show in ("lines", "grid"):
+            page = seen.open(page_file, show=show, lang=lang)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, show
+
+
+def test_all_heads_are_sorted_by_what_is_asked(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, show="grid")
+    for name, sign in (("entropy", 1), ("locality", -1), ("alignment", -1)):
+        page.select_option("select", name)
+        shown = [number(text) for text in page.locator(".thumbnails em").all_inner_texts()]
+        expected = np.sort(sign * np.ravel(data["attention"]["cross"][name])) * sign
+        assert np.allclose(shown, expected, atol=0.006), name
+    page.click(".thumbnails li:first-child button")
+    place = np.unravel_index(np.argmax(data["attention"]["cross"]["alignment"]), (3, 4))
+    assert page.inner_text("h3.title") == f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}"
+
+
+def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, view="walk", side="decoder", token=4, layer=1, head=2)
+    weights = weights_of(data, "decoder")[1, 2, 4]
+    cards = page.locator(".card")
+    titles = cards.locator("h4").all_inner_texts()
+    order = ["Query", "Scores", "Divide", "Mask", "Weight", "Sum", "Concatenate", "Times W", "Add", "Normalise"]
+    assert [next(word for word in order if word in title) for title in titles[:10]] == order
+    softmax = cards.filter(has_text="Mask and softmax").first
+    softmax.locator("button", has_text="show all").click()
+    shown = [number(text) for text in softmax.locator(".unit-number").all_inner_texts()]
+    assert np.allclose(shown, weights, atol=6e-5)
+    assert "6 keys are masked" in softmax.inner_text()
+    page.select_option(".list select >> nth=0", "2")
+    assert np.count_nonzero(weights_of(data, "decoder")[1, 2, 2]) == 3
+    assert "8 keys are masked" in softmax.inner_text()
+
+
+def test_the_walk_ends_with_the_probability(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, view="walk", side="decoder", token=2, layer=2)
+    step = data["steps"][2]
+    last = page.locator(".card").last.inner_text()
+    assert f"{step['probability']:.4f}" in last
+    assert step["token"] in last
+
+
+def test_thinking_machines(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file, view="examples")
+    text = page.inner_text("main")
+    for expected in ("112", "96", "÷ 8", "14", "12", "0.8808", "0.1192", "tired", "wide"):
+        assert expected in text
+
+
+def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file, view="beam")
+    page.click(".node.pruned >> nth=0")
+    facts = page.inner_text(".facts")
+    assert "Pruned. Place 3 of 3 at this step" in facts
+    assert "A forced branch." in facts
+    page.keyboard.press("ArrowUp")
+    assert "Went on." in page.inner_text(".facts")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.classList.contains('node')")
+    page.click("text=show those that died at once")
+    assert page.locator(".node.pruned").count() == 0
+
+
+def test_steps_have_their_bars(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, view="output", step=3)
+    bars = page.locator(".step.chosen .bars .unit-number").all_inner_texts()
+    assert bars[0] == f"{100 * data['steps'][3]['top'][0]['probability']:.1f} %"
+    assert len(bars) == 10
+
+
+def test_calm_readers_get_no_motion(browser, page_file: Path) -> None:
+    with watched(browser, reduced_motion="reduce") as seen:
+        page = seen.open(page_file, view="positions")
+        look = "c => c.toDataURL()"
+        page.click(".film-controls button >> nth=2")
+        page.wait_for_timeout(80)
+        first = page.locator(".film canvas").evaluate(look)
+        page.wait_for_timeout(300)
+        assert page.locator(".film canvas").evaluate(look) == first
+
+
+def test_a_long_sentence_on_a_large_model_opens_quickly(browser, tmp_path: Path) -> None:
+    words = " ".join(f"▁word{i} er" if i % 4 == 0 else f"▁word{i}" for i in range(60))
+    path = tmp_path / "long.html"
+    path.write_text(stand_alone_page(make_trace(words, words, n_layers=6, n_heads=8)), encoding="utf-8")
+    with watched(browser) as seen:
+        page = seen.open(path, heads=0)
+        times = []
+        for _ in range(3):  # the best of three: the machine may have other things to do
+            page.reload()
+            page.wait_for_function("document.querySelector('.matrix canvas').width > 300")
+            times.append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
+        assert min(times) < 2000
+        canvas, box = page.locator(".matrix canvas").bounding_box(), page.locator(".matrix-scroll").bounding_box()
+        assert canvas["height"] <= box["height"]  # only what is in sight is drawn
+        frames = """() => new Promise((done) => {
+            const box = document.querySelector(".matrix-scroll");
+            const start = performance.now();
+            let n = 0;
+            const next = () => {
+                box.scrollTop = 12 * n;
+                if (++n < 60) requestAnimationFrame(next);
+                else done((performance.now() - start) / n);
+            };
+            next();
+        })"""
+        assert min(page.evaluate(frames) for _ in range(3)) < 60  # ms for a frame
+
+
+def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None:
+    made = make_trace("▁<img/src=x/onerror=alert(1)> ▁שלום", "▁مرحبا ▁</script><b>")
+    path = tmp_path / "odd.html"
+    path.write_text(stand_alone_page(made), encoding="utf-8")
+    with watched(browser) as seen:
+        for view in VIEWS:
+            page = seen.open(path, view=view)
+            assert page.locator("main img, main b").count() == 0
+        assert page.locator(".sentence .target bdi").evaluate("e => getComputedStyle(e).direction") == "rtl"
+
+
+def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:
+    path = tmp_path / "new.html"
+    path.write_text(stand_alone_page(data | {"version": 2}), encoding="utf-8")
+    with watched(browser) as seen:
+        seen.page.goto(path.as_uri())
+        assert "version 1" in seen.page.inner_text("[role=alert]")
+
+
+def test_everything_that_can_be_used_has_a_name(seen: Watched, page_file: Path) -> None:
+    nameless = """() => [...document.querySelectorAll("button, input, select, textarea, [role]")]
+        .filter((e) => !["status", "group"].includes(e.getAttribute("role")))
+        .filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label") || e.closest("label")?.innerText.trim()))
+        .map((e) => e.outerHTML.slice(0, 100))"""
+    for view in VIEWS:
+        page = seen.open(page_file, view=view)
+        assert page.evaluate(nameless) == []
+
+
+# What needs no browser
+
+
+def test_the_traces_of_these_tests_are_true_to_the_schema(data: Values) -> None:
+    check_trace(data)
+
+
+def sources() -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir()) if path.suffix != ".py"}
+
+
+def test_the_page_names_no_other_place() -> None:
+    for name, text in sources().items():
+        places = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"']*", text))
+        assert places <= {"http://www.w3.org/2000/svg"}, name
+        assert not re.search(r"\sstyle=|\son\w+=\"", text), f"{name}: a strict policy allows no inline style or handler"
+
+
+def test_every_word_is_there_in_both_languages() -> None:
+    files = sources()
+    entries = re.findall(r'^  "([\w.]+)": \["(.*?)", "(.*?)"\],$', files["dictionary.js"], flags=re.MULTILINE)
+    assert len(entries) == files["dictionary.js"].count("\n  ")
+    words = {key: (english, chinese) for key, english, chinese in entries}
+    code = "".join(text for name, text in files.items() if name.endswith(".js") and name != "dictionary.js")
+    used = set(re.findall(r'\bt\("([\w.]+)"', code)) | set(re.findall(r'"(six\.\d|walk\.\w+)"', code))
+    assert used - words.keys() == set()
+    for key, (english, chinese) in words.items():
+        assert english and chinese
+        assert sorted(set(re.findall(r"\{\d\}", english))) == sorted(set(re.findall(r"\{\d\}", chinese))), key
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(PAGE.glob("*.js"))])
+def test_modules_are_small(name: str) -> None:
+    assert sources()[name].count("\n") <= 400

@@ -1,0 +1,176 @@
+"""The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Watched, playwright, watched
+from stub_server import Stub, stub_server
+
+
+@pytest.fixture
+def server() -> Iterator[Stub]:
+    with stub_server() as stub:
+        yield stub
+
+
+def says(page, translation: str) -> None:
+    playwright.expect(page.locator("output")).to_have_text(translation)
+
+
+def looking(seen: Watched, server: Stub, view: str = "attention"):
+    page = seen.page
+    page.goto(f"{server.address}#page=look&from=en&to=de&q=A+dog&view={view}")
+    page.wait_for_selector(".sentence")
+    return page
+
+
+def test_typing_translates_and_says_only_the_last(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    server.slow = 0.6
+    page.fill("textarea", "first")
+    page.wait_for_timeout(500)  # it is being answered, slowly
+    page.fill("textarea", "second")
+    says(page, "dnoces")
+    page.wait_for_timeout(300)
+    assert page.inner_text("output") == "dnoces"
+    assert [values["q"] for _, values in server.asked] == ["first", "second"]
+    assert server.asked[-1] == (
+        "/translate",
+        {"format": "text", "q": "second", "source": "en", "target": "de", "alternatives": 2},
+    )
+    assert "other dnoces" in page.inner_text(".alternatives")
+    assert "6 / 500" in page.inner_text(".panes")
+    assert {address.split("/")[2] for address in seen.requests} == {server.address.split("/")[2]}
+
+
+def test_many_keys_are_one_request(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.locator("textarea").press_sequentially("A dog.", delay=20)
+    says(page, ".god A")
+    assert len(server.asked) == 1
+
+
+def test_swap_and_reload(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "abc")
+    says(page, "cba")
+    page.click(".swap")
+    says(page, "abc")
+    assert server.asked[-1][1]["source"] == "de"
+    page.reload()
+    says(page, "abc")
+    assert page.input_value("textarea") == "cba"
+
+
+def test_a_refusal_is_said(browser, server: Stub) -> None:
+    server.broken = True
+    with watched(browser) as seen:
+        seen.page.goto(server.address)
+        seen.page.fill("textarea", "abc")
+        seen.page.wait_for_selector("text=Slowdown: 20 per 1 minute")
+        seen.complaints.clear()  # the browser reports a status of 429 by itself
+
+
+def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "A dog.")
+    page.wait_for_selector(".alternatives li")
+    page.click(".pane-foot .primary")
+    page.wait_for_selector(".matrix")
+    assert server.asked[-1] == ("/api/v1/look", {"q": "A dog.", "source": "en", "target": "de"})
+    page.click("#back")
+    page.wait_for_selector(".alternatives li")
+    page.click(".alternatives button")
+    page.wait_for_selector(".matrix")
+    assert server.asked[-1][1]["reference"] == "other .god A"
+
+
+def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
+    page = looking(seen, server, "beam")
+    page.click(".node.pruned >> nth=1")
+    page.click("text=Force this branch")
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1][0] == "/api/v1/look"
+    assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de", "prefix": [800, 701]}
+    page.reload()
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1] == server.asked[-2]
+    page.click("text=the model's own again")
+    page.wait_for_selector(".sentence .badge", state="detached")
+    assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de"}
+
+
+def test_another_translation_is_looked_along(seen: Watched, server: Stub) -> None:
+    page = looking(seen, server, "output")
+    page.fill("form.reference input", "Ein Hund.")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+    assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de", "reference": "Ein Hund."}
+
+
+def test_the_browser_s_way_back(seen: Watched, server: Stub) -> None:
+    page = looking(seen, server)
+    page.click("#view-output")
+    page.click("#view-beam")
+    page.go_back()
+    assert page.get_attribute("#view-output", "aria-current") == "page"
+    page.click("#back")
+    page.wait_for_selector("textarea")
+    page.go_back()
+    page.wait_for_selector(".ribbon")
+
+
+def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> None:
+    page = looking(seen, server, "layers")
+    page.click("text=Take this head out")
+    page.click(".chips button >> nth=2")
+    page.click("text=Look again")
+    page.wait_for_selector(".changed")
+    asked = server.asked[-1][1]
+    assert asked["without_heads"] == [{"kind": "cross", "layer": 0, "head": 0}]
+    assert asked["masked_words"] == [2]
+    text = page.inner_text(".changed")
+    assert "without Cross-attention, layer 1, head 1" in text
+    assert "“dog” hidden" in text
+    assert "90.0 % → 20.0 %" in text
+
+
+def test_tired_and_wide_are_one_click_away(seen: Watched, server: Stub) -> None:
+    page = looking(seen, server, "examples")
+    page.click(".animals button >> nth=1")
+    page.wait_for_timeout(300)
+    assert server.asked[-1][1]["q"].endswith("because it was too wide.")
+
+
+def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    lines = [f"line {i}" for i in range(70)]
+    lines[3] = ""
+    lines[5] = "a\u2028b"
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        page.set_input_files("input[type=file]", file)
+    assert download.value.suggested_filename == "text.de.txt"
+    out = Path(download.value.path()).read_text(encoding="utf-8")
+    assert out == "\n".join(line[::-1] for line in lines) + "\n"
+    assert "70 lines in, 70 lines out." in page.inner_text(".file")
+    assert max(len(values["q"]) for _, values in server.asked) <= 32
+
+
+def test_on_a_phone_in_chinese(browser, server: Stub) -> None:
+    with watched(browser, width=360, height=740) as seen:
+        page = seen.page
+        page.goto(f"{server.address}#lang=zh")
+        page.fill("textarea", "x" * 300)
+        page.wait_for_selector(".alternatives li")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.inner_text(".pane-foot .primary") == "查看"
