@@ -1,7 +1,7 @@
 """Linear layers for steps of a few rows: on the CPU their weights are laid out once as oneDNN reads them fastest.
 
 A plain product lays the weights out anew at every call. For many rows that is nothing; for the five rows of a beam it
-is most of the work: the product with a vocabulary of 8,000 takes a fifth of the time.
+is most of the work.
 """
 
 import functools

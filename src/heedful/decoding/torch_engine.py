@@ -36,12 +36,14 @@ class TorchEngine:
             settings = replace(settings, beam=max(settings.beam, WIDE_ENOUGH))
         threads = torch.get_num_threads()
         lanes = self.lanes or (threads if step.device.type == "cpu" and len(requests) >= MANY else 1)
-        # A beam needs twice the rows until the products are as efficient as they get: more of a step is not a product.
-        n_rows = self.batch_rows if settings.beam == 1 else 2 * self.batch_rows
-        found = search(step, requests, settings, n_rows=n_rows, lanes=lanes)
+        found = search(step, requests, settings, n_rows=self.rows_for(settings), lanes=lanes)
         if lanes > 1:
             torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
         return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
+
+    def rows_for(self, settings: SearchSettings) -> int:
+        """A beam needs twice the rows until the products are as efficient as they get: less of its step is products."""
+        return self.batch_rows if settings.beam == 1 else 2 * self.batch_rows
 
     def search_watched(self, request: Request, settings: SearchSettings) -> tuple[list[Hypothesis], list[BeamEvent]]:
         """One request by beam search, and the diary of the beam."""

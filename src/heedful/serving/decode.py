@@ -103,5 +103,4 @@ def _search_watched(
         return parents
 
     step: Step = engine.step  # type: ignore[type-arg]
-    n_rows = engine.batch_rows if settings.beam == 1 else 2 * engine.batch_rows  # as the engine's own search has them
-    return search(step, requests, settings, n_rows=n_rows, advance=watched)
+    return search(step, requests, settings, n_rows=engine.rows_for(settings), advance=watched)
