@@ -16,7 +16,7 @@ def find_model_folder(path: str | Path) -> Path:
         if (folder / CONFIG).is_file():
             return folder
     if not path.exists():
-        raise UserError(f"{path}: no such folder")
+        raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model")
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
 
 
