@@ -99,9 +99,10 @@ def count_right(loaded: "LoadedModel", examples: "list[Example]", source_languag
 
 def translate(loaded: "LoadedModel", texts: list[str]) -> list[str]:
     from heedful.decoding.translate import translate_greedily
+    from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None
-    return translate_greedily(loaded.model, loaded.tokenizers, texts)
+    return translate_greedily(loaded.expect(Seq2Seq), loaded.tokenizers, texts)
 
 
 def show_some(loaded: "LoadedModel", examples: "list[Example]", source_language: str, target_language: str) -> None:
@@ -117,9 +118,10 @@ def draw(loaded: "LoadedModel", examples: "list[Example]", path: Path) -> Path:
     """The cross-attention for a sentence of middling length, as an SVG file."""
     from heedful.insight.attention import cross_attention
     from heedful.insight.picture import attention_picture
+    from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None
     example = sorted(examples, key=lambda example: len(example.source))[len(examples) * 3 // 4]
-    attention = cross_attention(loaded.model, loaded.tokenizers, example.source)
+    attention = cross_attention(loaded.expect(Seq2Seq), loaded.tokenizers, example.source)
     path.write_text(attention_picture(attention), encoding="utf-8")
     return path

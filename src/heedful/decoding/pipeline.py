@@ -1,8 +1,10 @@
-"""`heedful.pipeline("translation", model=…)`: called and answering as the pipeline of Hugging Face's Transformers 4,
-which version 5 took away, so that programs written for it go on working.
+"""`heedful.pipeline(TASK, model=…)`: called and answering as the pipelines of Hugging Face's Transformers 4, of which
+version 5 took some away, so that programs written for them go on working.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError, nearest
 
-TASK = re.compile("translation(_[A-Za-z-]+_to_[A-Za-z-]+)?")
+Pipeline = Callable[..., Any]
+TRANSLATION = re.compile("translation_[A-Za-z-]+_to_[A-Za-z-]+")  # says no more than "translation"
 
 # What callers of Hugging Face pass -> the field of SearchSettings.
 OPTIONS = {
@@ -51,33 +54,62 @@ class TranslationPipeline:
         return found if settings.get("n_best", 1) > 1 else [best[0] for best in found]
 
 
+@dataclass(frozen=True)
+class Running:
+    """Where and how a model is to run."""
+
+    device: str
+    engine: str
+    compute: str
+
+    def only_torch(self, task: str) -> None:
+        """Refuse what only a translation has."""
+        if self.engine not in ("auto", "torch") or self.compute != "float32":
+            raise UserError(
+                f"pipeline({task!r}): runs in torch and float32, not engine={self.engine!r}, compute={self.compute!r}"
+            )
+
+
+def _translation(model: Any, running: Running) -> Pipeline:
+    if isinstance(model, Translator):
+        return TranslationPipeline(model)
+    return TranslationPipeline(
+        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device)
+    )
+
+
+# task -> what makes its pipeline from a model (a path, or the object that it is loaded into)
+TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
+    "translation": _translation,
+}
+
+
 def pipeline(
     task: str,
-    model: str | Path | Translator | None = None,
+    model: str | Path | object | None = None,
     *,
     device: str | int = "cpu",
     engine: str = "auto",
     compute: str = "float32",
-) -> TranslationPipeline:
-    """A function that translates: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
+) -> Pipeline:
+    """A function that does one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
 
     `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU.
     """
-    if not TASK.fullmatch(task):
+    name = "translation" if TRANSLATION.fullmatch(task) else task
+    if name not in TASKS:
         raise UserError(
-            f"pipeline: the task {task!r} is not offered; allowed: 'translation', or with languages as in "
-            "'translation_en_to_de'. A model that translates answers under 'translation_text'"
+            f"pipeline: the task {task!r} is not offered{nearest(task, TASKS)}\nallowed: "
+            f"{', '.join(map(repr, TASKS))}, or with languages as in 'translation_en_to_de'"
         )
     if model is None:
         raise UserError(
             f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/en-de'. "
             "`heedful demo` makes one in some minutes, `heedful train` one of your own text"
         )
-    if isinstance(model, Translator):
-        return TranslationPipeline(model)
     if isinstance(device, int):
         device = "cpu" if device < 0 else f"cuda:{device}"
-    return TranslationPipeline(Translator.load(model, engine=engine, compute=compute, device=device))
+    return TASKS[name](model, Running(device, engine, compute))
 
 
 def _field(name: str) -> str:

@@ -25,7 +25,7 @@ from heedful.decoding.settings import Sampling, SearchSettings
 from heedful.decoding.translation import Answer, Translation, put_together
 from heedful.decoding.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
-from heedful.models.find import Reach, find_model_folder, read_reach
+from heedful.models.find import Reach, find_model_folder, read_reach, require_family
 from heedful.text import Tokenizers
 
 # A block is translated at once: large enough to sort its texts by length, small enough for memory.
@@ -77,6 +77,7 @@ class Translator:
     def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
         """What `load` does, from one value; `threads` for the engine, by default its own choice."""
         folder = find_model_folder(opening.path)
+        require_family(folder, "seq2seq")
         reach = read_reach(folder)
         engine = open_engine(
             folder,

@@ -58,13 +58,14 @@ def model_system(path: Path, texts: Texts, *, beam: int = 5, compute: Compute = 
     from heedful.evaluation.perplexity import likelihood
     from heedful.models.find import find_model_folder
     from heedful.models.folder import load_model
+    from heedful.models.seq2seq import Seq2Seq
 
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
     hypotheses = Translator.load(path, compute=compute).translate(texts.sources, beam=beam)
     loaded = load_model(find_model_folder(path))
     assert loaded.tokenizers is not None  # the translator would have refused it
-    likely = likelihood(loaded.model, loaded.tokenizers, texts.sources, texts.references[0])
+    likely = likelihood(loaded.expect(Seq2Seq), loaded.tokenizers, texts.sources, texts.references[0])
     return System(str(path), hypotheses, likely)
 
 

@@ -65,7 +65,7 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path) -> Subj
 def _with_tokenizers(loaded: LoadedModel, name: str) -> Subject:
     if loaded.tokenizers is None:
         raise UserError(f"{name}: has no tokenizers, so it knows ids only, and there is no text to look at")
-    return Subject(loaded.model, loaded.tokenizers, name, loaded.family)
+    return Subject(loaded.expect(Seq2Seq), loaded.tokenizers, name, loaded.family)
 
 
 def model_facts(subject: Subject) -> ModelFacts:

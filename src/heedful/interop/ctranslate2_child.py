@@ -22,12 +22,13 @@ from heedful.interop.ctranslate2_cache import (
     tokenizer_hashes,
 )
 from heedful.models.folder import load_model
+from heedful.models.seq2seq import Seq2Seq
 
 
 def convert_into(model_folder: Path, folder: Path) -> None:
     """`load_model` checks everything: hashes, settings, shapes, and the tokenizers in a child process."""
     key, tokenizers = key_of(model_folder), tokenizer_hashes(model_folder)
-    model = load_model(model_folder).model
+    model = load_model(model_folder).expect(Seq2Seq)
     reason = why_not(model.config)
     if reason is not None:
         raise refusal(model_folder, reason)

@@ -113,16 +113,17 @@ def export_marian(model_folder: str | Path, output_folder: str | Path) -> Path:
     """Write a model folder (or a run's best model) as a folder for `MarianMTModel.from_pretrained`."""
     source, output = find_model_folder(model_folder), Path(output_folder)
     loaded = load_model(source)
-    reason = why_not(loaded.model.config)
+    model = loaded.expect(Seq2Seq)
+    reason = why_not(model.config)
     if reason is not None:
         raise UserError(f"{source}: cannot be written as a Marian model: {reason}")
     if loaded.tokenizers is None:
         raise UserError(f"{source}: has no tokenizer, and a Marian model needs one")
     with folder_aside(output) as aside:
-        values = marian_config(loaded.model.config, precision=next(loaded.model.parameters()).dtype)
+        values = marian_config(model.config, precision=next(model.parameters()).dtype)
         _write_json(aside / CONFIG, values)
         _write_json(aside / GENERATION, _generation(values))
-        save_file(marian_weights(loaded.model), aside / WEIGHTS, metadata={"format": "pt"})
+        save_file(marian_weights(model), aside / WEIGHTS, metadata={"format": "pt"})
         _write_tokenizers(aside, loaded.tokenizers, max_len=values["max_position_embeddings"])
         if (source / CARD).is_file():
             (aside / CARD).write_bytes((source / CARD).read_bytes())

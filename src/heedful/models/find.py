@@ -8,6 +8,17 @@ from heedful.errors import UserError
 
 CONFIG = "config.json"
 
+# family -> the commands that run it
+RUN_BY = {
+    "seq2seq": "translate",
+    "gpt": "generate",
+    "bert": "fill, classify or embed",
+    "bart": "summarize or fill",
+    "t5": "summarize or translate",
+    "vit": "classify or embed",
+    "universal": "translate",
+}
+
 
 def find_model_folder(path: str | Path) -> Path:
     """The model folder that a path means: itself, or of a run its best model, else its last."""
@@ -18,6 +29,24 @@ def find_model_folder(path: str | Path) -> Path:
     if not path.exists():
         raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model")
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
+
+
+def require_family(folder: Path, *wanted: str) -> None:
+    """Refuse the model of another family, by its settings alone, and say what runs it.
+
+    Settings that name no family that there is are left to whoever loads the model.
+    """
+    family = read_json(folder / CONFIG).get("family")
+    if isinstance(family, str) and family in RUN_BY and family not in wanted:
+        raise wrong_family(folder, family, *wanted)
+
+
+def wrong_family(where: object, family: str, *wanted: str) -> UserError:
+    names = " or ".join(f"'{name}'" for name in wanted)
+    return UserError(
+        f"{where}: is a model of the family '{family}', and this needs one of the family {names}; "
+        f"use heedful {RUN_BY[family]}"
+    )
 
 
 @dataclass(frozen=True)

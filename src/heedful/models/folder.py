@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
-from heedful.models.find import CONFIG, find_model_folder
+from heedful.models.find import CONFIG, find_model_folder, wrong_family
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
@@ -43,22 +43,35 @@ FORMAT = 1
 WEIGHTS, CARD = "model.safetensors", "README.md"
 PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them
 
+Model = Seq2Seq
+
 # family -> (its settings, its module)
-FAMILIES: dict[str, tuple[type[Seq2SeqConfig], type[Seq2Seq]]] = {"seq2seq": (Seq2SeqConfig, Seq2Seq)}
+FAMILIES: dict[str, tuple[type[Any], type[Model]]] = {
+    "seq2seq": (Seq2SeqConfig, Seq2Seq),
+}
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class LoadedModel:
     family: str
-    model: Seq2Seq
+    model: Model
     tokenizers: Tokenizers | None  # None: the model takes ids only
+    folder: Path | None = None  # where it was read
+
+    def expect(self, kind: type[M]) -> M:
+        """The model, if it is of that family; otherwise a UserError that says which command runs it."""
+        model: nn.Module = self.model
+        if not isinstance(model, kind):
+            raise wrong_family(self.folder or "this model", self.family, _family_of(kind))
+        return model
 
 
-def save_model(folder: str | Path, model: Seq2Seq, tokenizers: Tokenizers | None, *, card: str = "") -> Path:
+def save_model(folder: str | Path, model: Model, tokenizers: Tokenizers | None, *, card: str = "") -> Path:
     """Write the folder aside and put it in place when it is complete; an older one of that name is replaced."""
     folder = Path(folder)
-    family = next(name for name, (_, module) in FAMILIES.items() if isinstance(model, module))
-    values = {"format": FORMAT, "family": family, **to_values(model.config)}
+    values = {"format": FORMAT, "family": _family_of(type(model)), **to_values(model.config)}
     with folder_aside(folder) as aside:
         (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
         save_file({name: tensor.contiguous() for name, tensor in weights_of(model).items()}, aside / WEIGHTS)
@@ -84,7 +97,11 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None
     if tokenizers is not None:
         _check_vocabulary(folder, config, tokenizers)
-    return LoadedModel(family, model.eval(), tokenizers)
+    return LoadedModel(family, model.eval(), tokenizers, folder)
+
+
+def _family_of(kind: type[nn.Module]) -> str:
+    return next(name for name, (_, module) in FAMILIES.items() if issubclass(kind, module))
 
 
 class _WithoutDrawing(TorchFunctionMode):
@@ -177,11 +194,16 @@ def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
         )
 
 
-def _check_vocabulary(folder: Path, config: Seq2SeqConfig, tokenizers: Tokenizers) -> None:
-    sizes = {
-        "source": (tokenizers.source.vocab_size, config.source_vocab_size),
-        "target": (tokenizers.target.vocab_size, config.target_vocab_size),
-    }
-    for side, (found, wanted) in sizes.items():
-        if found != wanted:
-            raise UserError(f"{folder}: the {side} tokenizer has {found:,} pieces, but {CONFIG} says {wanted:,}")
+def _check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
+    if isinstance(config, Seq2SeqConfig):
+        sizes = {
+            "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),
+            "target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),
+        }
+        for which, (found, wanted) in sizes.items():
+            if found != wanted:
+                raise UserError(f"{folder}: the {which} has {found:,} pieces, but {CONFIG} says {wanted:,}")
+    else:  # a table may have spare rows: public models round its size up
+        found, wanted = tokenizers.source.vocab_size, getattr(config, "vocab_size", 0)
+        if found > wanted:
+            raise UserError(f"{folder}: the tokenizer has {found:,} pieces, but {CONFIG} says {wanted:,}")
