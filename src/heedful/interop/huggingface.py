@@ -1,0 +1,184 @@
+"""Folders of Hugging Face's `transformers`, read and written: config.json, safetensors, tokenizer files.
+
+Nothing of theirs is run and no pickle is read. The settings are read by an allow-list, the weights by one table for
+each family, and whatever does not fit exactly is refused with the reason. Neither direction needs `transformers`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from heedful.config import read_json
+from heedful.errors import UserError, nearest
+from heedful.files import folder_aside
+from heedful.interop.table import Row, read_table, write_table
+from heedful.models.find import find_model_folder
+from heedful.models.folder import CARD, CONFIG, FAMILIES, PRECISIONS, WEIGHTS, load_model, save_model, weights_of
+
+INDEX = "model.safetensors.index.json"
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+
+
+class Family(NamedTuple):
+    """How one `model_type` of theirs is a family of ours."""
+
+    family: str  # its name in models/folder.py
+    config_from: Callable[..., Any]  # (values, *, where) -> our settings, or a UserError that names what has no place
+    config_to: Callable[[Any], dict[str, Any]]  # our settings -> values, or a UserError with the reason
+    table: Callable[[Any], list[Row]]  # our settings -> one row for each tensor of theirs
+    prefix: str = ""  # of the names of the base model: a file of the base model alone goes without
+    ignored: tuple[str, ...] = ()  # patterns of tensors that hold nothing to keep: masks, position numbers
+
+
+# model_type -> how. Of several for one family the export takes the first whose config_to does not refuse.
+MODEL_TYPES: dict[str, Family] = {}
+
+
+def import_huggingface(folder: str | Path, output: str | Path) -> Path:
+    """Read a folder such as `save_pretrained` writes into a model folder of heedful's."""
+    folder = Path(folder)
+    family, config = read_config(folder)
+    module = FAMILIES[family.family][1]
+    with torch.device("meta"):
+        model = module(config)
+    weights = fitting(family, read_folder_weights(folder), config, where=str(folder))
+    check_shapes(weights, weights_of(model), where=str(folder))
+    model.load_state_dict(weights, strict=False, assign=True)
+    model.tie()
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    return save_model(output, model.eval(), None, card=text)
+
+
+def export_huggingface(folder: str | Path, output: str | Path) -> Path:
+    """Write a model folder (or a run's best model) as a folder that `from_pretrained` reads."""
+    source, output = find_model_folder(folder), Path(output)
+    loaded = load_model(source)
+    family, values = chosen(loaded.family, loaded.model.config, where=str(source))
+    ours = weights_of(loaded.model)
+    with folder_aside(output) as aside:
+        values["dtype"] = str(next(iter(ours.values())).dtype).removeprefix("torch.")
+        write_json(aside / CONFIG, values)
+        save_file(write_table(family.table(loaded.model.config), ours), aside / WEIGHTS, metadata={"format": "pt"})
+        if (source / CARD).is_file():
+            (aside / CARD).write_bytes((source / CARD).read_bytes())
+    return output
+
+
+def read_config(folder: Path) -> tuple[Family, Any]:
+    """The family and our settings of a folder of theirs."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
+    values, where = read_json(folder / CONFIG), str(folder / CONFIG)
+    if "auto_map" in values:
+        raise UserError(f"{where}: 'auto_map' asks for code of its own, and heedful runs no code of a model's folder")
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
+        raise UserError(
+            f"{where}: 'model_type' is {kind!r}{nearest(str(kind), MODEL_TYPES)}\nheedful reads: {', '.join(MODEL_TYPES)}"
+        )
+    family = MODEL_TYPES[kind]
+    return family, family.config_from(values, where=where)
+
+
+def chosen(name: str, config: object, *, where: str) -> tuple[Family, dict[str, Any]]:
+    """The first model_type that computes what such a model computes, and its values; else all the reasons."""
+    reasons = []
+    for kind, family in MODEL_TYPES.items():
+        if family.family == name:
+            try:
+                return family, {**family.config_to(config), "model_type": kind}
+            except UserError as error:
+                reasons.append(f"as {kind}: {error}")
+    raise UserError(
+        f"{where}: cannot be written for Hugging Face: " + ("; ".join(reasons) or f"there is no family like '{name}'")
+    )
+
+
+def fitting(family: Family, theirs: Mapping[str, Tensor], config: object, *, where: str) -> dict[str, Tensor]:
+    """The tensors of a file under our names."""
+    prefix, rows = family.prefix, family.table(config)
+    if prefix and not any(name.startswith(prefix) for name in theirs):
+        known = {name for row in rows for name in row.names}
+        theirs = {f"{prefix}{name}" if name not in known else name: tensor for name, tensor in theirs.items()}
+    dropped = re.compile("|".join(family.ignored)) if family.ignored else None
+    kept = {name: tensor for name, tensor in theirs.items() if dropped is None or not dropped.fullmatch(name)}
+    return one_precision(read_table(rows, kept, where=where), where=where)
+
+
+def read_folder_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors of model.safetensors, or of the files that its index names."""
+    if (folder / WEIGHTS).is_file():
+        return _read_file(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _read_shards(folder)
+    found = next((name for name in PICKLES if (folder / name).exists()), None)
+    if found is not None:
+        raise UserError(
+            f"{folder / found}: heedful reads safetensors only, since such a file can run code when it is opened. "
+            "Load it where you trust it and save it again: model.save_pretrained(folder, safe_serialization=True)"
+        )
+    raise UserError(f"{folder}: has no {WEIGHTS}")
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    where, places = folder / INDEX, read_json(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise UserError(f"{where}: has no 'weight_map' of names to files")
+    weights: dict[str, Tensor] = {}
+    for name in sorted(set(places.values())):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise UserError(f"{where}: {name!r} is not the name of a safetensors file in this folder")
+        found = _read_file(folder / name)
+        if twice := sorted(set(found) & set(weights)):
+            raise UserError(f"{where}: '{twice[0]}' stands in two files")
+        weights |= found
+    if set(weights) != set(places):
+        raise UserError(f"{where}: its list differs from what is in the files; copy the folder again")
+    return weights
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            for name in file.keys():  # noqa: SIM118 (not a dict)
+                if (precision := file.get_slice(name).get_dtype()) not in PRECISIONS + ("I64", "I32", "U8", "BOOL"):
+                    raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def one_precision(weights: dict[str, Tensor], *, where: str) -> dict[str, Tensor]:
+    """All in the widest type that is there, which loses nothing; every number must be finite."""
+    widest = torch.bfloat16
+    types = {tensor.dtype for tensor in weights.values()}
+    for one in types:
+        widest = one if len(types) == 1 else torch.promote_types(widest, one)
+    if not widest.is_floating_point:
+        raise UserError(f"{where}: its weights are of type {widest}; heedful reads {', '.join(PRECISIONS)}")
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise UserError(f"{where}: '{name}' holds a number that is not finite (NaN or infinity)")
+    return {name: tensor.to(widest) for name, tensor in weights.items()}
+
+
+def check_shapes(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, where: str) -> None:
+    assert set(weights) == set(expected), f"the table is not the model: {sorted(set(weights) ^ set(expected))[:5]}"
+    for name, tensor in weights.items():
+        if tensor.shape != expected[name].shape:
+            found, wanted = tuple(tensor.shape), tuple(expected[name].shape)
+            raise UserError(f"{where}: '{name}' has shape {found}, but {CONFIG} asks for {wanted}")
+
+
+def write_json(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
