@@ -23,7 +23,7 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from heedful.errors import UserError
@@ -175,3 +175,10 @@ def barrier(world: World) -> None:
 def whole(tensor: Tensor) -> Tensor:
     """A tensor that is divided over the ranks, put together; all ranks must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(pattern: Tensor, tensor: Tensor) -> Tensor:
+    """A whole tensor as `pattern` is: its device and number type, and divided over the ranks if that is."""
+    if isinstance(pattern, DTensor):
+        return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)
+    return tensor.to(device=pattern.device, dtype=pattern.dtype)

@@ -5,10 +5,9 @@ Under FSDP a rank holds only its part of each; all ranks must then ask together.
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from heedful.models.folder import weights_of
-from heedful.training.distributed import whole
+from heedful.training.distributed import like, whole
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -27,7 +26,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
-            tensor.copy_(_as(tensor, tensors[name]))
+            tensor.copy_(like(tensor, tensors[name]))
 
 
 def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
@@ -36,7 +35,7 @@ def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, t
         name, _, what = key.rpartition("/")
         parameter = parameters[name]
         # A count of steps is one number, the same on all ranks; everything else has the parameter's shape.
-        value = _as(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
+        value = like(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
         optimiser.state[parameter][what] = value
 
 
@@ -54,9 +53,3 @@ def load_generator_tensors(states: dict[str, Tensor]) -> None:
         for i in range(torch.cuda.device_count()):
             if f"cuda-{i}" in states:
                 torch.cuda.set_rng_state(states[f"cuda-{i}"], i)
-
-
-def _as(like: Tensor, tensor: Tensor) -> Tensor:
-    if isinstance(like, DTensor):
-        return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
-    return tensor.to(device=like.device, dtype=like.dtype)

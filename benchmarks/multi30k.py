@@ -1,0 +1,156 @@
+"""Multi30k from its files to a score: check for overlap, train with a recipe, translate, evaluate; for several seeds.
+
+    python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
+        [--keep docs/results/multi30k] [--set key=value …]
+
+FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text that
+is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is; other
+text is scored cased and detokenised. Validation alone decides anything: a test set is translated once, at the end, by the
+mean of the last checkpoints. A run that was interrupted goes on.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+GOALS = (30, 35, 38, 40, 41, 42)  # BLEU on validation: when is each reached?
+Values = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--pair", default="en-de")
+    parser.add_argument("--recipe", type=Path, required=True)
+    parser.add_argument("--name", help="of the runs (default: the recipe's)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--keep", type=Path, help="copy log, hypotheses and scores of each run into this folder")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    corpus = Corpus(options.data, *options.pair.split("-"))
+    name = options.name or options.recipe.stem
+    print(overlap(corpus))
+    rows = []
+    for seed in options.seeds:
+        run = options.runs / f"{name}-{seed}"
+        train(run, corpus, options.recipe, [*options.set, f"run.seed={seed}"])
+        rows.append({"seed": seed, **facts_of(run), "scores": score_all(run, corpus)})
+        (run / "scores.json").write_text(json.dumps(rows[-1], indent=1) + "\n", encoding="utf-8")
+        if options.keep:
+            keep(run, options.keep / run.name)
+    print("\n".join(report(rows)))
+
+
+class Corpus:
+    """The files of a folder, by split and language."""
+
+    def __init__(self, folder: Path, source: str, target: str) -> None:
+        self.folder, self.source, self.target = folder, source, target
+        self.is_tokenised = ".tok." in self.find("train", source).name or folder.name.endswith("tok")
+
+    def find(self, split: str, language: str) -> Path:
+        found = [path for path in sorted(self.folder.glob(f"{split}.*")) if f".{language}" in path.suffixes]
+        if len(found) != 1:
+            sys.exit(f"{self.folder}: expected one file {split}*.{language}, found {[p.name for p in found]}")
+        return found[0]
+
+    def pair(self, split: str) -> tuple[Path, Path]:
+        return self.find(split, self.source), self.find(split, self.target)
+
+    def tests(self) -> list[str]:
+        return sorted({path.name.split(".")[0] for path in self.folder.glob(f"test*.{self.target}*")})
+
+
+def heedful(*words: str | Path, reads: bool = False) -> Values:
+    command = [sys.executable, "-m", "heedful", *map(str, words)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE if reads else None, text=True)
+    return dict(json.loads(done.stdout)) if reads else {}
+
+
+def overlap(corpus: Corpus) -> str:
+    """How many training sources also stand in validation or a test set."""
+    others = [corpus.find(split, corpus.source) for split in ("val", *corpus.tests())]
+    found = heedful("check", *corpus.pair("train"), "--test", *others, "--json", reads=True)
+    (report,) = found["corpora"]
+    shared = {name: report["findings"][name]["count"] for name in report["findings"] if "test" in name}
+    return f"overlap of training with {', '.join(path.name for path in others)}: {shared or 'none'}"
+
+
+def train(run: Path, corpus: Corpus, recipe: Path, settings: list[str]) -> None:
+    if (run / "average").exists():
+        return
+    if (run / "settings.toml").exists():
+        heedful("train", run, "--resume")
+        return
+    source, target = corpus.pair("train")
+    valid_source, valid_target = corpus.pair("val")
+    files = ["--source", source, "--target", target, "--valid-source", valid_source, "--valid-target", valid_target]
+    heedful("train", run, *files, "--recipe", recipe, "--set", *settings)
+
+
+def score_all(run: Path, corpus: Corpus) -> dict[str, Values]:
+    """Beam 5 and greedy on validation and on every test set: scores with intervals and signatures."""
+    found = {}
+    tokenize = "none" if corpus.is_tokenised else "13a"
+    for split in ("val", *corpus.tests()):
+        source, target = corpus.pair(split)
+        for beam in (5, 1):
+            output = run / f"{split}.beam{beam}.{corpus.target}"
+            heedful("translate", source, "-m", run / "average", "--beam", str(beam), "--output", output)
+            scored = ["--hypotheses", output, "--target", target, "--tokenize", tokenize, "--json"]
+            (system,) = heedful("evaluate", *scored, reads=True)["systems"]
+            found[f"{split}, beam {beam}"] = system["scores"]
+    return found
+
+
+def facts_of(run: Path) -> Values:
+    """What the run took, and when validation reached each goal."""
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = {event["step"]: event for event in events if event["event"] == "step"}
+    last = steps[max(steps)]
+    judged = [e for e in events if e["event"] == "validation"]
+    curve = [[steps[e["step"]]["seconds"] / 60, e["bleu"], e["loss"]] for e in judged if e["step"] in steps]
+    plan = next(event for event in events if event["event"] == "plan")
+    return {
+        "parameters": plan["parameters"],
+        "peak_memory_bytes": plan["peak_memory_bytes"],
+        "steps": last["step"],
+        "minutes": last["seconds"] / 60,
+        "tokens": last["tokens"],
+        "curve": curve,
+        "minutes_to": {goal: next((at for at, bleu, _ in curve if bleu >= goal), None) for goal in GOALS},
+    }
+
+
+def report(rows: list[Values]) -> Iterator[str]:
+    """A Markdown row for each seed and test set, then the means."""
+    yield "| seed | parameters | minutes | target tokens | what | BLEU | chrF2 |\n|---:|---:|---:|---:|---|---:|---:|"
+    for row in rows:
+        for what, (bleu, chrf) in row["scores"].items():
+            took = f"{row['parameters']:,} | {row['minutes']:.0f} | {row['tokens']:,}"
+            yield f"| {row['seed']} | {took} | {what} | {bleu['value']:.2f} | {chrf['value']:.2f} |"
+    for what in rows[0]["scores"]:
+        values = [row["scores"][what][0]["value"] for row in rows]
+        spread = f", from {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
+        yield f"mean of {len(values)}, {what}: BLEU {statistics.mean(values):.2f}{spread}"
+    yield f"signature: {next(iter(rows[0]['scores'].values()))[0]['signature']}"
+    for row in rows:
+        reached = [f"{goal} after {at:.0f} min" for goal, at in row["minutes_to"].items() if at is not None]
+        yield f"seed {row['seed']}, BLEU on validation (greedy): {', '.join(reached)}"
+
+
+def keep(run: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [run / "log.jsonl", run / "settings.toml", run / "scores.json", *run.glob("*.beam*.*")]:
+        shutil.copy(path, folder / path.name)
+
+
+if __name__ == "__main__":
+    main()

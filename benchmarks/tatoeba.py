@@ -1,0 +1,91 @@
+"""Everyday sentences of Tatoeba: check for overlap, train with a recipe, score against all references.
+
+    python benchmarks/tatoeba.py --train eng-fra.train.tsv.xz --valid eng-fra.valid.tsv.xz --run runs/tatoeba-en-fr
+        [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--set key=value …]
+
+A source has several right translations here: the validation set becomes one line for each unique source and as many
+reference files as the most translated one has (lines without a further reference are empty there, and not counted).
+"""
+
+import argparse
+import json
+import lzma
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--train", type=Path, required=True)
+    parser.add_argument("--valid", type=Path, required=True)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/tatoeba-en-fr.toml"))
+    parser.add_argument("--model", type=Path, help="score this model folder (default: the run's average)")
+    parser.add_argument("--tokenize", default="13a", help="how BLEU finds words: zh for Chinese")
+    parser.add_argument("--reverse", action="store_true", help="from the second column to the first")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    work = options.run.with_name(options.run.name + "-data")
+    train, valid = (write_pairs(path, work, options.reverse) for path in (options.train, options.valid))
+    source, references = write_references(valid, work)
+    print(overlap(train, source))
+    if not (options.run / "average").exists():
+        resume = (options.run / "settings.toml").exists()
+        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", *options.set]
+        heedful("train", options.run, *(["--resume"] if resume else new))
+    for beam in (5, 1):
+        output = work / f"valid.beam{beam}.txt"
+        heedful(
+            "translate", source, "-m", options.model or options.run / "average", "--beam", str(beam), "--output", output
+        )
+        print(f"beam {beam}:")
+        heedful("evaluate", "--hypotheses", output, "--target", *references, "--tokenize", options.tokenize)
+
+
+def heedful(*words: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "heedful", *map(str, words)], check=True)
+
+
+def write_pairs(path: Path, folder: Path, reverse: bool) -> Path:
+    """The first two columns (the third says who wrote the sentences), in the direction that is wanted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    opened = (
+        lzma.open(path, "rt", encoding="utf-8", newline="\n")
+        if path.suffix == ".xz"
+        else path.open("r", encoding="utf-8", newline="\n")
+    )
+    output = folder / f"{path.name.split('.')[1]}.tsv"
+    with opened as lines, output.open("w", encoding="utf-8", newline="\n") as pairs:
+        for line in lines:
+            columns = line.rstrip("\r\n").split("\t")[:2]
+            print("\t".join(reversed(columns) if reverse else columns), file=pairs)
+    return output
+
+
+def write_references(pairs: Path, folder: Path) -> tuple[Path, list[Path]]:
+    by_source: dict[str, list[str]] = defaultdict(list)
+    for line in pairs.read_text(encoding="utf-8").split("\n"):
+        if line:
+            source, target = line.split("\t")
+            by_source[source].append(target)
+    most = max(map(len, by_source.values()))
+    texts = {"source": list(by_source)}
+    for number in range(most):
+        texts[f"reference-{number}"] = [(targets[number : number + 1] or [""])[0] for targets in by_source.values()]
+    for name, lines in texts.items():
+        (folder / f"valid.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder / "valid.source", [folder / f"valid.reference-{number}" for number in range(most)]
+
+
+def overlap(train: Path, test: Path) -> str:
+    command = [sys.executable, "-m", "heedful", "check", str(train), "--test", str(test), "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return f"check: {json.dumps(report)[:2000]}"
+
+
+if __name__ == "__main__":
+    main()
