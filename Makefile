@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: help demo test lint mutants kill-test serve-test page-test clean
+.PHONY: help demo test lint mutants kill-test serve-test clean
 
 help:
 	@echo "make demo       install into .venv, train on the built-in corpus and show the result (some minutes)"
@@ -13,8 +13,7 @@ help:
 	@echo "make lint       ruff and the strict type checker"
 	@echo "make mutants    plant bugs one by one and see the tests catch each (some minutes)"
 	@echo "make kill-test  kill a run 100 times with -9 and see it end as if it had never been (some minutes)"
-	@echo "make page-test   the page in a real browser (needs chromium)"
-	@echo "make serve-test  10,000 texts, overload, slow clients and stops for a server, 1,000 random requests for each path"
+	@echo "make serve-test a server under load, overload, attack and stops, 1,000 random requests for each path (half an hour)"
 	@echo "make clean      remove what the others made"
 
 # The stamp is newer than what the environment is made from, or the environment is made again.
@@ -47,11 +46,8 @@ kill-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/kills.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/rank_kills.py
 
-page-test: .venv/ready
-	HEEDFUL_PAGE_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/page
-
 serve-test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/serve_load.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/serve_trials.py
 	OMP_NUM_THREADS=1 HEEDFUL_SPEC_EXAMPLES=1000 $(BIN)/python -m pytest tests/serving/test_spec.py
 
 clean:

@@ -1,4 +1,7 @@
-"""A real browser for the page's tests, watched: what it complains about and what it asks for."""
+"""A real browser for the page's tests, watched: what it complains about and what it asks for.
+
+Nothing here waits for a time to pass: a busy machine is slow, and what is not drawn yet is waited for.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -14,6 +17,8 @@ except ImportError:
     playwright = None
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+PATIENCE = 30_000  # ms
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @dataclass
@@ -25,9 +30,26 @@ class Watched:
     requests: list[str] = field(default_factory=list)
 
     def open(self, path: Path, **state: object) -> "playwright.Page":
+        """The file, read anew: for another state of the same file the browser would only tell the page to change."""
+        self.page.goto("about:blank")
         self.page.goto(f"{path.as_uri()}#{'&'.join(f'{name}={value}' for name, value in state.items())}")
-        self.page.wait_for_selector("main")
-        return self.page
+        self.page.wait_for_selector("main .view > *")
+        return drawn(self.page)
+
+    @property
+    def hosts(self) -> set[str]:
+        return {address.split("/")[2] for address in self.requests}
+
+
+def drawn(page: "playwright.Page") -> "playwright.Page":
+    """The page when whatever it was asked for is painted: it paints once in a frame."""
+    page.evaluate(TWO_FRAMES)
+    return page
+
+
+def expect(page: "playwright.Page", place: str) -> "playwright.LocatorAssertions":
+    """What must become true of a place on the page."""
+    return playwright.expect(page.locator(place))
 
 
 @contextmanager
@@ -37,8 +59,9 @@ def chromium() -> Iterator["playwright.Browser"]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("there is no Chromium here (Debian: apt-get install chromium)")
+    playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=program, args=FLAGS)
+        browser = started.chromium.launch(executable_path=program, args=FLAGS, timeout=4 * PATIENCE)
         yield browser
         browser.close()
 
@@ -48,13 +71,13 @@ def watched(
     browser: "playwright.Browser", *, width: int = 1100, height: int = 1100, **wishes: str
 ) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB", **wishes)
-    context.set_default_timeout(8_000)
+    context.set_default_timeout(PATIENCE)
     seen = Watched(context.new_page())
     seen.page.on(
         "console", lambda said: seen.complaints.append(said.text) if said.type in ("error", "warning") else None
     )
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    seen.page.on("request", lambda asked: seen.requests.append(asked.url))
+    seen.page.on("request", lambda asked: seen.requests.append(asked.url) if asked.url != "about:blank" else None)
     yield seen
     context.close()
     assert not seen.complaints, seen.complaints

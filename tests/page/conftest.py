@@ -1,6 +1,5 @@
 """One browser and one file for all tests of the page."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from heedful.insight.page import stand_alone_page
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["playwright.Browser"]:
-    # On a busy machine some read the page before it has drawn itself: they are run apart until they wait for it.
-    if "HEEDFUL_PAGE_TESTS" not in os.environ:
-        pytest.skip("the page in a browser is tested by `make page-test`")
     with chromium() as started:
         yield started
 

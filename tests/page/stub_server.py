@@ -1,6 +1,7 @@
 """A server that has the page and knows its contract, but no model: what the page asks is written down."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -35,13 +36,31 @@ ANSWERS: Values = {
 class Stub:
     address: str
     asked: list[tuple[str, Values]] = field(default_factory=list)
-    slow: float = 0.0  # seconds before a translation is answered
     broken: bool = False  # every translation is refused
+    gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Translations are asked for, and not answered before the context ends."""
+        self.gate.clear()
+        try:
+            yield
+        finally:
+            self.gate.set()
+
+    def wait_for(self, n_requests: int, *, seconds: float = 30.0) -> None:
+        until = time.monotonic() + seconds
+        while len(self.asked) < n_requests:
+            assert time.monotonic() < until, f"{len(self.asked)} of {n_requests} requests"
+            time.sleep(0.01)
 
     def answer(self, path: str, values: Values) -> tuple[int, object]:
         self.asked.append((path, values))
         if path == "/translate":
-            time.sleep(self.slow)
+            self.gate.wait(60)
             if self.broken:
                 return 429, {"error": "Slowdown: 20 per 1 minute"}
             q = values["q"]
@@ -60,6 +79,9 @@ class Stub:
 @contextmanager
 def stub_server() -> Iterator[Stub]:
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections stay: one for each of two dozen files was now and then reset
+        disable_nagle_algorithm = True
+
         def do_GET(self) -> None:
             if self.path in ANSWERS:
                 return self.reply(200, json.dumps(ANSWERS[self.path]).encode(), "application/json")
@@ -82,13 +104,19 @@ def stub_server() -> Iterator[Stub]:
                 self.end_headers()
                 self.wfile.write(body)
             except OSError:  # the page has cancelled
-                return
+                self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
             return
 
     class Server(ThreadingHTTPServer):
-        request_queue_size = 128  # all modules are asked for at once
+        request_queue_size = 128
+        daemon_threads = True  # each waits on a connection that the browser keeps
+
+        def handle_error(self, request: object, address: object) -> None:
+            """A browser that is closed resets what it kept open; all else is a bug of these tests."""
+            if not isinstance(sys.exception(), OSError):
+                super().handle_error(request, address)
 
     server = Server(("127.0.0.1", 0), Handler)
     stub = Stub(f"http://127.0.0.1:{server.server_port}/")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import Watched, watched
+from chromium import Watched, drawn, expect, playwright, watched
 from fixture import Values, make_trace, weights_of
 
 from heedful.insight.page import PAGE, stand_alone_page
@@ -20,9 +20,19 @@ def number(text: str) -> float:
 
 def readout(page) -> tuple[str, str, float]:
     """Row, column and value of what is said under the matrix."""
-    found = re.match(r"(\S+) → (\S+) (\S+)", page.inner_text(".matrix .readout"))
-    assert found, page.inner_text(".matrix .readout")
+    text = drawn(page).inner_text(".matrix .readout")
+    found = re.match(r"(\S+) → (\S+) (\S+)", text)
+    assert found, text
     return found[1], found[2], number(found[3])
+
+
+def cells(page, n_rows: int) -> list[list[float]]:
+    """The numbers of the matrix' table, which is made when it is opened."""
+    page.click(".matrix summary")
+    expect(page, ".matrix tbody tr").to_have_count(n_rows)
+    return [
+        [number(text) for text in row.locator("td").all_inner_texts()] for row in page.locator(".matrix tbody tr").all()
+    ]
 
 
 def sides(data: Values, kind: str) -> tuple[list[str], list[str]]:
@@ -40,8 +50,8 @@ def test_it_opens_and_asks_for_nothing(seen: Watched, page_file: Path, data: Val
     assert "Attention is not an explanation." in page.inner_text("main")
     for view in VIEWS:
         page.click(f"#view-{view}")
-        assert page.get_attribute(f"#view-{view}", "aria-current") == "page"
-        assert len(page.inner_text("main")) > 200
+        expect(page, f"#view-{view}").to_have_attribute("aria-current", "page")
+        expect(page, "main").to_contain_text(re.compile(r"[\s\S]{200}"))
     assert {address.split(":")[0] for address in seen.requests} == {"file"}
 
 
@@ -53,6 +63,7 @@ def test_pointing_gives_the_number_of_the_file(
     page.click(f"text={kind.capitalize()} >> nth=0")
     page.locator("fieldset", has_text="Layer").locator("label").nth(layer).click()
     page.click(f"[aria-label='head {head + 1}']")
+    expect(page, "h3.title").to_contain_text(f"layer {layer + 1}, head {head + 1}")
     rows, columns = sides(data, kind)
     weights = weights_of(data, kind)[layer, head]
     box = page.locator(".matrix-scroll").bounding_box()
@@ -77,16 +88,34 @@ def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Valu
     assert value == pytest.approx(weights[:, 0, 0].mean(), abs=6e-5)
     page.click("text=several heads at once")
     page.click("[aria-label='head 2']")
-    assert "heads=0.1.2" in page.url
+    page.wait_for_url("**heads=0.1.2**")
+
+
+@pytest.mark.parametrize("words", [0, 1])
+def test_the_alignment_is_marked_where_it_is(seen: Watched, page_file: Path, data: Values, words: int) -> None:
+    page = seen.open(page_file, words=words)
+    expect(page, ".view").to_contain_text("A ring marks the alignment")
+    source, target = data["source"]["words"], data["target"]["words"]
+
+    def place(spans: list[list[int]], piece: int) -> int:
+        return next(i for i, (first, end) in enumerate(spans) if first <= piece < end) if words else piece
+
+    aligned = {(place(target, t), place(source, s)) for s, t in data["alignment"]}
+    page.focus(".matrix-scroll")
+    page.keyboard.press("ArrowDown")
+    for row in range(3):
+        for column in range(3):
+            assert ("aligned" in drawn(page).inner_text(".matrix .readout")) == ((row, column) in aligned)
+            page.keyboard.press("ArrowRight")
+        for key in ("Home", "ArrowDown"):
+            page.keyboard.press(key)
+    page.click("text=Encoder >> nth=0")
+    expect(page, ".view").not_to_contain_text("A ring marks the alignment")
 
 
 def test_words_are_the_sum_over_keys_and_the_mean_over_queries(seen: Watched, page_file: Path, data: Values) -> None:
     page = seen.open(page_file, words=1, heads=0, layer=0)
-    page.click(".matrix summary")
-    shown = [
-        [number(cell.inner_text()) for cell in row.locator("td").all()]
-        for row in page.locator(".matrix tbody tr").all()
-    ]
+    shown = cells(page, len(data["target"]["words"]))
     weights = weights_of(data, "cross")[0, 0]
     expected = np.array([
         [weights[a:b, c:d].sum(axis=1).mean() for c, d in data["source"]["words"]]
@@ -98,11 +127,8 @@ def test_words_are_the_sum_over_keys_and_the_mean_over_queries(seen: Watched, pa
 
 def test_the_table_has_every_number_and_its_names(seen: Watched, page_file: Path, data: Values) -> None:
     page = seen.open(page_file, kind="decoder", heads=1, layer=2)
-    page.click(".matrix summary")
     weights = weights_of(data, "decoder")[2, 1]
-    shown = [
-        [number(text) for text in row.locator("td").all_inner_texts()] for row in page.locator(".matrix tbody tr").all()
-    ]
+    shown = cells(page, len(weights))
     assert np.allclose(shown, weights, atol=6e-5)
     assert page.locator(".matrix tbody th[scope=row]").all_inner_texts() == data["target"]["tokens"]
     assert page.locator(".matrix thead th").all_inner_texts()[1:] == data["target"]["inputs"]
@@ -123,11 +149,12 @@ def test_the_keyboard_reaches_every_cell(seen: Watched, page_file: Path, data: V
         assert readout(page)[:2] == (rows[place[0]], columns[place[1]])
     page.keyboard.press("]")
     page.keyboard.press(".")
-    assert page.inner_text("h3.title") == "Cross-attention, layer 2, head 2"
+    expect(page, "h3.title").to_have_text("Cross-attention, layer 2, head 2")
     assert readout(page)[2] == pytest.approx(weights_of(data, "cross")[1, 1, 0, -1], abs=6e-5)
     page.keyboard.press("4")
+    expect(page, "#view-beam").to_have_attribute("aria-current", "page")
     page.keyboard.press("2")  # the focus is still inside
-    assert page.get_attribute("#view-walk", "aria-current") == "page"
+    expect(page, "#view-walk").to_have_attribute("aria-current", "page")
 
 
 def test_tab_goes_everywhere_and_the_focus_is_seen(seen: Watched, page_file: Path) -> None:
@@ -152,24 +179,23 @@ def test_tab_goes_everywhere_and_the_focus_is_seen(seen: Watched, page_file: Pat
 def test_language_and_light_are_switched_and_kept(seen: Watched, page_file: Path) -> None:
     page = seen.open(page_file)
     page.click("#language")
-    assert page.get_attribute("html", "lang") == "zh-Hans"
-    assert "注意力不是解释" in page.inner_text("main")
-    assert page.evaluate("document.activeElement.id") == "language"
+    expect(page, "html").to_have_attribute("lang", "zh-Hans")
+    expect(page, "main").to_contain_text("注意力不是解释")
+    expect(page, "#language").to_be_focused()
     page.click("#theme")
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(20, 22, 26)"
+    expect(page, "html").to_have_css("background-color", "rgb(20, 22, 26)")
     page.reload()
-    assert page.get_attribute("html", "lang") == "zh-Hans"
-    assert page.get_attribute("html", "data-theme") == "dark"
+    expect(page, "html").to_have_attribute("lang", "zh-Hans")
+    expect(page, "html").to_have_attribute("data-theme", "dark")
     page.click("#theme")
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(251, 251, 249)"
+    expect(page, "html").to_have_css("background-color", "rgb(251, 251, 249)")
 
 
 def test_the_system_s_dark_light_is_followed(browser, page_file: Path) -> None:
     with watched(browser, color_scheme="dark") as seen:
         page = seen.open(page_file)
-        assert page.get_attribute("html", "data-theme") == "dark"
+        expect(page, "html").to_have_attribute("data-theme", "dark")
         corner = "c => [...c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data]"
-        page.wait_for_timeout(100)
         assert max(page.locator(".matrix canvas").evaluate(corner)[:2]) < 240
 
 
@@ -181,12 +207,13 @@ def test_a_reload_shows_the_same(seen: Watched, page_file: Path) -> None:
     page.click("text=Lines")
     page.click(".tokens.from li:nth-child(3) button")
     page.mouse.move(5, 5)
-    before, address = page.inner_text("main"), page.url
+    expect(page, ".tokens.from .here").to_have_count(1)
+    expect(page, "main").to_contain_text("dog looks at")
+    before, address = drawn(page).inner_text("main"), page.url
     page.reload()
-    page.wait_for_selector(".tokens.from .here")
+    expect(page, ".tokens.from .here").to_have_count(1)
     assert page.url == address
-    assert page.inner_text("main") == before
-    assert "dog looks at" in before
+    assert drawn(page).inner_text("main") == before
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -194,7 +221,6 @@ def test_a_phone_needs_no_scrolling_sideways(browser, page_file: Path, lang: str
     with watched(browser, width=360, height=740) as seen:
         for view in VIEWS:
             page = seen.open(page_file, view=view, lang=lang)
-            page.wait_for_timeout(50)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
         for show in ("lines", "grid"):
             page = seen.open(page_file, show=show, lang=lang)
@@ -205,12 +231,13 @@ def test_all_heads_are_sorted_by_what_is_asked(seen: Watched, page_file: Path, d
     page = seen.open(page_file, show="grid")
     for name, sign in (("entropy", 1), ("locality", -1), ("alignment", -1)):
         page.select_option("select", name)
+        page.wait_for_url(f"**sort={name}**")
         shown = [number(text) for text in page.locator(".thumbnails em").all_inner_texts()]
         expected = np.sort(sign * np.ravel(data["attention"]["cross"][name])) * sign
         assert np.allclose(shown, expected, atol=0.006), name
     page.click(".thumbnails li:first-child button")
     place = np.unravel_index(np.argmax(data["attention"]["cross"]["alignment"]), (3, 4))
-    assert page.inner_text("h3.title") == f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}"
+    expect(page, "h3.title").to_have_text(f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}")
 
 
 def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, data: Values) -> None:
@@ -222,12 +249,13 @@ def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, d
     assert [next(word for word in order if word in title) for title in titles[:10]] == order
     softmax = cards.filter(has_text="Mask and softmax").first
     softmax.locator("button", has_text="show all").click()
+    playwright.expect(softmax.locator(".unit-number")).to_have_count(len(weights))
     shown = [number(text) for text in softmax.locator(".unit-number").all_inner_texts()]
     assert np.allclose(shown, weights, atol=6e-5)
     assert "6 keys are masked" in softmax.inner_text()
     page.select_option(".list select >> nth=0", "2")
     assert np.count_nonzero(weights_of(data, "decoder")[1, 2, 2]) == 3
-    assert "8 keys are masked" in softmax.inner_text()
+    playwright.expect(softmax).to_contain_text("8 keys are masked")
 
 
 def test_the_walk_ends_with_the_probability(seen: Watched, page_file: Path, data: Values) -> None:
@@ -248,15 +276,14 @@ def test_thinking_machines(seen: Watched, page_file: Path) -> None:
 def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None:
     page = seen.open(page_file, view="beam")
     page.click(".node.pruned >> nth=0")
-    facts = page.inner_text(".facts")
-    assert "Pruned. Place 3 of 3 at this step" in facts
-    assert "A forced branch." in facts
+    expect(page, ".facts").to_contain_text("Pruned. Place 3 of 3 at this step")
+    expect(page, ".facts").to_contain_text("A forced branch.")
     page.keyboard.press("ArrowUp")
-    assert "Went on." in page.inner_text(".facts")
+    expect(page, ".facts").to_contain_text("Went on.")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.classList.contains('node')")
+    expect(page, ".node:focus").to_have_count(1)
     page.click("text=show those that died at once")
-    assert page.locator(".node.pruned").count() == 0
+    expect(page, ".node.pruned").to_have_count(0)
 
 
 def test_steps_have_their_bars(seen: Watched, page_file: Path, data: Values) -> None:
@@ -271,10 +298,32 @@ def test_calm_readers_get_no_motion(browser, page_file: Path) -> None:
         page = seen.open(page_file, view="positions")
         look = "c => c.toDataURL()"
         page.click(".film-controls button >> nth=2")
-        page.wait_for_timeout(80)
-        first = page.locator(".film canvas").evaluate(look)
-        page.wait_for_timeout(300)
-        assert page.locator(".film canvas").evaluate(look) == first
+        first = drawn(page).locator(".film canvas").evaluate(look)
+        page.wait_for_timeout(300)  # in which something could move
+        assert drawn(page).locator(".film canvas").evaluate(look) == first
+
+
+def best_of(measure, goal: float, *, tries: int = 8) -> float:
+    """The best of some tries, as few as it takes: the machine may have other things to do."""
+    best = float("inf")
+    for _ in range(tries):
+        best = min(best, measure())
+        if best < goal:
+            break
+    return best
+
+
+SCROLLING = """() => new Promise((done) => {
+    const box = document.querySelector(".matrix-scroll");
+    const start = performance.now();
+    let n = 0;
+    const next = () => {
+        box.scrollTop = 12 * n;
+        if (++n < 60) requestAnimationFrame(next);
+        else done((performance.now() - start) / n);
+    };
+    next();
+})"""
 
 
 def test_a_long_sentence_on_a_large_model_opens_quickly(browser, tmp_path: Path) -> None:
@@ -283,26 +332,17 @@ def test_a_long_sentence_on_a_large_model_opens_quickly(browser, tmp_path: Path)
     path.write_text(stand_alone_page(make_trace(words, words, n_layers=6, n_heads=8)), encoding="utf-8")
     with watched(browser) as seen:
         page = seen.open(path, heads=0)
-        times = []
-        for _ in range(3):  # the best of three: the machine may have other things to do
+
+        def opening() -> float:
             page.reload()
             page.wait_for_function("document.querySelector('.matrix canvas').width > 300")
-            times.append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
-        assert min(times) < 2000
+            loaded = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+            return float(page.evaluate(loaded))
+
+        assert best_of(opening, 2000) < 2000  # ms
         canvas, box = page.locator(".matrix canvas").bounding_box(), page.locator(".matrix-scroll").bounding_box()
         assert canvas["height"] <= box["height"]  # only what is in sight is drawn
-        frames = """() => new Promise((done) => {
-            const box = document.querySelector(".matrix-scroll");
-            const start = performance.now();
-            let n = 0;
-            const next = () => {
-                box.scrollTop = 12 * n;
-                if (++n < 60) requestAnimationFrame(next);
-                else done((performance.now() - start) / n);
-            };
-            next();
-        })"""
-        assert min(page.evaluate(frames) for _ in range(3)) < 60  # ms for a frame
+        assert best_of(lambda: page.evaluate(SCROLLING), 60) < 60  # ms for a frame
 
 
 def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import { matrixView } from "./matrix.js";
 import { write } from "./numbers.js";
 import { change, state } from "./state.js";
 import { thumbnailsView } from "./thumbnails.js";
-import { headWeights, labelsOf, layersOf, meanWeights } from "./trace.js";
+import { alignedCells, headWeights, labelsOf, layersOf, meanWeights } from "./trace.js";
 import { t } from "./words.js";
 
 /** The layer that is shown: state.layer, at first the last one or the one wanted; a shorter stack gives its last. */
@@ -43,8 +43,10 @@ function shownMatrix(trace) {
   const labels = labelsOf(trace, kind, words);
   const values = meanWeights(trace, kind, layer, heads, words);
   const n = labels.columns.length;
+  const marked = alignedCells(trace, kind, words);
   const describe = (r, c) => {
     const more = kind === "encoder" ? [] : [t("attention.stood", labels.readings[r])];
+    if (marked.has(r * n + c)) more.push(t("attention.aligned"));
     if (heads.length > 1) {
       more.push(
         heads
@@ -62,6 +64,7 @@ function shownMatrix(trace) {
     columns: labels.columns,
     values,
     describe,
+    marked,
     range: "unit",
     dim,
   };
@@ -171,7 +174,9 @@ export function attentionView(host, { trace }) {
     title.textContent = isGrid ? t("grid.title", t(`kind.${kind}`)) : shownMatrix(trace).name;
     legend.textContent = isGrid
       ? t(`sort.${state.sort}.meaning`)
-      : t(`legend.${kind}`) + (state.words ? ` ${t("units.rule")}` : "");
+      : [t(`legend.${kind}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
+          .filter(Boolean)
+          .join(" ");
     if (show === "matrix") matrix.update();
     if (show === "lines") lines.update(state.row);
     if (isGrid) {
@@ -181,6 +186,10 @@ export function attentionView(host, { trace }) {
   }
   update();
   return update;
+}
+
+function isMarked(show, kind) {
+  return show === "matrix" && kind === "cross";
 }
 
 /** New children without losing the place of the keyboard. */

@@ -1,7 +1,7 @@
 /** A matrix to look at: a canvas that draws only what is in sight, the exact value where one points, and a table. */
 
 import { colourOf, el, paintPiece, perFrame, pieceNodes, sharpen } from "./dom.js";
-import { shade, signedShade } from "./colour.js";
+import { inkOn, shade, signedShade } from "./colour.js";
 import { tableView } from "./controls.js";
 import { write } from "./numbers.js";
 import { isMark } from "./trace.js";
@@ -22,8 +22,9 @@ const MOVES = {
 };
 
 /**
- * `shown()` gives {name, rows, columns, values, describe(r, c), range}: labels, numbers row by row, words for one cell
- * ({where, value, more}), and "unit" for 0 to 1 or the largest size of signed numbers.
+ * `shown()` gives {name, rows, columns, values, describe(r, c), marked, range}: labels, numbers row by row, words for one
+ * cell ({where, value, more}), cells with a ring (row × columns + column), and "unit" for 0 to 1 or the largest size of
+ * signed numbers.
  */
 export function matrixView(shown) {
   const canvas = el("canvas", { "aria-hidden": "true" });
@@ -142,6 +143,7 @@ function paintCells(context, view, { rows, columns }, [x0, y0], colours) {
       context.globalAlpha = data.dim && (isMark(data.columns[c]) || isMark(data.rows[r])) ? 0.25 : 1;
       context.fillStyle = data.range === "unit" ? shade(value) : signedShade(value, data.range);
       context.fillRect(left + c * cell - x0, top + r * cell - y0, cell - gap, cell - gap);
+      if (data.marked && data.marked.has(r * n + c)) ring(context, layout, [r, c], [x0, y0], inkOn(value));
     }
   }
   context.globalAlpha = 1;
@@ -154,6 +156,14 @@ function paintCells(context, view, { rows, columns }, [x0, y0], colours) {
     context.strokeStyle = colour;
     context.strokeRect(left + place[1] * cell - x0 - 0.5, top + place[0] * cell - y0 - 0.5, cell, cell);
   }
+}
+
+function ring(context, { left, top, cell }, [r, c], [x0, y0], ink) {
+  context.strokeStyle = ink;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.arc(left + (c + 0.5) * cell - x0 - 0.5, top + (r + 0.5) * cell - y0 - 0.5, cell * 0.22, 0, 2 * Math.PI);
+  context.stroke();
 }
 
 function labelColour(colours, label, isHere) {

@@ -90,6 +90,15 @@ export function labelsOf(trace, kind, byWords) {
   return { rows: join(rows, rowWords), columns: join(columns, columnWords), readings: join(readings, rowWords) };
 }
 
+/** The cells of cross-attention (row × columns + column) that the alignment joins; of the other kinds there are none. */
+export function alignedCells(trace, kind, byWords) {
+  if (kind !== "cross") return new Set();
+  const { source, target } = trace;
+  const place = (words, piece) => (byWords ? words.findIndex(([first, end]) => first <= piece && piece < end) : piece);
+  const n = byWords ? source.words.length : source.tokens.length;
+  return new Set(trace.raw.alignment.map(([from, to]) => place(target.words, to) * n + place(source.words, from)));
+}
+
 /** The mean of several heads of a layer. */
 export function meanWeights(trace, kind, layer, heads, byWords) {
   const parts = heads.map((head) => headWeights(trace, kind, layer, head, byWords));

@@ -1,0 +1,126 @@
+"""The page from `heedful serve` itself, with a real model behind it: what it shows is what the model does offline."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from chromium import Watched, drawn, expect, playwright
+
+from heedful.decoding.translator import Translator
+from heedful.insight.look import Look, look
+from heedful.insight.subject import Subject, open_subject
+from real_server import make_folder, real_server
+
+TEXT = "A dog sleeps in the snow."
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server, and its model once more beside it."""
+
+    address: str
+    translator: Translator
+    subject: Subject
+
+
+@pytest.fixture(scope="module")
+def server(browser: "playwright.Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = make_folder(tmp_path_factory.mktemp("real") / "model")
+    with real_server(folder, "--engine", "torch") as running:
+        yield Served(f"{running.url}/", Translator.load(folder, engine="torch"), open_subject(folder))
+
+
+@pytest.fixture(scope="module")
+def offline(server: Served) -> Look:
+    return look(server.subject, TEXT, beam=5)
+
+
+def opened(seen: Watched, server: Served, **state: object):
+    more = "".join(f"&{name}={value}" for name, value in state.items())
+    seen.page.goto(f"{server.address}#page=look&from=en&to=de&q={TEXT.replace(' ', '+')}{more}")
+    seen.page.wait_for_selector(".sentence")
+    return drawn(seen.page)
+
+
+def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, offline: Look) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", TEXT)
+    expect(page, "output").to_have_text(server.translator.translate(TEXT, beam=5))
+    expect(page, ".alternatives li").not_to_have_count(0)
+    page.click(".pane-foot .primary")
+    expect(page, ".sentence .source").to_contain_text(TEXT)
+    expect(page, ".sentence .target").to_contain_text(offline.target.text)
+    assert seen.hosts == {server.address.split("/")[2]}
+
+
+@pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 2), ("encoder", 1, 3), ("decoder", 1, 0)])
+def test_pointing_gives_the_model_s_own_number(
+    seen: Watched, server: Served, offline: Look, kind: str, layer: int, head: int
+) -> None:
+    page = opened(seen, server)
+    page.click(f"text={kind.capitalize()} >> nth=0")
+    page.locator("fieldset", has_text="Layer").locator("label").nth(layer).click()
+    page.click(f"[aria-label='head {head + 1}']")
+    expect(page, "h3.title").to_contain_text(f"layer {layer + 1}, head {head + 1}")
+    page.focus(".matrix-scroll")
+    weights = offline.attention[kind].weights.values[layer, head]
+    for key, place in (("ArrowDown", (0, 0)), ("ArrowDown", (1, 0)), ("End", (1, weights.shape[1] - 1))):
+        page.keyboard.press(key)
+        shown = re.search(r"→ \S+ (\d[\d.]*(?:e−\d+)?)", drawn(page).inner_text(".matrix .readout"))
+        assert shown, page.inner_text(".matrix .readout")
+        assert float(shown[1].replace("−", "-")) == pytest.approx(float(weights[place]), abs=6e-5)
+
+
+def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: Look) -> None:
+    page = opened(seen, server, view="beam")
+    node = page.locator(".node.pruned").first
+    number = int(node.get_attribute("data-node"))
+    events = {event.node: event for event in offline.beam.events}
+    prefix: list[int] = []
+    while number:
+        prefix.insert(0, events[number].id)
+        number = events[number].parent
+    node.click()
+    page.click("text=Force this branch")
+    expect(page, ".sentence .badge").to_have_count(1)
+    forced = look(server.subject, TEXT, beam=5, prefix=prefix)
+    expect(page, ".sentence .target bdi").to_have_text(forced.target.text)
+    assert forced.target.text != offline.target.text
+
+
+def test_a_head_is_taken_out(seen: Watched, server: Served) -> None:
+    page = opened(seen, server, view="layers")
+    page.click("text=Take this head out")
+    page.click("text=Look again")
+    expect(page, ".changed").to_contain_text("without Cross-attention, layer 1, head 1")
+    changed = look(server.subject, TEXT, beam=5, without_heads=[("cross", 0, 0)])
+    expect(page, ".sentence .target bdi").to_have_text(changed.target.text)
+
+
+def test_every_view_opens_in_both_languages(seen: Watched, server: Served) -> None:
+    page = opened(seen, server)
+    for lang in ("en", "zh-Hans"):
+        expect(page, "html").to_have_attribute("lang", lang)
+        for view in ("attention", "walk", "output", "beam", "positions", "layers", "examples"):
+            page.click(f"#view-{view}")
+            expect(page, f"#view-{view}").to_have_attribute("aria-current", "page")
+            expect(page, "main .view > *").not_to_have_count(0)
+        if lang == "en":
+            page.click("#language")
+    assert seen.hosts == {server.address.split("/")[2]}
+
+
+def test_a_file_comes_back_line_by_line(seen: Watched, server: Served, tmp_path: Path) -> None:
+    lines = ["A dog runs.", "", "Two dogs sleep.", "The animal was tired."]
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        page.set_input_files("input[type=file]", file)
+    found = Path(download.value.path()).read_text(encoding="utf-8")
+    assert found == "\n".join(server.translator.translate(line, beam=5) if line else "" for line in lines) + "\n"
