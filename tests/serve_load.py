@@ -1,19 +1,18 @@
-"""Load for a server, and the long tests of `make serve-test`.
-
-python tests/serve_load.py        10,000 texts, a minute of three times too much, 500 slow clients, 20 SIGTERMs
-"""
+"""Clients for a server under load; the tests and `make serve-test` (serve_trials.py) use them."""
 
 import asyncio
 import json
 import random
-import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from heedful.decoding.translation import Translation
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGH.,;!?"
+TIE = 1e-4  # of the logarithms of two probabilities
+Found = dict[str, tuple[str, float]]  # text -> its translation and the score of that
 
 
 def random_text(draw: random.Random, *, longest: int = 60) -> str:
@@ -63,19 +62,25 @@ class Load:
     url: str
     per_second: float
     seconds: float
+    texts: Sequence[str]
+    path: str = "/translate"
+    more: Mapping[str, object] = field(default_factory=dict)  # beside q, source and target
+    pair: tuple[str, str] = ("en", "fr")
+    is_right: Callable[[str, bytes], bool] = lambda text, answer: True  # of answers with status 200
     n_connections: int = 64
     statuses: Counter[int] = field(default_factory=Counter)
     times: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     wrong: list[str] = field(default_factory=list)
 
     async def run(self) -> "Load":
-        draw, started = random.Random(3), time.monotonic()
+        started = time.monotonic()
         idle = [Connection(self.url) for _ in range(self.n_connections)]
         tasks = []
         for number in range(round(self.per_second * self.seconds)):
             await asyncio.sleep(max(0.0, started + number / self.per_second - time.monotonic()))
             connection = idle.pop() if idle else Connection(self.url)
-            tasks.append(asyncio.create_task(self._ask(connection, random_text(draw), idle)))
+            text = self.texts[number % len(self.texts)]
+            tasks.append(asyncio.create_task(self._ask(connection, text, idle)))
         await asyncio.gather(*tasks)
         self.seconds = time.monotonic() - started
         for connection in idle:
@@ -83,17 +88,48 @@ class Load:
         return self
 
     async def _ask(self, connection: Connection, text: str, idle: list[Connection]) -> None:
+        body = {"q": text, "source": self.pair[0], "target": self.pair[1], **self.more}
         started = time.monotonic()
         try:
-            status, content = await connection.post("/translate", {"q": text, "source": "en", "target": "fr"})
+            status, content = await connection.post(self.path, body)
         except ConnectionError:  # an idle connection that the server had closed: once more
             connection = Connection(self.url)
-            status, content = await connection.post("/translate", {"q": text, "source": "en", "target": "fr"})
+            status, content = await connection.post(self.path, body)
         self.times[status].append(time.monotonic() - started)
         self.statuses[status] += 1
-        if status == 200 and json.loads(content) != {"translatedText": text[::-1]}:
+        if status == 200 and not self.is_right(text, content):
             self.wrong.append(text)
         idle.append(connection)
+
+    def percentile(self, status: int, share: float) -> float:
+        """Milliseconds; 0 where there was no such answer."""
+        times = sorted(self.times[status])
+        return 1000.0 * times[min(len(times) - 1, int(len(times) * share))] if times else 0.0
+
+
+def echoed(text: str, answer: bytes) -> bool:
+    """Whether the answer is what the echo gives: the text backwards."""
+    return bool(json.loads(answer) == {"translatedText": text[::-1]})
+
+
+async def closed_loop(url: str, texts: Sequence[str], more: Mapping[str, object], *, seconds: float, n: int) -> float:
+    """Texts a second when each of n clients asks again as soon as it is answered: the most that can be had."""
+    until = time.monotonic() + seconds
+    done = 0
+
+    async def client(number: int) -> None:
+        nonlocal done
+        connection, turn = Connection(url), number
+        while time.monotonic() < until:
+            body = {"q": texts[turn % len(texts)], "source": "en", "target": "de", **more}
+            status, _ = await connection.post("/api/v1/translate", body)
+            assert status == 200, status
+            done, turn = done + 1, turn + n
+        connection.close()
+
+    started = time.monotonic()
+    await asyncio.gather(*(client(number) for number in range(n)))
+    return done / (time.monotonic() - started)
 
 
 async def ask_until_stopped(
@@ -130,62 +166,33 @@ async def ask_until_stopped(
     return statuses, broken
 
 
-async def many_texts(url: str, *, n_texts: int, n_clients: int = 100) -> int:
-    """Random texts from many clients, in requests of one to eight; how many had the right answer."""
-    right = 0
-    left = n_texts
+async def many_texts(
+    url: str, texts: Sequence[str], *, n_clients: int = 100, pair: tuple[str, str] = ("en", "fr")
+) -> Found:
+    """All texts from many clients, in requests of one to eight; who is refused comes again."""
+    found: Found = {}
+    left = list(texts)
 
     async def client(number: int) -> None:
-        nonlocal right, left
         draw, connection = random.Random(number), Connection(url)
-        while left > 0:
-            texts = [random_text(draw, longest=200) for _ in range(min(left, draw.randint(1, 8)))]
-            left -= len(texts)
-            body = {"q": texts, "source": "en", "target": "fr"}
-            while (answer := await connection.post("/translate", body))[0] == 429:
+        while left:
+            part = [left.pop() for _ in range(min(len(left), draw.randint(1, 8)))]
+            body = {"q": part, "source": pair[0], "target": pair[1]}
+            while (answer := await connection.post("/api/v1/translate", body))[0] == 429:
                 await asyncio.sleep(0.05 * draw.random())
             assert answer[0] == 200, answer
-            right += sum(a == b[::-1] for a, b in zip(json.loads(answer[1])["translatedText"], texts, strict=True))
+            for text, one in zip(part, json.loads(answer[1])["translations"], strict=True):
+                found[text] = one["candidates"][0]["text"], one["candidates"][0]["score"]
         connection.close()
 
     await asyncio.gather(*(client(number) for number in range(n_clients)))
-    return right
+    return found
 
 
-def main() -> None:
-    import os
-    import signal
-
-    sys.path.insert(0, str(Path(__file__).parent / "serving"))
-    from served import HeldEngine, echo_service, running
-    from test_server import slow_clients, start_slow_server, stopped
-
-    with running(echo_service()) as (url, _):
-        right = asyncio.run(many_texts(url, n_texts=10_000))
-    print(f"{right:,} of 10,000 texts answered rightly")
-    assert right == 10_000
-
-    service = echo_service(HeldEngine(seconds=0.02), queue_requests=16, batch_characters=1, n_threads=1)
-    with running(service) as (url, _):
-        load = asyncio.run(Load(url, per_second=150.0, seconds=60.0).run())
-    refused = sorted(load.times[429])
-    slow = refused[len(refused) * 99 // 100] * 1000
-    print(f"three times too much for a minute: {dict(load.statuses)}, refused within {slow:.0f} ms (99 of 100)")
-    assert set(load.statuses) == {200, 429} and not load.wrong and slow <= 50
-
-    seconds = slow_clients(500, receive_seconds=8.0)
-    print(f"500 slow clients cut after {seconds:.1f} s")
-    assert seconds <= 10
-
-    for number in range(20):
-        with start_slow_server() as (process, url):
-            statuses, broken = asyncio.run(
-                ask_until_stopped(url, lambda pid=process.pid: os.kill(pid, signal.SIGTERM), after=0.5 + 0.05 * number)
-            )
-            accepted, answered = stopped(process)
-        print(f"SIGTERM {number + 1}: {accepted} accepted, {answered} answered, {dict(statuses)}, {broken} unheard")
-        assert accepted == answered and statuses[200] == accepted - 1
-
-
-if __name__ == "__main__":
-    main()
+def differing(found: Found, offline: Mapping[str, Translation]) -> list[tuple[str, str, str]]:
+    """Texts with another translation than offline, that of the server, and that of offline; ties are none."""
+    return [
+        (text, said, offline[text].text)
+        for text, (said, score) in found.items()
+        if said != offline[text].text and abs(score - offline[text].score) > TIE
+    ]

@@ -36,7 +36,6 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
 
     return Starlette(
         routes=[
-            *files.routes(),
             Route("/translate", libre.translate, methods=["POST"]),
             Route("/detect", libre.detect, methods=["POST"]),
             Route("/languages", libre.languages),
@@ -50,6 +49,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             Route("/api/v1/translate", own.translate, methods=["POST"]),
             Route("/api/v1/translate/stream", own.stream, methods=["POST"]),
             Route("/api/v1/look", looking.look, methods=["POST"]),
+            *files.routes(),  # last: routes are tried in turn, and there are many files
         ],
         middleware=[Middleware(Guard, limits=service.limits, metrics=service.metrics)],
         lifespan=running,

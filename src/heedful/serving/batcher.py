@@ -4,8 +4,9 @@
          ▲                                                                                               │
          └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
 
-Nothing waits for a batch to fill: an idle thread takes what is there, and while all are busy texts gather. The event
-loop never decodes. What a client waits for is bounded by `Room`, which is the same for all models of a server.
+No text waits for a batch to fill while the model is idle. While it is busy texts gather, and a thread that is done
+waits a moment for those who were just answered and ask again. The event loop never decodes. What a client waits for is
+bounded by `Room`, which is the same for all models of a server.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ Found = list[list[Translation]]  # the n best of each text
 Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
 Job = tuple["Ticket", int]  # a request, and the number of one of its texts
 RETRY_AFTER = (1, 30)  # seconds
+PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
 
 
 class Room:
@@ -94,6 +96,9 @@ class Work:
     texts: int = 0
     seconds: float = 0.0
 
+    def add(self, n_texts: int, seconds: float) -> None:
+        self.batches, self.texts, self.seconds = self.batches + 1, self.texts + n_texts, self.seconds + seconds
+
 
 class Batcher:
     """Translates with one model. Make it, and call `translate`, in a running event loop."""
@@ -117,6 +122,7 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._tickets: deque[Ticket] = deque()  # those with waiting texts
         self._changed = threading.Condition()
+        self._n_decoding = 0  # threads that decode
         self._is_closed = False
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
@@ -166,19 +172,22 @@ class Batcher:
                 self._decode(batch)
             except Exception as error:  # of one text, perhaps: it must not fail the others
                 self._decode_apart(batch, error)
-            self.work.batches += 1
-            self.work.texts += len(batch)
-            self.work.seconds += time.monotonic() - started
+            with self._changed:
+                self._n_decoding -= 1
+                self.work.add(len(batch), time.monotonic() - started)
 
     def _next_batch(self) -> list[Job] | None:
         """Texts that are searched for in the same way, from all tickets in turn; None at the end."""
         with self._changed:
-            while not self._tickets:
+            while True:
+                while not self._tickets and not self._is_closed:
+                    self._changed.wait()
                 if self._is_closed:
                     return None
-                self._changed.wait()
-            if self._is_closed:
-                return None
+                self._gather()
+                if self._tickets:  # another thread may have taken all
+                    break
+            self._n_decoding += 1
             settings, batch, room = self._tickets[0].settings, list[Job](), self._batch_characters
             while room > 0 and (ticket := self._turn(settings)) is not None:
                 number = ticket.waiting.popleft()
@@ -187,6 +196,22 @@ class Batcher:
                 if not ticket.waiting:
                     self._tickets.remove(ticket)
             return batch
+
+    def _gather(self) -> None:
+        """While another thread decodes, wait for as long as texts keep coming, a moment at most.
+
+        Clients that were answered together ask again together. Without the pause the first of them would be decoded
+        alone, and all others after it. A lone client never waits: then nobody decodes.
+        """
+        until = time.monotonic() + LONGEST_PAUSE
+        n_tickets = 0
+        while self._n_decoding and len(self._tickets) > n_tickets and time.monotonic() < until:
+            n_tickets = len(self._tickets)
+            self._changed.release()
+            try:
+                time.sleep(PAUSE)
+            finally:
+                self._changed.acquire()
 
     def _turn(self, settings: SearchSettings) -> Ticket | None:
         """The next ticket with these settings; it goes to the end of the queue, so that no request holds up others."""

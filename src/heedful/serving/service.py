@@ -167,6 +167,7 @@ class Service:
             ("queue_requests", "gauge", "Requests accepted, not yet answered.", [("", {}, self.room.requests)]),
             ("queue_characters", "gauge", "Characters of those.", [("", {}, self.room.characters)]),
             ("accepted_total", "counter", "Requests let into the queue.", [("", {}, self.room.accepted)]),
+            ("answered_total", "counter", "Requests that left it with an answer.", [("", {}, self.room.answered)]),
             ("ready", "gauge", "1 if the server is ready.", [("", {}, int(self.state == "ready"))]),
             ("batches_total", "counter", "Batches decoded.", [("", at, work.batches) for at, work in per_pair]),
             ("batch_texts_total", "counter", "Texts in them.", [("", at, work.texts) for at, work in per_pair]),
