@@ -1,0 +1,51 @@
+"""Which languages a run says that it translates."""
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.training.languages import guessed, languages_of, say_languages
+from heedful.training.record import Files, RunRecord
+from heedful.training.settings import DataSettings, Settings
+
+
+def record(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> RunRecord:
+    source = tuple(corpus[0] for corpus in corpora)
+    target = tuple(corpus[1] for corpus in corpora if len(corpus) == 2)
+    return RunRecord(Files(source, target), Settings(data=DataSettings(languages=languages)))
+
+
+@pytest.mark.parametrize(
+    ("corpora", "expected"),
+    [
+        ([("a/train.en", "a/train.de")], ("en", "de")),
+        ([("train.tok.en.gz", "train.tok.zh-Hans.gz")], ("en", "zh-Hans")),
+        ([("train.pt_BR", "train.en")], ("pt-BR", "en")),
+        ([("train.en", "train.de"), ("more.en", "more.de")], ("en", "de")),
+        ([("pairs.en-fr.tsv",)], ("en", "fr")),
+        ([("pairs.en-fr.tsv.gz",)], ("en", "fr")),
+        ([("train.en", "train.de"), ("more.de", "more.en")], None),
+        ([("train.en", "train.en")], None),
+        ([("source.txt", "target.txt")], None),
+        ([("train.src", "train.tgt")], None),
+        ([("train.en", "target.txt")], None),
+        ([("pairs.tsv",)], None),
+        ([], None),
+    ],
+)
+def test_names_of_files_say_it_or_nothing_does(corpora, expected):
+    assert guessed(corpora) == expected
+
+
+def test_what_is_set_counts_more_and_what_is_taken_is_said():
+    named = ("train.en", "train.de")
+    assert languages_of(record(named)) == ("en", "de")
+    assert languages_of(record(named, languages=("en", "nl"))) == ("en", "nl")
+    assert say_languages(record(named, languages=("en", "nl"))) == "from en to nl"
+    assert "from en to de, by the names of the files" in say_languages(record(named))
+    assert "data.languages" in say_languages(record(("a.txt", "b.txt")))
+
+
+@pytest.mark.parametrize("languages", [("en",), ("en", "de", "fr"), ("english", "de"), ("en", "d")])
+def test_other_than_two_codes_are_refused(languages):
+    with pytest.raises(UserError, match="two codes"):
+        DataSettings(languages=languages)
