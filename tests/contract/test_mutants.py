@@ -16,7 +16,8 @@ def test_every_mutant_can_be_planted(mutant):
     assert fits(mutant), f"{mutant.file}: does not contain exactly once: {mutant.old!r}"
     changed = planted(mutant, (SOURCE / "heedful" / mutant.file).read_text(encoding="utf-8"))
     assert mutant.new != mutant.old
-    ast.parse(changed)
+    if mutant.file.endswith(".py"):
+        ast.parse(changed)
     assert mutant.tests
     assert all((TESTS / name).is_file() for name in mutant.tests)
 
@@ -24,5 +25,5 @@ def test_every_mutant_can_be_planted(mutant):
 def test_there_are_many_and_in_every_folder():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
     folders = Counter(mutant.file.split("/")[0] for mutant in MUTANTS)
-    assert set(folders) == {"nn", "models", "data", "decoding"}
-    assert min(folders.values()) >= 10
+    assert set(folders) == {"nn", "models", "data", "decoding", "serving", "page"}
+    assert min(folders.values()) >= 8

@@ -1,0 +1,167 @@
+"""The bugs that `make mutants` plants in the server and the page."""
+
+from mutant_kind import Mutant
+
+BATCHER = ("serving/test_batcher.py",)
+SERVER = ("serving/test_server.py",)
+SAFETY = ("serving/test_safety.py",)
+LIBRE = ("serving/test_libre.py",)
+PAGE = ("page/test_page.py",)
+SERVED = ("page/test_served_page.py",)
+
+IN_SERVING = [
+    Mutant(
+        "answers go to the wrong texts of a request",
+        "serving/batcher.py",
+        "ticket.found[number] = translations",
+        "ticket.found[number - 1] = translations",
+        BATCHER,
+    ),
+    Mutant(
+        "texts with different settings are decoded together",
+        "serving/batcher.py",
+        "if ticket.settings == settings:",
+        "if True:",
+        BATCHER,
+    ),
+    Mutant(
+        "who leaves is decoded all the same",
+        "serving/batcher.py",
+        "self._tickets.remove(ticket)\n\n    def _run",
+        "pass\n\n    def _run",
+        BATCHER,
+    ),
+    Mutant(
+        "who leaves keeps the place",
+        "serving/batcher.py",
+        "self.requests, self.characters = self.requests - 1, self.characters - n_characters",
+        "self.characters = self.characters - n_characters",
+        BATCHER,
+    ),
+    Mutant(
+        "a full queue takes one more",
+        "serving/batcher.py",
+        "if full or self.requests >= self.most_requests:",
+        "if full or self.requests > self.most_requests:",
+        BATCHER,
+    ),
+    Mutant(
+        "one bad text fails all of its batch",
+        "serving/batcher.py",
+        "if len(tickets) == 1:",
+        "if True:",
+        BATCHER,
+    ),
+    Mutant(
+        "a search goes on for whom nobody waits",
+        "serving/decode.py",
+        "board.over[place] = True",
+        "pass",
+        BATCHER,
+    ),
+    Mutant(
+        "a stopping server takes new requests",
+        "serving/batcher.py",
+        "if self.is_closed:\n            raise stopping()",
+        "if False:\n            raise stopping()",
+        BATCHER,
+    ),
+    Mutant(
+        "SIGTERM does not wait for who waits",
+        "serving/server.py",
+        "return self.service.room.requests == 0 or self.force_exit or now >= self._stop_at",
+        "return True",
+        SERVER,
+    ),
+    Mutant(
+        "the clock of a slow client starts anew with each byte",
+        "serving/server.py",
+        "if self.deadline is None:\n                self._begin()\n            super()",
+        "self._end()\n            self._begin()\n            super()",
+        SERVER,
+    ),
+    Mutant(
+        "a body without a length is read to its end",
+        "serving/asking.py",
+        "if len(body) > limits.body_bytes:",
+        "if False:",
+        SAFETY,
+    ),
+    Mutant(
+        "a wrong key opens",
+        "serving/keys.py",
+        "return hmac.compare_digest(_digest(self.salt, key), self.digest)",
+        "return hmac.compare_digest(_digest(self.salt, key)[:0], self.digest[:0])",
+        SAFETY,
+    ),
+    Mutant(
+        "errors quote what a client sent into the log",
+        "serving/guard.py",
+        'lines += [f"{type(cause).__name__} at", *traceback.format_tb(cause.__traceback__)]',
+        'lines += [f"{type(cause).__name__}: {cause} at", *traceback.format_tb(cause.__traceback__)]',
+        SAFETY,
+    ),
+    Mutant(
+        "translations in HTML are not escaped",
+        "serving/markup.py",
+        "parts[place] = html.escape(translation, quote=False)",
+        "parts[place] = translation",
+        ("serving/test_markup.py",),
+    ),
+    Mutant(
+        "alternatives repeat the best one",
+        "serving/libre.py",
+        "return list(dict.fromkeys(one.text for one in translations if one.text != translations[0].text))",
+        "return [one.text for one in translations]",
+        LIBRE,
+    ),
+]
+
+IN_PAGE = [
+    Mutant(
+        "words are summed over their queries",
+        "page/trace.js",
+        "out[i * columnWords.length + j] = sum / (endRow - firstRow);",
+        "out[i * columnWords.length + j] = sum;",
+        PAGE,
+    ),
+    Mutant("every head is the first", "page/trace.js", "nHeads === 1 ? 0 : head", "0", PAGE),
+    Mutant("weights are a little too large", "page/numbers.js", "/ 65535]", "/ 65000]", PAGE),
+    Mutant(
+        "the cell is not the one under the pointer",
+        "page/matrix.js",
+        "Math.floor((y + view.scroller.scrollTop) / cell)",
+        "Math.floor((y + cell) / cell)",
+        PAGE,
+    ),
+    Mutant(
+        "the alignment is drawn the other way round",
+        "page/trace.js",
+        "place(target.words, to) * n + place(source.words, from)",
+        "place(target.words, from) * n + place(source.words, to)",
+        PAGE,
+    ),
+    Mutant("heads are sorted upside down", "page/thumbnails.js", "DOWNWARD[sort] ? -1 : 1", "1", PAGE),
+    Mutant(
+        "the walk shows another token's weights",
+        "page/walk.js",
+        "token * columns.length, (token + 1) * columns.length",
+        "0, columns.length",
+        PAGE,
+    ),
+    Mutant(
+        "a forced branch forgets how it came there",
+        "page/beam.js",
+        "const ids = [...parent.ids, event.id];",
+        "const ids = [event.id];",
+        SERVED,
+    ),
+    Mutant("each key is a request", "page/translate.js", "isNow ? 0 : PAUSE", "0", SERVED),
+    Mutant(
+        "empty lines of a file are lost",
+        "page/translate.js",
+        "const out = [...lines];",
+        "const out = lines.filter((line) => line);",
+        SERVED,
+    ),
+]
