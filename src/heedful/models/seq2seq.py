@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.marks import MarksConfig
+from heedful.models.memory import Memory
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
 from heedful.nn.cache import Cache
 from heedful.nn.dropout import Dropout
@@ -80,6 +82,8 @@ class Seq2SeqConfig:
     join: Literal["last", "matching", "mix"] = "last"  # what the decoder layers read of the encoder's
     tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
     init: Literal["xavier", "t5", "gpt2"] = "xavier"
+    logits_bias: bool = False  # a number added to the logit of each word, as Marian's models have it
+    marks: MarksConfig = field(default_factory=MarksConfig)
 
     def __post_init__(self) -> None:
         for name, largest in LARGEST.items():
@@ -107,18 +111,7 @@ class Seq2SeqConfig:
             raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
         if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
             raise UserError(f"positions = '{self.positions}' come in pairs: d_model = {self.d_model} must be even")
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the encoder leaves for the decoder: one tensor for all layers, or one for each, and which keys are real."""
-
-    states: list[Tensor]  # each (B, S, D)
-    mask: Tensor | None  # (B, 1, 1, S)
-
-    def rows(self, index: Tensor) -> "Memory":
-        """The memory of the given sentences, in that order."""
-        return Memory([state[index] for state in self.states], None if self.mask is None else self.mask[index])
+        self.marks.check(min(self.source_vocab_size, self.target_vocab_size))
 
 
 class Seq2Seq(nn.Module):
@@ -141,6 +134,7 @@ class Seq2Seq(nn.Module):
         self.head = VocabularyHead(
             d_model=config.d_model,
             vocab_size=config.target_vocab_size,
+            bias=config.logits_bias,
         )
         self.tie()
         # A rule hides the future by itself; otherwise the decoder's mask does.
@@ -200,6 +194,11 @@ class Seq2Seq(nn.Module):
     def make_cache(self) -> Cache:
         return Cache(len(self.decoder.layers))
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that either side takes: learned positions end with their table, all others go on."""
+        return self.config.max_len if self.config.positions == "learned" else None
+
     def tie(self) -> None:
         """Let the output layer use the target embedding's own numbers; again after loading, which replaces them."""
         if self.config.tied != "none":
@@ -207,7 +206,7 @@ class Seq2Seq(nn.Module):
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than there are learned positions."""
-        if self.config.positions == "learned" and length > self.config.max_len:
+        if self.longest is not None and length > self.longest:
             raise UserError(
                 f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "
                 "split the text, or train with a larger model.max_len"
