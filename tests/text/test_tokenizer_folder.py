@@ -58,7 +58,7 @@ def test_saving_again_leaves_nothing_of_the_former(lines: list[str], tmp_path: P
 def test_an_incomplete_folder_is_named(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(UserError, match=r"expected joint\.spm, or source\.spm and target\.spm; found") as caught:
+    with pytest.raises(UserError, match=r"expected joint\.spm, or source\.spm and target\.spm, or .*; found") as caught:
         load_tokenizers(tmp_path)
     assert str(tmp_path) in str(caught.value)
     assert all(name in str(caught.value) for name in names)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .cache import KeyValueStore
-from .masks import as_additive
+from .masks import as_additive, causal_mask, combine
 from .positions import Rotary
 
 
@@ -86,6 +86,29 @@ def attend_fused(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
 
 
+def attend_causal(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """`attend_fused` that hides the future by itself; the queries are the last T of the S keys.
+
+    Where nothing else is hidden, the kernel leaves out what lies ahead instead of computing and masking it.
+    """
+    n_queries, n_keys = q.size(2), k.size(2)
+    if n_queries == n_keys and mask is None and bias is None:
+        k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, dropout_p=dropout)
+    if n_queries > 1:  # one new token may look at all that is in the cache
+        mask = combine(mask, causal_mask(n_queries, n_keys, device=q.device))
+    return attend_fused(q, k, v, mask, scale=scale, bias=bias, dropout=dropout)
+
+
 def share_heads(x: Tensor, n_heads: int) -> Tensor:
     """Let several query heads read one key/value head: (B, H', S, K) -> (B, H, S, K)."""
     groups = n_heads // x.size(1)
@@ -127,6 +150,7 @@ class MultiHeadAttention(nn.Module):
 
     The heads are a reshape of one projection, not a loop. `d_head` need not be d_model / n_heads, since `to_out`
     restores the width; with fewer `n_kv_heads`, several query heads share one key/value head.
+    `out_bias` is that of W_O alone, where it differs from the others'.
     """
 
     def __init__(
@@ -137,6 +161,7 @@ class MultiHeadAttention(nn.Module):
         n_kv_heads: int | None = None,
         d_head: int | None = None,
         bias: bool = True,
+        out_bias: bool | None = None,
         dropout: float = 0.0,
         scale: float | None = None,
         attend: Attend = attend_fused,
@@ -153,7 +178,7 @@ class MultiHeadAttention(nn.Module):
         self.to_q = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
         self.to_k = nn.Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
         self.to_v = nn.Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
-        self.to_out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
+        self.to_out = nn.Linear(n_heads * self.d_head, d_model, bias=bias if out_bias is None else out_bias)
         self.dropout = dropout
         self.scale = scale
         self.attend = attend

@@ -47,6 +47,15 @@ def gpt2(model: nn.Module) -> None:
         nn.init.normal_(linear.weight, std=0.02 / math.sqrt(len(into_residual)))
 
 
+def bert(model: nn.Module) -> None:
+    """Standard deviation 0.02 everywhere, zero biases: BERT's and ViT's."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding, nn.Conv2d)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            _zero_bias(module)
+
+
 INITS: dict[str, Callable[[nn.Module], None]] = {"xavier": xavier, "t5": t5, "gpt2": gpt2}
 
 
@@ -57,6 +66,6 @@ def _embeddings(model: nn.Module) -> None:
             nn.init.normal_(module.table.weight, std=module.table.embedding_dim**-0.5)
 
 
-def _zero_bias(linear: nn.Linear) -> None:
+def _zero_bias(linear: nn.Linear | nn.Conv2d) -> None:
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

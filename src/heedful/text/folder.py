@@ -1,26 +1,49 @@
-"""Tokenizers on disk: `joint.spm`, or `source.spm` and `target.spm`.
+"""Tokenizers on disk: `joint.spm`, or `source.spm` and `target.spm`; of public models `tokenizer.json`, or Marian's.
 
-Plain SentencePiece models, which other programs read; heedful's settings are inside, where those do not look.
+The first are plain SentencePiece models, which other programs read; heedful's settings are inside, where those do not
+look. Beside `tokenizer.json` stands `special_tokens_map.json`. Marian's two models have their ids in `vocab.json`.
 """
 
 from pathlib import Path
 
 from heedful.errors import UserError
+from heedful.text.foreign import (
+    CONTENT,
+    ROLES_FILE,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    TARGET_VOCABULARY,
+    VOCABULARY,
+    read_foreign,
+    read_marian,
+    write_foreign,
+    write_marian,
+)
+from heedful.text.foreign_tokenizer import ForeignTokenizer
+from heedful.text.marian import MarianTokenizer
 from heedful.text.safe import MAX_MODEL_BYTES, read_model, try_in_child
 from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizers
 
-JOINT, SOURCE, TARGET = "joint.spm", "source.spm", "target.spm"
+JOINT, SOURCE, TARGET = "joint.spm", SOURCE_MODEL, TARGET_MODEL
+# Whatever a folder may hold of tokenizers: of these a model folder must list what it has.
+TOKENIZER_FILES = (JOINT, SOURCE, TARGET, CONTENT, ROLES_FILE, VOCABULARY, TARGET_VOCABULARY)
 
 
 def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
     """Write the tokenizers into a folder, in place of those that were there; the paths of the files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    for name in TOKENIZER_FILES:
+        (folder / name).unlink(missing_ok=True)
+    if isinstance(tokenizers.source, MarianTokenizer):
+        return write_marian(tokenizers, folder)
+    if isinstance(tokenizers.source, ForeignTokenizer):
+        if not tokenizers.joint:
+            raise UserError("a foreign tokenizer serves both sides of a model; these are two")
+        return write_foreign(tokenizers.source, folder)
     sides = {SOURCE: tokenizers.source, TARGET: tokenizers.target}
     files = {JOINT: tokenizers.source} if tokenizers.joint else sides
-    for name in {JOINT, SOURCE, TARGET} - set(files):
-        (folder / name).unlink(missing_ok=True)
     for name, tokenizer in files.items():
         tokenizer.save(folder / name)
     return [folder / name for name in files]
@@ -28,13 +51,13 @@ def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
 
 def has_tokenizers(folder: str | Path) -> bool:
     """Whether there is anything for `load_tokenizers`: a model of images has none."""
-    return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET))
+    return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET, CONTENT))
 
 
 def load_tokenizers(folder: str | Path, *, trusted: bool = False) -> Tokenizers:
     """Read what `save_tokenizers` wrote; `trusted` as in `load_tokenizer`."""
     folder = Path(folder)
-    found = {name for name in (JOINT, SOURCE, TARGET) if (folder / name).exists()}
+    found = {name for name in TOKENIZER_FILES if (folder / name).exists()}
     if found == {JOINT}:
         joint = load_tokenizer(folder / JOINT, trusted=trusted)
         return Tokenizers(source=joint, target=joint)
@@ -43,8 +66,14 @@ def load_tokenizers(folder: str | Path, *, trusted: bool = False) -> Tokenizers:
             source=load_tokenizer(folder / SOURCE, trusted=trusted),
             target=load_tokenizer(folder / TARGET, trusted=trusted),
         )
+    if found == {CONTENT, ROLES_FILE}:
+        foreign = read_foreign(folder, trusted=trusted)
+        return Tokenizers(source=foreign, target=foreign)
+    if found - {TARGET_VOCABULARY} == {SOURCE, TARGET, VOCABULARY}:
+        return read_marian(folder, trusted=trusted)
     raise UserError(
-        f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}; found {', '.join(sorted(found)) or 'none of them'}"
+        f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}, or {CONTENT} and {ROLES_FILE}; "
+        f"found {', '.join(sorted(found)) or 'none of them'}"
     )
 
 

@@ -43,6 +43,7 @@ class ModelFacts:
     byte_fallback: bool = False
     dummy_prefix: bool = True  # a space is added before (with `suffix`: after) each text
     own_rules: bool = True  # the model changes text by itself: it removes spaces, or has a table of normalisation
+    charsmap: bytes = b""  # that table, as other programs read it
     pieces: list[str] = field(default_factory=list)
     types: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -147,6 +148,7 @@ def _read_normalizer_spec(model: bytes, part: _Field, facts: ModelFacts, rules: 
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.number == 2 and inner.wire == _LENGTH:
             rules["charsmap"] = inner.stop > inner.value
+            facts.charsmap = model[inner.value : inner.stop]
         elif inner.wire != _VARINT:
             continue
         elif inner.number == 3:

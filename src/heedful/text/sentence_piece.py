@@ -31,7 +31,7 @@ from heedful.text.safe import (
     with_settings,
 )
 from heedful.text.sampling import Sampler, Vocabulary, bpe_dropout, unigram_sampling
-from heedful.text.tokenizer import SPECIAL, UNKNOWN_SIGN
+from heedful.text.tokenizer import MASK_PIECE, SPECIAL, UNKNOWN_SIGN
 from heedful.text.tokenizer_config import SAMPLING_KINDS, Kind, TokenizerConfig, cannot_sample
 
 MARK = "▁"  # U+2581, SentencePiece's sign for a space
@@ -67,6 +67,7 @@ class SentencePieceTokenizer:
         self._texts = [_text_of(facts, number) for number in range(len(facts.pieces))]
         self._ids = {piece: number for number, piece in enumerate(facts.pieces)}
         self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL.unk) for byte in range(256)]
+        self.special = replace(SPECIAL, mask=self._ids.get(MASK_PIECE) if MASK_PIECE in config.symbols else None)
         self._sampler = _sampler(facts, config, self._spell)
         self._processor = _processor(model + _NO_RULES, where=where)
         self._rules = _processor(model + _NO_ADDED_SPACE, where=where) if facts.own_rules else None

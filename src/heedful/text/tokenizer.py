@@ -8,17 +8,19 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The ids that are not text. Every tokenizer of heedful has the same, so a model never has to ask."""
+    """The ids that are not text. Tokenizers learned here all have the same; those of public models have their own."""
 
     pad: int = 0
     unk: int = 1
     start: int = 2
     end: int = 3
+    mask: int | None = None  # stands for a hidden word, where there is such an id
 
 
 SPECIAL = SpecialTokens()
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
+MASK_PIECE = "<mask>"  # the symbol, if it is among a tokenizer's, that stands for a hidden word
 
 UNKNOWN_SIGN = "⁇"  # what `decode` writes for the unknown id: visible, and one character
 
@@ -29,6 +31,10 @@ class Tokenizer(Protocol):
     @property
     def vocab_size(self) -> int:
         """The number of ids: every id is in `range(vocab_size)`."""
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The ids that are not text."""
 
     @property
     def can_sample(self) -> bool:

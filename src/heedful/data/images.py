@@ -1,0 +1,297 @@
+"""Images with labels, as one array: of a folder with a folder for each label, an .npz of arrays, or a table of numbers.
+
+`open_images` reads; `normalised` makes of bytes the numbers that a model takes; `flip` and `shift` change a batch at
+random, as functions of a generator, so that a run that goes on makes the same changes.
+"""
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from heedful.data.lines import open_bytes, plain_name
+from heedful.errors import MissingExtra, UserError, nearest
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Pixels = npt.NDArray[np.uint8]  # (N, C, H, W)
+Targets = npt.NDArray[np.int64]  # (N,)
+Resize = Literal["bilinear", "bicubic", "nearest"]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file must be refused, not unpacked for hours
+MAX_IMAGE = 1 << 27  # pixels of one image file
+SPLITS = {"train": ("train",), "test": ("test", "valid", "validation", "val", "dev")}
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Images:
+    """N images of one size, and of each the number of its label."""
+
+    pixels: Pixels  # (N, C, H, W)
+    targets: Targets  # (N,)
+    labels: tuple[str, ...]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any pixel or label."""
+        parts = (
+            str(self.pixels.shape).encode(),
+            self.pixels.tobytes(),
+            self.targets.tobytes(),
+            repr(self.labels).encode(),
+        )
+        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+    def rows(self, indices: npt.NDArray[np.int64]) -> "Images":
+        return replace(self, pixels=self.pixels[indices], targets=self.targets[indices])
+
+    def divided(self, share: float, *, seed: int) -> tuple["Images", "Images"]:
+        """The rest, and a share of each label drawn at random, to test with."""
+        chosen = np.zeros(len(self), bool)
+        generator = np.random.default_rng(seed)
+        for target in np.unique(self.targets):
+            places = generator.permutation(np.flatnonzero(self.targets == target))
+            chosen[places[: round(share * len(places))]] = True
+        return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
+
+
+def open_images(path: str | Path, *, split: Split | None = None, size: int | None = None) -> Images:
+    """All images of a place, or those of its split: `x_train` or `x_test` of an .npz, DIR/train or DIR/test.
+
+    With `size`, image files are brought to so many pixels in height and width; otherwise they must all have one size.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
+    if path.is_dir():
+        return _read_folder(path, split, size)
+    suffix = Path(plain_name(path)).suffix
+    if suffix == ".npz":
+        return _read_npz(path, split)
+    if suffix in (".csv", ".tsv"):
+        if split == "test":
+            raise UserError(f"{path}: a table has no split of its own; name another file to test with")
+        return _read_table(path, "," if suffix == ".csv" else "\t")
+    raise UserError(f"{path}: images are read from a folder with a folder for each label, an .npz or a .csv, not this")
+
+
+def splits_of(path: str | Path) -> tuple[Split, ...]:
+    """Which splits a place has; none where everything is in one."""
+    path = Path(path)
+    if path.is_dir():
+        names = {entry.name for entry in path.iterdir() if entry.is_dir()}
+    elif path.suffix == ".npz":
+        with _open_npz(path) as archive:
+            names = {
+                name.removeprefix("x_").removesuffix(".npy") for name in archive.namelist() if name.startswith("x_")
+            }
+    else:
+        names = set()
+    if not names & set(SPLITS["train"]):
+        return ()
+    return tuple(split for split, known in SPLITS.items() if names & set(known))  # type: ignore[misc]
+
+
+def normalised(pixels: Pixels | Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Bytes as numbers around zero: (pixel / 255 - mean) / std, for each channel its own. (B, C, H, W) float32."""
+    tensor = torch.as_tensor(pixels).float() / 255
+    return (tensor - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+
+
+def flip(pixels: Pixels, generator: np.random.Generator) -> Pixels:
+    """Half of the images, left and right exchanged."""
+    flipped = generator.random(len(pixels)) < 0.5
+    return np.where(flipped[:, None, None, None], pixels[..., ::-1], pixels)
+
+
+def shift(pixels: Pixels, generator: np.random.Generator, *, by: int) -> Pixels:
+    """Each image moved by up to so many pixels, down or up and left or right; black comes in at the edges."""
+    n_images, _, height, width = pixels.shape
+    moves = generator.integers(-by, by, size=(n_images, 2), endpoint=True)
+    padded = np.pad(pixels, ((0, 0), (0, 0), (by, by), (by, by)))
+    rows = (np.arange(height) + by - moves[:, :1])[:, None, :, None]
+    columns = (np.arange(width) + by - moves[:, 1:])[:, None, None, :]
+    numbers, channels = np.arange(n_images)[:, None, None, None], np.arange(pixels.shape[1])[:, None, None]
+    moved: Pixels = padded[numbers, channels, rows, columns]
+    return moved
+
+
+def read_image(path: str | Path, *, n_channels: int, size: int | None = None, resize: Resize = "bilinear") -> Pixels:
+    """One image file as (C, H, W)."""
+    _need_pillow()
+    from PIL import Image
+
+    methods = {
+        "bilinear": Image.Resampling.BILINEAR,
+        "bicubic": Image.Resampling.BICUBIC,
+        "nearest": Image.Resampling.NEAREST,
+    }
+    image = _open_image(Path(path))
+    if n_channels not in (1, 3):
+        raise UserError(f"{path}: an image file has 1 or 3 channels, and {n_channels} are wanted")
+    image = image.convert("L" if n_channels == 1 else "RGB")
+    if size is not None and image.size != (size, size):
+        image = image.resize((size, size), methods[resize])
+    array = np.asarray(image, np.uint8)
+    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _read_folder(path: Path, split: Split | None, size: int | None) -> Images:
+    folder = path
+    if split is not None:
+        found = [path / name for name in SPLITS[split] if (path / name).is_dir()]
+        if not found:
+            raise UserError(f"{path}: has no folder for '{split}'; expected one of: {', '.join(SPLITS[split])}")
+        folder = found[0]
+    labels = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    files = [(number, file) for number, label in enumerate(labels) for file in _image_files(folder / label)]
+    if not files:
+        raise UserError(
+            f"{folder}: expected a folder for each label, with images in it ({', '.join(SUFFIXES)}); found no image"
+        )
+    n_channels = 1 if all(_open_image(file).mode in ("1", "L", "I;16") for _, file in files) else 3
+    arrays = [read_image(file, n_channels=n_channels, size=size) for _, file in files]
+    odd = next((i for i, array in enumerate(arrays) if array.shape != arrays[0].shape), None)
+    if odd is not None:
+        sizes = " and ".join(f"{arrays[i].shape[2]} x {arrays[i].shape[1]}" for i in (0, odd))
+        raise UserError(f"{files[odd][1]}: the images have several sizes ({sizes}); give one size for all")
+    targets = np.array([number for number, _ in files], np.int64)
+    return Images(np.stack(arrays), targets, tuple(labels), name=folder.name if split is None else path.name)
+
+
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+
+
+def _open_image(path: Path) -> "Image.Image":
+    _need_pillow()
+    from PIL import Image
+
+    try:
+        image: Image.Image = Image.open(path, formats=FORMATS)
+        if image.width * image.height > MAX_IMAGE:
+            raise UserError(f"{path}: {image.width} x {image.height} pixels; at most {MAX_IMAGE:,} are read")
+        image.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: not a readable image: {error}") from None
+    return image
+
+
+def _read_npz(path: Path, split: Split | None) -> Images:
+    with _open_npz(path) as archive:
+        names = {entry.removesuffix(".npy") for entry in archive.namelist()}
+        endings = [f"_{name}" for name in SPLITS[split]] if split else ["", "_train"]
+        pairs = [(f"{x}{end}", f"{y}{end}") for end in endings for x, y in (("x", "y"), ("images", "labels"))]
+        found = next((pair for pair in pairs if set(pair) <= names), None)
+        if found is None:
+            wanted = " or ".join(f"'{x}' and '{y}'" for x, y in pairs[:2])
+            raise UserError(f"{path}: expected the arrays {wanted}; found {', '.join(sorted(names))}")
+        pixels, targets = (_array(path, archive, name) for name in found)
+        classes = _array(path, archive, "classes") if "classes" in names else None
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
+        raise UserError(
+            f"{path}: '{found[0]}' must be bytes (N, H, W) or (N, H, W, C), found {pixels.dtype} {pixels.shape}"
+        )
+    if not np.issubdtype(targets.dtype, np.integer) or targets.size != len(pixels):
+        raise UserError(f"{path}: '{found[1]}' must have a whole number for each of {len(pixels):,} images")
+    images = pixels.astype(np.uint8, copy=False)
+    images = images[:, None] if images.ndim == 3 else _channels_first(images)
+    return _labelled(images, targets.reshape(-1).astype(np.int64), classes, path)
+
+
+def _channels_first(pixels: Pixels) -> Pixels:
+    last = pixels.shape[-1] in (1, 3)
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)) if last else pixels
+
+
+def _open_npz(path: Path) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: not a readable .npz: {error}") from None
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size > MAX_BYTES:
+        raise UserError(f"{path}: {size:,} bytes when unpacked; at most {MAX_BYTES:,} are read")
+    return archive
+
+
+def _array(path: Path, archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
+    try:
+        array: npt.NDArray[np.generic] = np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: '{name}' cannot be read: {error}") from None
+    return array
+
+
+def _read_table(path: Path, separator: str) -> Images:
+    """A line for each image: the pixels from 0 to 255, and the label first or last, as a heading may say."""
+    with open_bytes(path) as stream:
+        text = stream.read(MAX_BYTES).decode("ascii", "replace")
+    lines = text.splitlines()
+    heading = lines[0].lower().split(separator) if lines and re.search(r"[a-zA-Z]", lines[0]) else None
+    try:
+        values = np.loadtxt(lines[1:] if heading else lines, np.int64, delimiter=separator, ndmin=2, comments=None)
+    except ValueError as error:
+        raise UserError(f"{path}: expected whole numbers, {separator!r} between them: {error}") from None
+    if not values.size:
+        raise UserError(f"{path}: holds no image")
+    first = _label_is_first(path, values, heading)
+    targets, numbers = (values[:, 0], values[:, 1:]) if first else (values[:, -1], values[:, :-1])
+    n_channels, side = next(
+        ((c, s) for c in (1, 3) if (s := round((numbers.shape[1] / c) ** 0.5)) ** 2 * c == numbers.shape[1]), (0, 0)
+    )
+    if not n_channels:
+        raise UserError(f"{path}: {numbers.shape[1]} numbers in a line make no square image of 1 or 3 channels")
+    if numbers.min() < 0 or numbers.max() > 255:
+        raise UserError(f"{path}: pixels must lie between 0 and 255, found {numbers.min()} to {numbers.max()}")
+    return _labelled(numbers.astype(np.uint8).reshape(-1, n_channels, side, side), targets, None, path)
+
+
+def _label_is_first(path: Path, values: npt.NDArray[np.int64], heading: list[str] | None) -> bool:
+    """Without a heading it is the last, unless that never changes and the first does: corners are black."""
+    if heading is not None:
+        names = [name.strip(' "') for name in heading]
+        if "label" not in (names[0], names[-1]):
+            raise UserError(f"{path}: the heading names no column 'label'{nearest('label', (names[0], names[-1]))}")
+        return names[0] == "label"
+    return bool(np.ptp(values[:, -1]) == 0 and np.ptp(values[:, 0]) > 0)
+
+
+def _labelled(pixels: Pixels, targets: Targets, classes: npt.NDArray[np.generic] | None, path: Path) -> Images:
+    if targets.size and targets.min() < 0:
+        raise UserError(f"{path}: a label has the number {targets.min()}; they count from 0")
+    n_labels = int(targets.max(initial=-1)) + 1
+    if n_labels > 1_000_000:
+        raise UserError(f"{path}: a label has the number {n_labels - 1:,}; at most 1,000,000 labels are read")
+    if classes is None:
+        labels = tuple(str(number) for number in range(n_labels))
+    else:
+        labels = tuple(str(name) for name in classes.reshape(-1))
+    if len(labels) < n_labels:
+        raise UserError(f"{path}: has {len(labels)} names for labels, and a label with the number {n_labels - 1}")
+    return Images(pixels, targets, labels, name=Path(plain_name(path)).stem)
+
+
+def _need_pillow() -> None:
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        raise MissingExtra("reading image files", "images") from None

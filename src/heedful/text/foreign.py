@@ -1,0 +1,212 @@
+"""The tokenizer files of a public checkpoint's folder, read and written."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.config import read_json
+from heedful.errors import UserError
+from heedful.text.foreign_build import byte_level, llama_pieces, t5_pieces, word_piece
+from heedful.text.foreign_safe import MAX_JSON_BYTES
+from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign, read_roles
+from heedful.text.marian import MarianTokenizer
+from heedful.text.safe import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
+from heedful.text.tokenizer import Tokenizer, Tokenizers
+
+CONTENT, ROLES_FILE, SETTINGS = "tokenizer.json", "special_tokens_map.json", "tokenizer_config.json"
+WORDS, VOCABULARY, MERGES, TARGET_VOCABULARY = "vocab.txt", "vocab.json", "merges.txt", "target_vocab.json"
+SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
+PIECES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
+
+_ENDS = "<|endoftext|>"
+_SEQUENCE = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+_BART = {**_SEQUENCE, "sep_token": "</s>", "cls_token": "<s>", "pad_token": "<pad>", "mask_token": "<mask>"}
+_BERT = {
+    "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
+}  # fmt: skip
+# model_type -> the special pieces of the class that Hugging Face takes for it, where no file says otherwise
+ROLES_OF: dict[str, dict[str, str]] = {
+    "bert": _BERT,
+    "bart": _BART,
+    "gpt2": {"bos_token": _ENDS, "eos_token": _ENDS, "unk_token": _ENDS},
+    "llama": _SEQUENCE,
+    "t5": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+}
+CLASSES = {
+    "bert": "BertTokenizer",
+    "bart": "BartTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "llama": "LlamaTokenizer",
+    "t5": "T5Tokenizer",
+}
+
+
+def load_foreign(folder: Path, *, model_type: str) -> Tokenizers | None:
+    """The tokenizers of a folder such as `save_pretrained` writes; None where it has no file of theirs."""
+    if model_type == "marian":
+        return read_marian(folder) if (folder / SOURCE_MODEL).is_file() else None
+    settings = _settings(folder)
+    tokenizer = _read(folder, model_type, settings)
+    return None if tokenizer is None else Tokenizers(source=tokenizer, target=tokenizer)
+
+
+def export_foreign(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> None:
+    """Write tokenizers as `transformers` reads them; one of heedful's own kind is refused."""
+    if isinstance(tokenizers.source, MarianTokenizer):
+        write_marian(tokenizers, folder)
+        return
+    tokenizer = tokenizers.source
+    if not isinstance(tokenizer, ForeignTokenizer):
+        raise UserError("a tokenizer of heedful's own cannot be written for Hugging Face's classes")
+    write_foreign(tokenizer, folder)
+    # The general class: those of a family build parts of their tokenizer anew and may not come to the same.
+    write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer.roles})
+
+
+def write_foreign(tokenizer: ForeignTokenizer, folder: Path) -> list[Path]:
+    """The two files that hold all of it."""
+    tokenizer.save(folder / CONTENT)
+    write_json(folder / ROLES_FILE, tokenizer.roles)
+    return [folder / CONTENT, folder / ROLES_FILE]
+
+
+def read_foreign(folder: Path, *, trusted: bool = False) -> ForeignTokenizer:
+    """What `write_foreign` wrote."""
+    where = folder / ROLES_FILE
+    roles = read_roles(read_json(where), where=str(where)) if where.is_file() else {}
+    path = folder / CONTENT
+    return open_foreign(_text(path), roles, where=str(path), trusted=trusted)
+
+
+def read_marian(folder: Path, *, trusted: bool = False) -> Tokenizers:
+    """Both sides of a Marian model; one list of ids for both, or one for each."""
+    ids = _ids(folder / VOCABULARY)
+    target_ids = _ids(folder / TARGET_VOCABULARY) if (folder / TARGET_VOCABULARY).is_file() else ids
+    models = [_bytes(folder / name) for name in (SOURCE_MODEL, TARGET_MODEL)]
+    for name, model in zip((SOURCE_MODEL, TARGET_MODEL), models, strict=True):
+        if not trusted:
+            try_in_child(model, read_model(model, where=str(folder / name)), where=str(folder / name))
+    return Tokenizers(
+        source=MarianTokenizer(models[0], ids, where=str(folder / SOURCE_MODEL)),
+        target=MarianTokenizer(models[1], target_ids, where=str(folder / TARGET_MODEL)),
+    )
+
+
+def write_marian(tokenizers: Tokenizers, folder: Path) -> list[Path]:
+    source, target = tokenizers.source, tokenizers.target
+    assert isinstance(source, MarianTokenizer) and isinstance(target, MarianTokenizer)
+    source.save(folder / SOURCE_MODEL)
+    target.save(folder / TARGET_MODEL)
+    write_json(folder / VOCABULARY, source.ids)
+    if source.ids == target.ids:
+        return [folder / name for name in (SOURCE_MODEL, TARGET_MODEL, VOCABULARY)]
+    write_json(folder / TARGET_VOCABULARY, target.ids)
+    return [folder / name for name in (SOURCE_MODEL, TARGET_MODEL, VOCABULARY, TARGET_VOCABULARY)]
+
+
+def write_json(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Both small files; what stands in the newer one counts."""
+    values: dict[str, Any] = {}
+    for name in (ROLES_FILE, SETTINGS):
+        if (folder / name).is_file():
+            values |= read_json(folder / name)
+    return values
+
+
+def _read(folder: Path, model_type: str, settings: Mapping[str, Any]) -> Tokenizer | None:
+    where = str(folder / SETTINGS)
+    named = read_roles(settings, where=where)
+    roles = {**ROLES_OF.get(model_type, {}), **named}
+    if (folder / CONTENT).is_file():
+        content, path = _text(folder / CONTENT), folder / CONTENT
+        roles = {role: piece for role, piece in roles.items() if role in named or _has(content, piece)}
+        return open_foreign(content, roles, where=str(path))
+    build = next((build for names, build in _BUILDERS if all((folder / name).is_file() for name in names)), None)
+    if build is None:
+        return None
+    return open_foreign(build(folder, model_type, roles, settings), roles, where=str(folder))
+
+
+def _has(content: str, piece: str) -> bool:
+    """Whether a piece may be among those of a tokenizer.json: only then is it worth a part by default."""
+    return json.dumps(piece, ensure_ascii=False) in content or json.dumps(piece) in content
+
+
+def _from_words(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    lines = _text(folder / WORDS).split("\n")  # a piece may hold U+2028 or a CR: nothing else ends a line
+    vocabulary = {line: number for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines)}
+    return word_piece(vocabulary, roles, settings, where=str(folder / SETTINGS))
+
+
+def _from_merges(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    vocabulary = _ids(folder / VOCABULARY)
+    merges = []
+    for number, line in enumerate(_text(folder / MERGES).split("\n"), start=1):
+        if line.startswith("#version") or not line:
+            continue
+        parts = re.split(" ", line.rstrip("\r"))
+        if len(parts) != 2:
+            raise UserError(f"{folder / MERGES}:{number}: expected two pieces and a space, found {line[:60]!r}")
+        merges.append((parts[0], parts[1]))
+    return byte_level(vocabulary, merges, roles, settings, where=str(folder / SETTINGS))
+
+
+def _from_pieces(name: str) -> Callable[[Path, str, Mapping[str, str], Mapping[str, Any]], str]:
+    def build(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+        facts = _facts(folder / name)
+        make = t5_pieces if model_type == "t5" else llama_pieces
+        return make(facts, roles, settings, where=str(folder / SETTINGS))
+
+    return build
+
+
+_BUILDERS = (
+    *(((name,), _from_pieces(name)) for name in PIECES),
+    ((VOCABULARY, MERGES), _from_merges),
+    ((WORDS,), _from_words),
+)
+
+
+def _facts(path: Path) -> ModelFacts:
+    facts = read_model(_bytes(path), where=str(path))
+    if facts.kind not in ("bpe", "unigram"):
+        raise UserError(f"{path}: is a SentencePiece model of kind '{facts.kind}'; allowed: bpe, unigram")
+    return facts
+
+
+def _ids(path: Path) -> dict[str, Any]:
+    _check_size(path, MAX_JSON_BYTES)
+    return read_json(path)
+
+
+def _text(path: Path) -> str:
+    _check_size(path, MAX_JSON_BYTES)
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start}: not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    _check_size(path, MAX_MODEL_BYTES)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _check_size(path: Path, most: int) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if size > most:
+        raise UserError(f"{path}: {size:,} bytes; a tokenizer's file has at most {most:,}")

@@ -1,0 +1,224 @@
+"""The older files of public tokenizers as one tokenizer.json: WordPiece, byte-level BPE, SentencePiece.
+
+Each function builds what the tokenizer class of Hugging Face's Transformers 5 builds from the same file, so that the
+ids are the same. Nothing here needs `tokenizers`.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.text.safe import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
+
+MARK = "▁"
+N_SENTINELS = 100  # T5's <extra_id_0> … <extra_id_99>
+
+
+def word_piece(
+    vocabulary: Mapping[str, int], roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str
+) -> str:
+    """BERT's: words at spaces and punctuation, then the longest pieces from the left, `##` inside a word."""
+    lowercase = _flag(settings, "do_lower_case", True, where)
+    accents = settings.get("strip_accents")
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": _flag(settings, "tokenize_chinese_chars", True, where),
+        "strip_accents": accents if isinstance(accents, bool) else None,
+        "lowercase": lowercase,
+    }
+    model = {
+        "type": "WordPiece",
+        "unk_token": roles.get("unk_token", "[UNK]"),
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": dict(vocabulary),
+    }
+    return _json(
+        model,
+        _added(vocabulary, roles.values()),
+        normalizer=normalizer,
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+    )
+
+
+def byte_level(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    roles: Mapping[str, str],
+    settings: Mapping[str, Any],
+    *,
+    where: str,
+) -> str:
+    """GPT-2's, RoBERTa's and BART's: any text is bytes, and neighbours are merged in the order of learning."""
+    prefix = _flag(settings, "add_prefix_space", False, where)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
+    return _json(
+        _bpe(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""),
+        _added(vocabulary, roles.values()),
+        pre_tokenizer=byte_level,
+        decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    )
+
+
+def t5_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
+    """T5's SentencePiece model, with its sentinels after the pieces, the last first."""
+    n_sentinels = settings.get("extra_ids", N_SENTINELS)
+    if type(n_sentinels) is not int or not 0 <= n_sentinels <= 10_000:
+        raise UserError(f"{where}: 'extra_ids' must be a number from 0 to 10,000, found {n_sentinels!r}")
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(n_sentinels))]
+    pieces = [*zip(facts.pieces, facts.scores, strict=True), *((piece, 0.0) for piece in sentinels)]
+    vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
+    metaspace = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
+    model = {"type": "Unigram", "unk_id": facts.types.index(UNKNOWN), "vocab": pieces, "byte_fallback": False}
+    return _json(
+        model,
+        _added(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts)),
+        normalizer=_charsmap(facts),
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        decoder=metaspace,
+    )
+
+
+def llama_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
+    """Llama's SentencePiece model: BPE on whole texts, spaces as ▁, what is unknown in bytes."""
+    if facts.kind == "unigram":
+        return unigram_pieces(facts, roles)
+    prefix = _flag(settings, "add_prefix_space", True, where)
+    legacy = _flag(settings, "legacy", False, where)
+    scheme = ("always" if legacy else "first") if prefix else "never"
+    vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
+    decoders: list[dict[str, Any]] = [*_SPACES_AND_BYTES]
+    if prefix:
+        decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return _json(
+        _bpe(vocabulary, merges_of(vocabulary), fuse_unk=True, byte_fallback=True),
+        _added(vocabulary, roles.values(), _own_symbols(facts)),
+        pre_tokenizer={"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": False},
+        decoder={"type": "Sequence", "decoders": decoders},
+    )
+
+
+def unigram_pieces(facts: ModelFacts, roles: Mapping[str, str]) -> str:
+    """Any other unigram model of SentencePiece, with byte fallback where it has it."""
+    vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+    normalizers = [part for part in (_charsmap(facts), spaces) if part is not None]
+    decoders = _SPACES_AND_BYTES if facts.byte_fallback else _SPACES_AND_BYTES[:1]
+    model = {
+        "type": "Unigram",
+        "unk_id": facts.types.index(UNKNOWN),
+        "vocab": list(zip(facts.pieces, facts.scores, strict=True)),
+        "byte_fallback": facts.byte_fallback,
+    }
+    return _json(
+        model,
+        _added(vocabulary, roles.values(), _own_symbols(facts)),
+        normalizer={"type": "Sequence", "normalizers": normalizers},
+        decoder={"type": "Sequence", "decoders": decoders},
+    )
+
+
+def merges_of(vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The merges of a BPE whose file has only its pieces: each piece is made of two others, the earlier piece first.
+
+    As Hugging Face counts them: by the piece that is made; of its ways, by the lengths of the parts.
+    """
+    merges = []
+    for piece, number in vocabulary.items():
+        ways = [(piece[:cut], piece[cut:]) for cut in range(1, len(piece))]
+        known = [(left, right) for left, right in ways if left in vocabulary and right in vocabulary]
+        known.sort(key=lambda way: (vocabulary[way[0]], vocabulary[way[1]]))
+        merges += [(number, len(left), len(right), left, right) for left, right in known]
+    merges.sort(key=lambda merge: merge[:3])
+    return [(left, right) for *_, left, right in merges]
+
+
+_SPACES_AND_BYTES: tuple[dict[str, Any], ...] = (
+    {"type": "Replace", "pattern": {"String": MARK}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+)
+
+
+def _bpe(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
+    defaults = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+    }
+    return {**defaults, **settings, "vocab": dict(vocabulary), "merges": [list(merge) for merge in merges]}
+
+
+def _charsmap(facts: ModelFacts) -> dict[str, Any] | None:
+    if not facts.charsmap:
+        return None
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(facts.charsmap).decode()}
+
+
+def _own_symbols(facts: ModelFacts) -> dict[str, bool]:
+    """The pieces that SentencePiece finds before anything else, or never; True = special."""
+    kinds = zip(facts.pieces, facts.types, strict=True)
+    return {piece: kind == CONTROL for piece, kind in kinds if kind in (CONTROL, USER_DEFINED)}
+
+
+def _added(
+    vocabulary: Mapping[str, int], special: Iterable[str], symbols: Mapping[str, bool] | None = None
+) -> list[dict[str, Any]]:
+    """Pieces that are found as a whole, by their ids; one that the vocabulary lacks comes after its last."""
+    flags = {**(symbols or {}), **dict.fromkeys(special, True)}
+    ids = {piece: vocabulary[piece] for piece in flags if piece in vocabulary}
+    following = max(vocabulary.values(), default=-1) + 1
+    for piece in flags:
+        if piece not in ids:
+            ids[piece] = following
+            following += 1
+    return [
+        {
+            "id": number,
+            "content": piece,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": flags[piece],
+        }
+        for piece, number in sorted(ids.items(), key=lambda item: item[1])
+    ]
+
+
+def _json(
+    model: dict[str, Any],
+    added: list[dict[str, Any]],
+    *,
+    normalizer: object = None,
+    pre_tokenizer: object = None,
+    decoder: object = None,
+) -> str:
+    values = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": model,
+    }
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _flag(settings: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
+    value = settings.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{where}: '{name}' must be true or false, found {value!r}")
+    return default if value is None else value

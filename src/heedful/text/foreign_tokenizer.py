@@ -1,0 +1,169 @@
+"""Tokenizers of public checkpoints, behind heedful's protocol: the same ids as Hugging Face's `transformers` gives.
+
+A `tokenizer.json` says all that such a tokenizer does; other files (`vocab.txt`, `merges.txt`, SentencePiece models)
+are written as one first (`foreign_build.py`). Which of its pieces begin, end, pad and hide stands in
+`special_tokens_map.json`. Needs the package `tokenizers` alone, never `transformers`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.errors import MissingExtra, UserError
+from heedful.text.foreign_safe import check_content, try_content_in_child
+from heedful.text.normalise import Normaliser
+from heedful.text.tokenizer import SpecialTokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_REPAIR = Normaliser(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
+
+
+class ForeignTokenizer:
+    """One tokenizer.json. As in `transformers`, a special piece that is written out in a text, like [MASK], is found.
+
+    `roles` says which pieces are special and what for, in Hugging Face's words: {"cls_token": "[CLS]", …}.
+    """
+
+    def __init__(self, content: str, roles: Mapping[str, str], *, where: str = "tokenizer.json") -> None:
+        self.content = content
+        self.roles = dict(roles)
+        self._where = where
+        self._backend = _load(content, where=where)
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        self._vocab_size = max(vocabulary.values(), default=-1) + 1
+        self.special = _special(self.roles, vocabulary, where=where)
+
+    def __reduce__(self) -> tuple[type["ForeignTokenizer"], tuple[str, dict[str, str]]]:
+        return ForeignTokenizer, (self.content, self.roles)  # to another process; the rest is made from it again
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    @property
+    def can_sample(self) -> bool:
+        return False
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self.content}\n{sorted(self.roles.items())}".encode()).hexdigest()
+
+    def normalize(self, text: str) -> str:
+        """The text itself: what the tokenizer does to it (BERT's lower case) shows in what is decoded."""
+        return _REPAIR(text)
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        normal = [self.normalize(text) for text in texts]
+        return [found.ids for found in self._backend.encode_batch_fast(normal, add_special_tokens=False)]
+
+    def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
+        raise UserError(f"{self._where}: a foreign tokenizer cannot sample: set tokenizer.sample_alpha = 0")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        self._check(ids)
+        return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+    def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in batch]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        given = list(ids)
+        self._check(given)
+        return [str(self._backend.id_to_token(number) or "") for number in given]
+
+    def id_of(self, piece: str) -> int:
+        number: int | None = self._backend.token_to_id(piece)
+        if number is None:
+            raise UserError(f"the tokenizer has no piece {piece!r}")
+        return number
+
+    def count_unknown(self, text: str) -> int:
+        """0 where the tokenizer has no piece for the unknown."""
+        return self.encode(text).count(self.special.unk) if "unk_token" in self.roles else 0
+
+    def save(self, path: str | Path) -> None:
+        """The tokenizer.json; its `roles` are another file's."""
+        Path(path).write_text(self.content, encoding="utf-8")
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"{json.loads(self.content)['model']['type']}, {self.vocab_size:,} pieces"
+
+    def _check(self, ids: Sequence[int]) -> None:
+        bad = next((number for number in ids if not 0 <= number < self._vocab_size), None)
+        if bad is not None:
+            raise UserError(
+                f"id {int(bad)} is not in the vocabulary, which has 0 to {self._vocab_size - 1}: "
+                "the ids were made with another tokenizer"
+            )
+
+
+def open_foreign(content: str, roles: Mapping[str, str], *, where: str, trusted: bool = False) -> ForeignTokenizer:
+    """The tokenizer, once it was looked at and, unless `trusted`, tried in a child process."""
+    checked = check_content(content, where=where)
+    if not trusted:
+        _import_tokenizers()  # said here rather than by the child
+        try_content_in_child(checked, where=where)
+    return ForeignTokenizer(checked, roles, where=where)
+
+
+def read_roles(values: Mapping[str, object], *, where: str) -> dict[str, str]:
+    """The special pieces that a settings file of Hugging Face's names, by their part in a text."""
+    roles = {}
+    for role in ROLES:
+        value = values.get(role)
+        if isinstance(value, dict):  # an added token with all its properties
+            value = value.get("content")
+        if value is None:
+            continue
+        if not isinstance(value, str) or not 0 < len(value) <= 1000:
+            raise UserError(f"{where}: '{role}' must be a piece of the vocabulary, found {value!r}")
+        roles[role] = value
+    return roles
+
+
+def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, where: str) -> SpecialTokens:
+    """Ids for the parts. What a tokenizer has no piece for stands where it does least harm, as in Hugging Face's own
+    examples: padding is the end, a start that nobody writes is padding.
+    """
+    for role, piece in roles.items():
+        if piece not in vocabulary:
+            raise UserError(f"{where}: has no piece {piece!r}, which is said to be its {role}")
+    ids = {role: vocabulary[piece] for role, piece in roles.items()}
+    end = ids.get("sep_token", ids.get("eos_token", ids.get("pad_token", 0)))
+    pad = ids.get("pad_token", end)
+    return SpecialTokens(
+        pad=pad,
+        unk=ids.get("unk_token", pad),
+        start=ids.get("cls_token", ids.get("bos_token", pad)),
+        end=end,
+        mask=ids.get("mask_token"),
+    )
+
+
+def _load(content: str, *, where: str) -> "Backend":
+    _import_tokenizers()
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        backend = Backend.from_str(content)
+    except Exception as error:  # `tokenizers` raises plain Exceptions
+        raise UserError(f"{where}: not a usable tokenizer: {str(error)[:300]}") from None
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+def _import_tokenizers() -> None:
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        raise MissingExtra("the tokenizer of a converted model", "hf") from None

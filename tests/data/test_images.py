@@ -1,0 +1,203 @@
+"""Images from folders, arrays and tables; bytes into numbers; changes that depend on a generator alone."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from heedful.data.images import Images, flip, normalised, open_images, read_image, shift, splits_of
+from heedful.errors import UserError
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "images"
+pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
+
+
+def picture(n: int, *, size: int = 6, n_channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 256, (size, size, n_channels), dtype=np.uint8)
+
+
+def folder_of(folder: Path, *, split: str = "", n_channels: int = 3, suffix: str = ".png") -> Path:
+    for number, (label, name) in enumerate([("cat", "b"), ("cat", "a"), ("dog", "c")]):
+        place = folder / split / label
+        place.mkdir(parents=True, exist_ok=True)
+        array = picture(number, n_channels=n_channels)
+        pillow.fromarray(array.squeeze()).save(place / f"{name}{suffix}")
+    return folder
+
+
+def test_a_folder_with_a_folder_for_each_label(tmp_path: Path) -> None:
+    images = open_images(folder_of(tmp_path / "pets"))
+    assert (images.labels, images.targets.tolist(), images.name) == (("cat", "dog"), [0, 0, 1], "pets")
+    assert images.pixels.shape == (3, 3, 6, 6) and images.pixels.dtype == np.uint8
+    assert np.array_equal(images.pixels[0], picture(1).transpose(2, 0, 1))  # a before b
+    assert splits_of(tmp_path / "pets") == ()
+
+
+def test_grey_images_have_one_channel(tmp_path: Path) -> None:
+    assert open_images(folder_of(tmp_path, n_channels=1)).pixels.shape == (3, 1, 6, 6)
+
+
+def test_splits_of_a_folder(tmp_path: Path) -> None:
+    folder_of(tmp_path, split="train")
+    folder_of(tmp_path, split="valid")
+    assert splits_of(tmp_path) == ("train", "test")
+    assert len(open_images(tmp_path, split="train")) == len(open_images(tmp_path, split="test")) == 3
+
+
+def test_sizes_must_agree_or_be_given(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    pillow.fromarray(picture(9, size=8)).save(tmp_path / "dog" / "d.png")
+    with pytest.raises(UserError, match=r"d\.png: the images have several sizes"):
+        open_images(tmp_path)
+    assert open_images(tmp_path, size=5).pixels.shape == (4, 3, 5, 5)
+
+
+def test_an_array_file(tmp_path: Path) -> None:
+    train, test = np.stack([picture(n) for n in range(5)]), np.stack([picture(9)])
+    names = np.array(["cat", "dog"])
+    np.savez(tmp_path / "a.npz", x_train=train, y_train=[0, 1, 1, 0, 0], x_test=test, y_test=[1], classes=names)
+    images = open_images(tmp_path / "a.npz", split="train")
+    assert images.labels == ("cat", "dog") and images.targets.tolist() == [0, 1, 1, 0, 0]
+    assert np.array_equal(images.pixels, train.transpose(0, 3, 1, 2))
+    assert len(open_images(tmp_path / "a.npz", split="test")) == 1
+    assert len(open_images(tmp_path / "a.npz")) == 5
+    assert splits_of(tmp_path / "a.npz") == ("train", "test")
+
+
+@pytest.mark.parametrize("where", ["first", "last", "named"])
+def test_a_table(where: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 9))
+    pixels[:, [0, -1]] = 0  # corners are black
+    labels = np.array([2, 0, 1, 2])[:, None]
+    rows = np.hstack([pixels, labels] if where == "last" else [labels, pixels])
+    text = "\n".join(",".join(map(str, row)) for row in rows) + "\n"
+    if where == "named":
+        text = ",".join(["label", *(f"pixel{n}" for n in range(9))]) + "\n" + text
+    (tmp_path / "digits.csv.gz").write_bytes(gzip.compress(text.encode()))
+    images = open_images(tmp_path / "digits.csv.gz")
+    assert images.targets.tolist() == [2, 0, 1, 2] and images.labels == ("0", "1", "2")
+    assert np.array_equal(images.pixels.reshape(4, 9), pixels)
+
+
+def test_the_images_at_hand_are_read() -> None:
+    if not SHARED.is_dir():
+        pytest.skip("the folder shared/data/images is not there")
+    digits = open_images(SHARED / "mnist_5k.csv.gz")
+    assert digits.pixels.shape == (5000, 1, 28, 28)
+    assert np.bincount(digits.targets).tolist() == [500] * 10
+    cifar = SHARED / "cifar10_2000train_500test.npz"
+    assert open_images(cifar, split="train").pixels.shape == (2000, 3, 32, 32)
+    assert open_images(cifar, split="test").labels[3] == "cat"
+
+
+def images(n: int = 40) -> Images:
+    pixels = np.random.default_rng(1).integers(0, 256, (n, 3, 6, 6), dtype=np.uint8)
+    return Images(pixels, np.arange(n) % 4, ("a", "b", "c", "d"), name="made up")
+
+
+def test_a_share_of_each_label_is_put_aside() -> None:
+    rest, aside = images().divided(0.3, seed=5)
+    assert np.bincount(aside.targets).tolist() == [3] * 4 and len(rest) == 28
+    together = np.concatenate([rest.pixels, aside.pixels])
+    assert sorted(map(bytes, together)) == sorted(map(bytes, images().pixels))
+    assert images().divided(0.3, seed=5)[1].fingerprint == aside.fingerprint
+    assert images().divided(0.3, seed=6)[1].fingerprint != aside.fingerprint
+
+
+def test_the_fingerprint_sees_every_pixel_and_label() -> None:
+    changed = images().pixels.copy()
+    changed[3, 1, 2, 2] ^= 1
+    found = {images().fingerprint, Images(changed, images().targets, images().labels, name="x").fingerprint}
+    found.add(Images(images().pixels, images().targets[::-1].copy(), images().labels, name="x").fingerprint)
+    assert len(found) == 3
+
+
+def test_bytes_become_numbers() -> None:
+    pixels = np.array([[[[0, 255]], [[51, 102]], [[0, 0]]]], np.uint8)
+    found = normalised(pixels, (0.0, 0.5, 0.1), (1.0, 0.5, 0.2))
+    assert torch.allclose(found.flatten(), torch.tensor([0.0, 1.0, -0.6, -0.2, -0.5, -0.5]))
+    assert found.dtype == torch.float32
+
+
+def test_changes_are_a_function_of_the_generator() -> None:
+    pixels = images().pixels
+    for change in (flip, lambda p, g: shift(p, g, by=2)):
+        one, same = (change(pixels, np.random.default_rng(3)) for _ in range(2))
+        assert np.array_equal(one, same) and one.dtype == np.uint8 and one.shape == pixels.shape
+        assert not np.array_equal(one, change(pixels, np.random.default_rng(4)))
+
+
+def test_a_flip_is_the_image_or_its_mirror() -> None:
+    pixels = images().pixels
+    flipped = flip(pixels, np.random.default_rng(0))
+    kinds = [np.array_equal(a, b) for a, b in zip(flipped, pixels, strict=True)]
+    mirrors = [np.array_equal(a, b[..., ::-1]) for a, b in zip(flipped, pixels, strict=True)]
+    assert all(a != b for a, b in zip(kinds, mirrors, strict=True))
+    assert 5 < sum(kinds) < 35
+
+
+def test_a_shift_moves_all_channels_alike_and_keeps_what_stays_inside() -> None:
+    pixels = images().pixels
+    moved = shift(pixels, np.random.default_rng(0), by=1)
+    for before, after in zip(pixels, moved, strict=True):
+        padded = np.pad(before, ((0, 0), (1, 1), (1, 1)))
+        windows = [padded[:, y : y + 6, x : x + 6] for y in range(3) for x in range(3)]
+        assert sum(np.array_equal(after, window) for window in windows) == 1
+    assert np.array_equal(shift(pixels, np.random.default_rng(0), by=0), pixels)
+
+
+def test_one_image_file(tmp_path: Path) -> None:
+    pillow.fromarray(picture(0)).save(tmp_path / "a.png")
+    assert np.array_equal(read_image(tmp_path / "a.png", n_channels=3), picture(0).transpose(2, 0, 1))
+    assert read_image(tmp_path / "a.png", n_channels=1, size=4).shape == (1, 4, 4)
+
+
+def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
+    made = {}
+    (tmp_path / "empty").mkdir()
+    made["an empty folder"] = (tmp_path / "empty", "found no image")
+    (tmp_path / "noise" / "a").mkdir(parents=True)
+    (tmp_path / "noise" / "a" / "x.png").write_bytes(b"\x89PNG nothing")
+    made["no image"] = (tmp_path / "noise", "not a readable image")
+    (tmp_path / "broken.npz").write_bytes(b"PK nothing")
+    made["no archive"] = (tmp_path / "broken.npz", "not a readable .npz")
+    np.savez(tmp_path / "names.npz", pictures=np.zeros((1, 2, 2), np.uint8))
+    made["other names"] = (tmp_path / "names.npz", "expected the arrays")
+    np.savez(tmp_path / "floats.npz", x=np.zeros((1, 2, 2)), y=[0])
+    made["no bytes"] = (tmp_path / "floats.npz", "must be bytes")
+    np.savez(tmp_path / "few.npz", x=np.zeros((2, 2, 2), np.uint8), y=[0])
+    made["too few labels"] = (tmp_path / "few.npz", "a whole number for each")
+    objects = np.array([{"a": 1}], dtype=object)
+    np.savez(tmp_path / "pickle.npz", x=objects, y=[0])
+    made["a pickle"] = (tmp_path / "pickle.npz", "cannot be read")
+    (tmp_path / "text.csv").write_text("a,b\nc,d\n")
+    made["words"] = (tmp_path / "text.csv", "label|whole numbers")
+    (tmp_path / "odd.csv").write_text("1,2,3\n")
+    made["no square"] = (tmp_path / "odd.csv", "no square")
+    (tmp_path / "bright.csv").write_text("1,2,3,999,0\n")
+    made["too bright"] = (tmp_path / "bright.csv", "between 0 and 255")
+    (tmp_path / "a.txt").write_text("x")
+    made["another kind"] = (tmp_path / "a.txt", "images are read from")
+    made["nothing"] = (tmp_path / "nowhere", "no such file")
+    return made
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for case, (path, words) in hostile(tmp_path).items():
+        with pytest.raises(UserError, match=words):
+            open_images(path)
+            pytest.fail(case)
+    with pytest.raises(UserError, match="no split"):
+        open_images(tmp_path / "odd.csv", split="test")
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.data.images.MAX_BYTES", 1000)
+    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((100, 10, 10), np.uint8), y=np.zeros(100, int))
+    with pytest.raises(UserError, match="when unpacked"):
+        open_images(tmp_path / "bomb.npz")
+    monkeypatch.setattr("heedful.data.images.MAX_IMAGE", 10)
+    with pytest.raises(UserError, match="pixels; at most"):
+        open_images(folder_of(tmp_path / "pets"))

@@ -1,0 +1,352 @@
+"""Tokenizers of public checkpoints: the same ids as `transformers`, whatever the text; hostile files refused."""
+
+import io
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hostile_strings import hostile_strings
+
+from heedful.errors import UserError
+from heedful.text import ForeignTokenizer, Tokenizers, load_tokenizers, save_tokenizers
+from heedful.text.foreign import export_foreign, load_foreign
+from heedful.text.foreign_safe import MAX_JSON_BYTES
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+
+PROJECT = Path(__file__).parents[2]
+TEXTS = hostile_strings()
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """Some thousands of lines in several scripts: the project's own pages and the hostile strings."""
+    pages = [line for path in sorted((PROJECT / "docs").glob("*.md")) for line in path.read_text().splitlines()]
+    return [*pages, *(text for text in TEXTS[200:1500] if text.isprintable())]
+
+
+def word_piece_folder(folder: Path, lines: list[str], *, lowercase: bool) -> Path:
+    from tokenizers import BertWordPieceTokenizer
+
+    trained = BertWordPieceTokenizer(lowercase=lowercase)
+    trained.train_from_iterator(lines, vocab_size=600, show_progress=False)
+    trained.save_model(str(folder))
+    settings = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def byte_level_folder(folder: Path, lines: list[str], special: list[str]) -> Path:
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(lines, vocab_size=700, special_tokens=special, show_progress=False)
+    trained.save_model(str(folder))
+    return folder
+
+
+def pieces_folder(folder: Path, name: str, lines: list[str], **settings) -> Path:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for line in lines if line.strip() and len(line.encode()) < 4000),
+        model_writer=model,
+        vocab_size=1500,
+        character_coverage=0.98,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **settings,
+    )
+    (folder / name).write_bytes(model.getvalue())
+    return folder
+
+
+T5 = {"model_type": "unigram", "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+LLAMA = {
+    "model_type": "bpe",
+    "unk_id": 0,
+    "bos_id": 1,
+    "eos_id": 2,
+    "byte_fallback": True,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+}
+
+
+def made(kind: str, folder: Path, lines: list[str]):
+    """The folder of a tokenizer, and theirs, loaded from it."""
+    if kind in ("bert", "bert cased"):
+        word_piece_folder(folder, lines, lowercase=kind == "bert")
+        return transformers.BertTokenizer.from_pretrained(folder)
+    if kind == "gpt2":
+        return transformers.GPT2Tokenizer.from_pretrained(byte_level_folder(folder, lines, ["<|endoftext|>"]))
+    if kind == "bart":
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        return transformers.BartTokenizer.from_pretrained(byte_level_folder(folder, lines, special))
+    if kind == "t5":
+        return transformers.T5Tokenizer.from_pretrained(pieces_folder(folder, "spiece.model", lines, **T5))
+    return transformers.LlamaTokenizer.from_pretrained(pieces_folder(folder, "tokenizer.model", lines, **LLAMA))
+
+
+KINDS = ("bert", "bert cased", "gpt2", "bart", "t5", "llama")
+
+
+def same_ids(ours, theirs) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    found = ours.encode_batch(TEXTS)
+    assert len(TEXTS) == 5000
+    assert [text for text, a, b in zip(TEXTS, found, wanted, strict=True) if a != b] == []
+    assert ours.vocab_size >= len(theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ids_are_those_of_transformers(kind: str, lines: list[str], tmp_path: Path) -> None:
+    theirs = made(kind, tmp_path, lines)
+    model_type = kind.split()[0]
+    ours = load_foreign(tmp_path, model_type=model_type).source
+    same_ids(ours, theirs)
+    saved = tmp_path / "saved"
+    theirs.save_pretrained(saved)  # now as a tokenizer.json
+    assert (saved / "tokenizer.json").is_file()
+    same_ids(load_foreign(saved, model_type=model_type).source, theirs)
+    special = ours.special
+    assert special.end == (theirs.sep_token_id if theirs.sep_token else theirs.eos_token_id)
+    assert special.mask == theirs.mask_token_id
+    if theirs.pad_token:
+        assert special.pad == theirs.pad_token_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_path: Path) -> None:
+    made(kind, tmp_path, lines)
+    tokenizers = load_foreign(tmp_path, model_type=kind.split()[0])
+    paths = save_tokenizers(tmp_path / "kept", tokenizers)
+    assert sorted(path.name for path in paths) == ["special_tokens_map.json", "tokenizer.json"]
+    again = load_tokenizers(tmp_path / "kept")
+    assert again.joint
+    assert again.source.fingerprint == tokenizers.source.fingerprint
+    assert again.source.special == tokenizers.source.special
+    assert again.source.encode_batch(TEXTS[:300]) == tokenizers.source.encode_batch(TEXTS[:300])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list[str], tmp_path: Path) -> None:
+    made(kind, tmp_path, lines)
+    tokenizers = load_foreign(tmp_path, model_type=kind.split()[0])
+    (tmp_path / "there").mkdir()
+    export_foreign(tokenizers, tmp_path / "there", model_type=kind.split()[0])
+    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "there")
+    same_ids(tokenizers.source, theirs)
+    assert theirs.unk_token == tokenizers.source.roles["unk_token"]
+
+
+def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str], tmp_path: Path) -> None:
+    pieces_folder(tmp_path, "tokenizer.model", lines, **{**LLAMA, "model_type": "unigram"})
+    theirs = transformers.TokenizersBackend.from_pretrained(tmp_path)
+    same_ids(load_foreign(tmp_path, model_type="llama").source, theirs)
+
+
+def marian_folder(folder: Path, lines: list[str]) -> Path:
+    for name, part in (("source.spm", lines[::2]), ("target.spm", lines[1::2])):
+        pieces_folder(folder, name, part, model_type="unigram", bos_id=-1)
+    pieces = {}
+    for name in ("source.spm", "target.spm"):
+        processor = sentencepiece.SentencePieceProcessor(model_proto=(folder / name).read_bytes())
+        pieces |= dict.fromkeys(processor.id_to_piece(number) for number in range(processor.get_piece_size()))
+    kept = [piece for piece in pieces if piece not in ("<unk>", "</s>", "<s>")]
+    order = ["</s>", "<unk>", *kept[: len(kept) * 9 // 10], ">>fr<<", "<pad>"]  # a tenth is missing: unknown there
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(order)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    return folder
+
+
+def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path) -> None:
+    theirs = transformers.MarianTokenizer.from_pretrained(marian_folder(tmp_path, lines))
+    ours = load_foreign(tmp_path, model_type="marian")
+    theirs.punc_normalizer = lambda text: text  # sacremoses may be installed; ids are compared without it
+    wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [text for text, a, b in zip(TEXTS, ours.source.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
+    wanted = theirs(text_target=TEXTS, add_special_tokens=False)["input_ids"]
+    assert [text for text, a, b in zip(TEXTS, ours.target.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
+    assert (ours.source.special.end, ours.source.special.unk) == (theirs.eos_token_id, theirs.unk_token_id)
+    assert ours.source.special.pad == theirs.pad_token_id
+    save_tokenizers(tmp_path / "kept", ours)
+    again = load_tokenizers(tmp_path / "kept")
+    assert again.source.encode_batch(TEXTS[:100]) == ours.source.encode_batch(TEXTS[:100])
+    assert again.target.fingerprint == ours.target.fingerprint
+    assert ours.source.decode(ours.source.encode("The dog runs.")) == "The dog runs."
+
+
+@pytest.fixture(scope="module")
+def bert(lines: list[str], tmp_path_factory) -> ForeignTokenizer:
+    folder = word_piece_folder(tmp_path_factory.mktemp("bert"), lines, lowercase=True)
+    return load_foreign(folder, model_type="bert").source
+
+
+def test_a_lone_surrogate_is_repaired(bert: ForeignTokenizer) -> None:
+    assert bert.encode("dog \ud83d runs") == bert.encode("dog \ufffd runs")
+
+
+def test_the_protocol(bert: ForeignTokenizer) -> None:
+    ids = bert.encode("the model [MASK] text")
+    assert bert.special.mask in ids
+    assert bert.pieces([bert.special.start, bert.special.end]) == ["[CLS]", "[SEP]"]
+    assert bert.id_of("[MASK]") == bert.special.mask
+    assert "[CLS]" not in bert.decode([bert.special.start, *ids, bert.special.end])
+    assert bert.decode_batch([bert.encode("the model")]) == ["the model"]
+    assert not bert.can_sample
+    assert bert.count_unknown("\U000e0041") == 0 or bert.special.unk in bert.encode("\U000e0041")
+    with pytest.raises(UserError, match="cannot sample"):
+        bert.sample_batch(["a"], seed=0)
+    with pytest.raises(UserError, match="not in the vocabulary"):
+        bert.decode([10**6])
+    with pytest.raises(UserError, match="no piece"):
+        bert.id_of("never in there")
+
+
+def test_it_goes_to_another_process(bert: ForeignTokenizer) -> None:
+    kind, arguments = bert.__reduce__()
+    assert kind(*arguments).fingerprint == bert.fingerprint
+
+
+def test_padding_and_truncation_of_the_file_do_not_count(bert: ForeignTokenizer, tmp_path: Path) -> None:
+    backend = Tokenizer.from_str(bert.content)
+    backend.enable_truncation(3)
+    backend.enable_padding(length=50)
+    (tmp_path / "tokenizer.json").write_text(backend.to_str())
+    ours = load_foreign(tmp_path, model_type="bert").source
+    assert ours.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
+
+
+def test_a_folder_without_tokenizer_files_has_none(tmp_path: Path) -> None:
+    assert load_foreign(tmp_path, model_type="bert") is None
+
+
+def plain() -> dict:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
+    tokenizer.train_from_iterator(["a few words are enough"], trainer)
+    return json.loads(tokenizer.to_str())
+
+
+def hostile(**changes) -> str:
+    values = plain()
+    for path, value in changes.items():
+        inner = values
+        *outer, last = path.split("__")
+        for name in outer:
+            inner = inner[name]
+        inner[last] = value
+    return json.dumps(values)
+
+
+def nested(depth: int) -> dict:
+    return {"type": "Sequence", "normalizers": [nested(depth - 1)] if depth else []}
+
+
+HOSTILE = {
+    "no json": ("{", "not a usable tokenizer.json"),
+    "a list": ("[]", "no 'model'"),
+    "deeper than a stack": ("[" * 100_000, "not a usable tokenizer.json"),
+    "twice": ('{"model": {}, "model": {}}', "twice"),
+    "another key": (hostile(auto_map="x"), "auto_map"),
+    "another model": (hostile(model__type="Python"), "Python"),
+    "no vocabulary": (hostile(model__vocab=None), "not a usable"),
+    "an id without end": (hostile(model__vocab={"a": 10**15}), "id"),
+    "a negative id": (hostile(model__vocab={"a": -1}), "id"),
+    "no number": (hostile(model__vocab={"a": "1"}), "id"),
+    "one id for two": (hostile(model__vocab={"a": 0, "b": 0}), "one id"),
+    "chance": (hostile(model__dropout=0.5), "dropout"),
+    "merges of nothing": (hostile(model__merges=[["no", "where"]]), "cannot be used"),
+    "another part": (hostile(pre_tokenizer={"type": "Exec", "code": "1"}), "Exec"),
+    "parts within parts": (
+        hostile(normalizer=nested(9)),
+        "too deep",
+    ),
+    "an endless prefix": (hostile(normalizer={"type": "Prepend", "prepend": "x" * 10**5}), "characters"),
+    "a search for nothing": (
+        hostile(normalizer={"type": "Replace", "pattern": {"String": ""}, "content": "xxxx"}),
+        "searches for nothing",
+    ),
+    "growing": (
+        hostile(normalizer={"type": "Replace", "pattern": {"Regex": "."}, "content": "x" * 1000}),
+        "cannot be used",
+    ),
+    "no regular expression": (
+        hostile(pre_tokenizer={"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}),
+        "cannot be used",
+    ),
+    "a table of nonsense": (
+        hostile(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        "cannot be used",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_tokenizer_is_refused(case: str, tmp_path: Path) -> None:
+    content, word = HOSTILE[case]
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(UserError, match=word):
+        load_foreign(tmp_path, model_type="gpt2")
+
+
+def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(MAX_JSON_BYTES + 1)
+    with pytest.raises(UserError, match="bytes"):
+        load_foreign(tmp_path, model_type="gpt2")
+
+
+def test_a_piece_that_is_not_there_cannot_have_a_part(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<nowhere>"}))
+    with pytest.raises(UserError, match="<nowhere>"):
+        load_foreign(tmp_path, model_type="gpt2")
+
+
+def test_broken_merges_are_named_by_line(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "<|endoftext|>": 2}')
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
+    with pytest.raises(UserError, match=r"merges\.txt:2"):
+        load_foreign(tmp_path, model_type="gpt2")
+
+
+def test_a_model_of_two_foreign_tokenizers_is_refused(bert: ForeignTokenizer, tmp_path: Path) -> None:
+    other = ForeignTokenizer(bert.content, bert.roles)
+    with pytest.raises(UserError, match="these are two"):
+        save_tokenizers(tmp_path, Tokenizers(source=bert, target=other))
+
+
+def test_transformers_is_not_needed(bert: ForeignTokenizer, tmp_path: Path) -> None:
+    save_tokenizers(tmp_path, Tokenizers(source=bert, target=bert))
+    program = f"""
+import sys
+sys.modules["transformers"] = sys.modules["huggingface_hub"] = None
+from heedful.text import load_tokenizers
+print(load_tokenizers({str(tmp_path)!r}).source.encode("a dog"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(bert.encode("a dog")), done.stderr
+
+
+def test_without_tokenizers_the_install_command_is_named(bert: ForeignTokenizer, tmp_path: Path) -> None:
+    save_tokenizers(tmp_path, Tokenizers(source=bert, target=bert))
+    program = f"""
+import sys
+sys.modules["tokenizers"] = None
+from heedful.errors import UserError
+from heedful.text import load_tokenizers
+try:
+    load_tokenizers({str(tmp_path)!r})
+except UserError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "pip install 'heedful[hf]'" in done.stdout, done.stderr
