@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .cache import LayerCache
+from .cache import KeyValueStore, LayerCache
 from .dropout import Dropout
 
 SubLayer = Callable[[Tensor], Tensor]
@@ -58,7 +58,10 @@ RESIDUALS: dict[str, type[PreNorm] | type[PostNorm] | type[NoResidual]] = {
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each inside its residual (figure 1, left)."""
+    """Self-attention, then feed-forward, each inside its residual (figure 1, left).
+
+    With an attention that hides the future it is also the layer of a language model; `cache` then holds its past.
+    """
 
     def __init__(
         self,
@@ -82,8 +85,11 @@ class EncoderLayer(nn.Module):
         bias: Tensor | None = None,
         positions: Tensor | None = None,
         real: Tensor | None = None,
+        cache: KeyValueStore | None = None,
     ) -> Tensor:  # (B, S, D) -> (B, S, D)
-        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, bias=bias, positions=positions), real)
+        x = self.attention_residual(
+            x, lambda y: self.attention(y, mask=mask, bias=bias, positions=positions, cache=cache), real
+        )
         result: Tensor = self.feed_forward_residual(x, self.feed_forward, real)
         return result
 

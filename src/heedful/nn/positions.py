@@ -6,6 +6,7 @@ packed document and a whole sentence are one case.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -65,25 +66,59 @@ class NoPositions(nn.Module):
         return x
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Rotary frequencies for texts longer than a model was first trained on.
+
+    With `first_len`, the length of that training, as Llama 3.1 does: waves that go round `high` times or more within it
+    stay, those that go round fewer than `low` times become `factor` times as long, and those between are mixed.
+    Without it all become longer: position interpolation (Chen et al. 2023).
+    """
+
+    factor: float
+    first_len: int | None = None
+    low: float = 1.0
+    high: float = 4.0
+
+    def __call__(self, turns: Tensor) -> Tensor:
+        if self.first_len is None:
+            return turns / self.factor
+        rounds = self.first_len * turns / (2 * math.pi)
+        kept = ((rounds - self.low) / (self.high - self.low)).clamp(0, 1)
+        return turns * kept + turns / self.factor * (1 - kept)
+
+
 class Rotary(nn.Module):
     """Turn each pair of numbers by an angle that grows with the position, so that q . k depends on the distance alone.
 
     Su et al. 2021. "halves" pairs number i with number i + K/2 (as Llama does), "interleaved" pairs neighbours.
     """
 
-    def __init__(self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0) -> None:
+    def __init__(
+        self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0, stretch: Stretch | None = None
+    ) -> None:
         super().__init__()
         if d_head % 2:
             raise ValueError(f"rotary positions turn pairs of numbers: d_head={d_head} must be even")
         self.d_head = d_head
         self.layout: Layout = layout
         self.base = base
+        self.stretch = stretch
+
+    def waves(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of each pair's angle: (T,) or (B, T) -> (T, K/2) or (B, 1, T, K/2) twice."""
+        turns = frequencies(self.d_head // 2, self.base)
+        turns = turns if self.stretch is None else self.stretch(turns)
+        angles = positions[..., None].double() * turns.to(positions.device)
+        if angles.dim() == 3:  # one row of positions for each sentence
+            angles = angles[:, None]
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:  # (B, H, T, K) -> (B, H, T, K)
-        angles = positions[..., None].double() * frequencies(self.d_head // 2, self.base).to(x.device)
-        if angles.dim() == 3:  # (B, T, K/2): one row of positions for each sentence
-            angles = angles[:, None]
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return self.turn(x, *self.waves(positions, x.dtype))
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x, turned by angles whose cosine and sine are known."""
         if self.layout == "halves":
             first, second = x.chunk(2, dim=-1)
             return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
