@@ -14,7 +14,7 @@ from heedful.errors import UserError
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor of theirs. Writing does, in this order: join, order, transposed, skip, wrapped; reading undoes it."""
+    """One tensor of theirs. Writing goes: join, order, transpose, skip, wrap, pointwise. Reading goes back."""
 
     theirs: str
     ours: str | tuple[str, ...]  # several, all of one size: theirs is ours, one after the other along `axis`
@@ -24,6 +24,9 @@ class Row:
     order: tuple[int, ...] = ()  # place i along `axis` of theirs is place order[i] of ours
     skip: int = 0  # theirs has so many rows before ours that nobody reads; written as zeros
     wrapped: bool = False  # theirs has one more axis, of length one, before ours
+    or_zeros: tuple[int, ...] = ()  # the shape of ours where some files have none: it then is zero
+    pointwise: bool = False  # theirs is a convolution of width one: two more axes of length one, after ours
+    again: tuple[str, ...] = ()  # written under these names as well, and not read there
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -37,7 +40,9 @@ class Row:
 
 def write_table(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors, each by its first name, as theirs; each must have its row."""
-    written = {row.theirs: _write(row, [ours[name].detach() for name in row.parts]) for row in (rows := list(rows))}
+    rows = list(rows)
+    written = {row.theirs: _write(row, [ours[name].detach() for name in row.parts]) for row in rows}
+    written |= {name: written[row.theirs].clone() for row in rows for name in row.again}
     left = set(ours) - {name for row in rows for name in row.parts}
     assert not left, f"the table has no row for {sorted(left)}"
     return written
@@ -50,6 +55,9 @@ def read_table(rows: Iterable[Row], theirs: Mapping[str, Tensor], *, where: str 
     read: dict[str, Tensor] = {}
     for row in rows:
         found = [name for name in row.names if name in theirs]
+        if not found:
+            read |= {name: torch.zeros(row.or_zeros) for name in row.parts}
+            continue
         for other in found[1:]:
             if not torch.equal(theirs[found[0]], theirs[other]):
                 raise UserError(f"{where}: '{found[0]}' and '{other}' should be one matrix, and differ")
@@ -71,10 +79,14 @@ def _write(row: Row, parts: Sequence[Tensor]) -> Tensor:
         tensor = torch.cat([tensor.new_zeros(row.skip, *tensor.shape[1:]), tensor])
     if row.wrapped:
         tensor = tensor[None]
+    if row.pointwise:
+        tensor = tensor[..., None, None]
     return tensor.contiguous()
 
 
 def _read(row: Row, tensor: Tensor) -> list[Tensor]:
+    if row.pointwise:
+        tensor = tensor.squeeze(-1).squeeze(-1)
     if row.wrapped:
         tensor = tensor.squeeze(0)
     if row.skip:
@@ -88,11 +100,11 @@ def _read(row: Row, tensor: Tensor) -> list[Tensor]:
     size, rest = divmod(tensor.size(row.axis), len(row.parts))
     if rest:
         raise ValueError("parts of one size do not fit")
-    return [part.contiguous() for part in tensor.split(size, dim=row.axis)]
+    return [part.contiguous() for part in torch.split(tensor, size, dim=row.axis)]
 
 
 def _check_names(rows: Sequence[Row], theirs: Mapping[str, Tensor], where: str) -> None:
-    missing = [row.theirs for row in rows if not any(name in theirs for name in row.names)]
+    missing = [row.theirs for row in rows if not row.or_zeros and not any(name in theirs for name in row.names)]
     surplus = sorted(set(theirs) - {name for row in rows for name in row.names})
     if missing or surplus:
         raise UserError(
