@@ -64,6 +64,5 @@ def open_small(
         prepared,
         emit=emit,
         checkpoint=checkpoint,
-        start_weights=None,
         requests=StopRequests(),
     )

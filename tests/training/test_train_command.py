@@ -16,6 +16,7 @@ from small_run import OVERRIDES, write_corpus
 from heedful.cli.train import minutes
 from heedful.errors import UserError
 from heedful.models.folder import find_model_folder, load_model
+from heedful.serving.pairs import languages_of_card
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.log import read_log
 from heedful.training.ownership import owned
@@ -54,6 +55,10 @@ def test_a_run_leaves_models_and_a_log(finished: Path) -> None:
     for kind in ("start", "note", "plan", "validation", "saved", "stop", "done"):
         assert kind in kinds
     assert find_model_folder(finished) == finished / "best"
+
+
+def test_the_card_names_the_languages_and_the_server_finds_them(finished: Path) -> None:
+    assert languages_of_card(finished / "best") == ("en", "xx")
 
 
 def test_average_is_the_mean_of_the_last_checkpoints(finished: Path) -> None:

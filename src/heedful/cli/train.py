@@ -1,10 +1,11 @@
-"""`heedful train RUN`: from two text files to a model."""
+"""`heedful train RUN`: from files to a model."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from heedful.errors import UserError
 
@@ -13,16 +14,24 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-Many = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
+# name of an option -> what `train` in Python calls the files after it
+KINDS = {"--source": "source", "--text": "text", "--labels": "labels", "--tags": "tags", "--images": "images"}
+VALIDS = {"--valid-source": "valid_source", "--valid-target": "valid_target", "--valid": "valid"}
+
+
+def _with_name(kind: object, tokens: Sequence[Token]) -> list[str]:
+    """Each value with the name that its option has in Python: "text=book.txt". Several options share one place."""
+    names = KINDS | VALIDS
+    return [f"{names[str(token.keyword)]}={token.value}" for token in tokens]
 
 
 def train(
     run: Path,
     *,
-    source: Many = None,
-    target: Many = None,
-    valid_source: Path | None = None,
-    valid_target: Path | None = None,
+    source: Annotated[list[str] | None, Parameter(name=[*KINDS], consume_multiple=True, converter=_with_name)] = None,
+    target: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
+    valid: Annotated[list[str] | None, Parameter(name=[*VALIDS], converter=_with_name)] = None,
+    family: str | None = None,
     recipe: str | None = None,
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     resume: bool = False,
@@ -31,32 +40,34 @@ def train(
     dry_run: bool = False,
     tensorboard: bool = False,
 ) -> int:
-    """Train a translation model from two aligned text files.
+    """Train a model: translation from two aligned text files, and more.
 
-    Checks the corpus, learns tokenizers, chooses a recipe by the size of the
-    data, prints a plan and trains; RUN then holds model folders (best, last,
-    average), checkpoints, settings.toml and log.jsonl. Ctrl-C saves and stops.
+    Checks the data, learns tokenizers, chooses a recipe, prints a plan and
+    trains; RUN then holds model folders (best, last, average), checkpoints,
+    settings.toml and log.jsonl. Ctrl-C saves and stops.
 
     Parameters
     ----------
     run
         The folder of the run, new or, with --resume, old.
     source
-        Training text, one sentence a line; or files of pairs (.tsv, .jsonl, .tmx, .parquet) without --target.
+        What to learn from. --source: text, one sentence a line, with --target; or files of pairs, alone.
+        --text: running text, for gpt, bert, t5 and bart. --labels: text TAB label, for bert.
+        --tags: words and tags in columns, for bert. --images: a folder with one for each label, .npz or .csv, for vit.
     target
-        Its translation, line by line; as many files as --source has.
-    valid_source
-        Text to validate on; without it some pairs are held out.
-    valid_target
-        Its translation.
+        The translation of --source, line by line; as many files as it has.
+    valid
+        What to validate on, of the same kind; without it some of the data is held out.
+    family
+        seq2seq, gpt, bert, bart, t5, vit or universal; by default seq2seq, or that of --from.
     recipe
-        tiny, small, base, big, or a TOML file; by default chosen by the size of the data.
+        tiny, small, base, big, or a TOML file; by default chosen by the family and the size of the data.
     set
         Change any setting of the recipe: --set run.steps=5000 model.dropout=0.2
     resume
         Go on with the run where it was saved, bit for bit.
     start_from
-        Begin with the weights and the tokenizers of a run or model folder.
+        Begin with the weights and the tokenizers of a run or model folder of the same family.
     time_limit
         Stop after so much training time, for example 30m, 2h or 90s.
     dry_run
@@ -66,15 +77,31 @@ def train(
     """
     from heedful.training.run import train as train_run
 
-    files = {"source": source or (), "target": target or (), "valid_source": valid_source, "valid_target": valid_target}
+    files = {"target": target or (), **files_by_name(source or ()), **one_by_name(valid or ())}
     overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
     listeners = _listeners(run, resume=resume, tensorboard=tensorboard)
-    how = {"recipe": recipe, "resume": resume, "start_from": start_from, "dry_run": dry_run}
+    how = {"family": family, "recipe": recipe, "resume": resume, "start_from": start_from, "dry_run": dry_run}
     result = train_run(folder=run, overrides=overrides, listeners=listeners, **files, **how)  # type: ignore[arg-type]
-    if not result.interrupted:
-        return 0
-    print(f"saved at step {result.step:,}; go on with: heedful train {run} --resume", file=sys.stderr)
-    return INTERRUPTED
+    if result.interrupted:
+        print(f"saved at step {result.step:,}; go on with: heedful train {run} --resume", file=sys.stderr)
+    return INTERRUPTED if result.interrupted else 0
+
+
+def files_by_name(given: Sequence[str]) -> dict[str, list[str]]:
+    """["text=a", "text=b"] -> {"text": ["a", "b"]}."""
+    files: dict[str, list[str]] = {}
+    for one in given:
+        name, _, path = one.partition("=")
+        files.setdefault(name, []).append(path)
+    return files
+
+
+def one_by_name(given: Sequence[str]) -> dict[str, str]:
+    files = files_by_name(given)
+    for name, paths in files.items():
+        if len(paths) > 1:
+            raise UserError(f"--{name.replace('_', '-')} was given {len(paths)} times; give one file")
+    return {name: paths[0] for name, paths in files.items()}
 
 
 def _listeners(run: Path, *, resume: bool, tensorboard: bool) -> "list[Listener]":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,25 @@ from torch import Tensor
 
 from heedful.data.batching import IntArray, split_rows
 from heedful.text import SPECIAL
+from heedful.text.tokenizer import SpecialTokens
+
+
+class AnyBatch(Protocol):
+    """What a training loop knows of a batch, whatever is in it: its size, its examples, how to cut and move it."""
+
+    @property
+    def indices(self) -> Tensor: ...  # (B,) int64: example numbers
+
+    @property
+    def n_target_tokens(self) -> int: ...  # what a sum of losses is divided by
+
+    def __len__(self) -> int: ...
+
+    def to(self, device: torch.device | str) -> "AnyBatch": ...
+
+    def pin_memory(self) -> "AnyBatch": ...
+
+    def split(self, n_parts: int) -> Sequence["AnyBatch"]: ...
 
 
 @dataclass(frozen=True)
@@ -65,17 +85,19 @@ class Batch:
         )
 
 
-def collate(sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray) -> Batch:
+def collate(
+    sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray, *, special: SpecialTokens = SPECIAL
+) -> Batch:
     """Put the marks around the ids (which have none), and pad: source + end; start + target; target + end."""
-    source, source_mask = pad_sources(sources)
+    source, source_mask = pad_sources(sources, special=special)
     target_mask = _mask([len(ids) + 1 for ids in targets])
-    target_in = np.full(target_mask.shape, SPECIAL.pad, np.int64)
+    target_in = np.full(target_mask.shape, special.pad, np.int64)
     target_out = target_in.copy()
     for row, ids in enumerate(targets):
-        target_in[row, 0] = SPECIAL.start
+        target_in[row, 0] = special.start
         target_in[row, 1 : len(ids) + 1] = ids
         target_out[row, : len(ids)] = ids
-        target_out[row, len(ids)] = SPECIAL.end
+        target_out[row, len(ids)] = special.end
     return Batch(
         source=source,
         source_mask=source_mask,
@@ -86,16 +108,18 @@ def collate(sources: Sequence[IntArray], targets: Sequence[IntArray], indices: I
     )
 
 
-def pad_sources(sources: Sequence[IntArray | Sequence[int]]) -> tuple[Tensor, Tensor]:
+def pad_sources(
+    sources: Sequence[IntArray | Sequence[int]], *, special: SpecialTokens = SPECIAL
+) -> tuple[Tensor, Tensor]:
     """The encoder's input and its mask, for training and translating alike: each row is ids + end (B, S).
 
     The end mark tells the encoder where the text stops, and keeps an empty text from being a row without any token.
     """
     mask = _mask([len(ids) + 1 for ids in sources])
-    source = np.full(mask.shape, SPECIAL.pad, np.int64)
+    source = np.full(mask.shape, special.pad, np.int64)
     for row, ids in enumerate(sources):
         source[row, : len(ids)] = ids
-        source[row, len(ids)] = SPECIAL.end
+        source[row, len(ids)] = special.end
     return torch.from_numpy(source), torch.from_numpy(mask)
 
 

@@ -9,7 +9,8 @@ from heedful.data.batch import Batch, collate
 from heedful.data.batching import IntArray, derived_seed
 from heedful.data.shards import Shards, Side
 from heedful.errors import UserError
-from heedful.text import Tokenizer, Tokenizers
+from heedful.text import SPECIAL, Tokenizer, Tokenizers
+from heedful.text.tokenizer import SpecialTokens
 
 # A sampled text that is longer than was planned for is drawn so often, then segmented plainly.
 ATTEMPTS = 4
@@ -24,16 +25,25 @@ class Pairs:
     """
 
     def __init__(
-        self, shards: Shards | Sequence[Shards], *, tokenizers: Tokenizers | None = None, pin_memory: bool = False
+        self,
+        shards: Shards | Sequence[Shards],
+        *,
+        tokenizers: Tokenizers | None = None,
+        pin_memory: bool = False,
+        special: SpecialTokens = SPECIAL,
+        first: int | None = None,
     ) -> None:
         self.shards = [shards] if isinstance(shards, Shards) else list(shards)
         _check(self.shards, tokenizers)
         self.tokenizers = tokenizers if self.shards[0].keep_text else None
         self.pin_memory = pin_memory
+        self.special = special
+        self.first = [] if first is None else [first]  # stands before each source and each target, as BART's <s>
         self.keys = [one.key for one in self.shards]
         self.sizes = [len(one) for one in self.shards]
-        self.source_lengths = _lengths([one.source for one in self.shards])
-        self.target_lengths = _lengths([_target(one) for one in self.shards])
+        n_marks = 1 + len(self.first)
+        self.source_lengths = _lengths([one.source for one in self.shards], n_marks)
+        self.target_lengths = _lengths([_target(one) for one in self.shards], n_marks)
         self._firsts = np.cumsum([0, *self.sizes])
 
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> Batch:
@@ -48,13 +58,16 @@ class Pairs:
             targets = self._read(chosen, lambda shards, numbers: _target(shards).ids(numbers))
         else:
             texts = self._read(indices, lambda shards, numbers: shards.source.texts(numbers))
-            limits = self.source_lengths[indices] - 1
+            n_marks = 1 + len(self.first)
+            limits = self.source_lengths[indices] - n_marks
             sources = _sample(self.tokenizers.source, texts, limits, seed=derived_seed(seed, 0))
             texts = self._read(indices, lambda shards, numbers: _target(shards).texts(numbers))
-            limits = self.target_lengths[indices] - 1
+            limits = self.target_lengths[indices] - n_marks
             targets = _sample(self.tokenizers.target, texts, limits, seed=derived_seed(seed, 1))
             sources, targets = [sources[row] for row in rows], [targets[row] for row in rows]
-        batch = collate(sources, targets, chosen)
+        if self.first:
+            sources, targets = ([np.concatenate([self.first, ids]) for ids in side] for side in (sources, targets))
+        batch = collate(sources, targets, chosen, special=self.special)
         return batch.pin_memory() if self.pin_memory else batch
 
     def place(self, index: int) -> tuple[int, int]:
@@ -95,10 +108,10 @@ def _target(shards: Shards) -> Side:
     return shards.target
 
 
-def _lengths(sides: Sequence[Side]) -> IntArray:
+def _lengths(sides: Sequence[Side], n_marks: int) -> IntArray:
     lengths = [side.planned_lengths for side in sides]
     joined = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
-    joined += 1  # the end mark
+    joined += n_marks
     return joined
 
 

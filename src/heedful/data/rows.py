@@ -15,7 +15,7 @@ from heedful.data.batching import IntArray
 from heedful.data.corpus import Example
 from heedful.data.shards import Shards
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL, SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class RowBatch:
     def to(self, device: torch.device | str) -> "RowBatch":
         return RowBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
 
+    def pin_memory(self) -> "RowBatch":
+        return RowBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
+
     def split(self, n_parts: int) -> list["RowBatch"]:
         """The same rows as micro-batches; some without rows if there are not enough."""
         parts = [getattr(self, f.name).tensor_split(n_parts) for f in fields(self)]
@@ -48,28 +51,36 @@ class RowBatch:
 class Rows:
     """The rows of one or more corpora of documents, numbered one corpus after the other: a dataset for a loader."""
 
-    def __init__(self, shards: Shards | Sequence[Shards], *, row_len: int) -> None:
+    def __init__(
+        self,
+        shards: Shards | Sequence[Shards],
+        *,
+        row_len: int,
+        pin_memory: bool = False,
+        special: SpecialTokens = SPECIAL,
+    ) -> None:
         self.shards = [shards] if isinstance(shards, Shards) else list(shards)
+        self.pin_memory, self.special = pin_memory, special
         for one in self.shards:
             if one.keep_text or one.target is not None:
                 raise UserError(f"{one.folder}: rows are cut from plain text prepared as ids, without targets")
         self.row_len = row_len
         self.keys = [f"{one.key} in rows of {row_len}" for one in self.shards]
         self.sizes = [-(-_stream_length(one) // row_len) for one in self.shards]
-        self.source_lengths = np.zeros(sum(self.sizes), np.uint32)
-        self.target_lengths = np.full(sum(self.sizes), row_len, np.uint32)
+        self.source_lengths: IntArray = np.zeros(sum(self.sizes), np.uint32)
+        self.target_lengths: IntArray = np.full(sum(self.sizes), row_len, np.uint32)
         self._firsts = np.cumsum([0, *self.sizes])
 
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> RowBatch:
         """See `Dataset`; the seed changes nothing here."""
         chosen = np.asarray(indices[rows], np.int64)
         columns = np.zeros((4, len(chosen), self.row_len), np.int64)
-        columns[:2], columns[2] = SPECIAL.pad, -1
+        columns[:2], columns[2] = self.special.pad, -1
         for column, index in enumerate(chosen):
             corpus = bisect_right(self._firsts, index) - 1
             self._fill(columns[:, column], self.shards[corpus], int(index - self._firsts[corpus]))
         target_in, target_out, documents, positions = torch.from_numpy(columns)
-        return RowBatch(
+        batch = RowBatch(
             target_in=target_in,
             target_out=target_out,
             target_mask=documents >= 0,
@@ -77,6 +88,7 @@ class Rows:
             positions=positions,
             indices=torch.from_numpy(chosen),
         )
+        return batch.pin_memory() if self.pin_memory else batch
 
     def _fill(self, columns: IntArray, shards: Shards, row: int) -> None:
         """Write one row: (in, out, document, position) x row_len."""
@@ -93,8 +105,10 @@ class Rows:
             place = slice(at - begin, stop - begin)
             # Virtual position p of this document predicts value p - document of the stream, and reads the one before.
             ids = stream.values.read(max(first, at - 1) - document, min(stop, last) - document)
-            target_in[place] = np.concatenate([[SPECIAL.start], ids])[: stop - at] if at == first else ids[: stop - at]
-            target_out[place] = np.append(ids, SPECIAL.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
+            target_in[place] = (
+                np.concatenate([[self.special.start], ids])[: stop - at] if at == first else ids[: stop - at]
+            )
+            target_out[place] = np.append(ids, self.special.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
             documents[place] = document
             positions[place] = np.arange(stop - at)
             at, document = stop, document + 1

@@ -13,11 +13,14 @@ RUN_BY = {
     "seq2seq": "translate",
     "gpt": "generate",
     "bert": "fill, classify or embed",
-    "bart": "summarize or fill",
-    "t5": "summarize or translate",
+    "bart": "translate or summarize",
+    "t5": "translate or summarize",
     "vit": "classify or embed",
     "universal": "translate",
 }
+
+# The families that read one text and write another.
+ENCODER_DECODERS = ("seq2seq", "bart", "t5", "universal")
 
 
 def find_model_folder(path: str | Path) -> Path:
@@ -63,4 +66,8 @@ def read_reach(folder: Path) -> Reach:
     max_len = values.get("max_len")
     if type(max_len) is not int or max_len < 1:
         raise UserError(f"{folder / CONFIG}: 'max_len' must be a whole number of at least 1, found {max_len!r}")
-    return Reach(max_len, ends_there=values.get("positions") == "learned")
+    marks = values.get("marks")
+    if isinstance(marks, dict) and marks.get("first_id") is not None:
+        max_len -= 1  # it stands before each source
+    ends_there = values.get("positions") == "learned" or values.get("family") == "bart"
+    return Reach(max_len, ends_there=ends_there)

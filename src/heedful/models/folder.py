@@ -14,18 +14,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
+from heedful.models.bart import Bart, BartConfig
+from heedful.models.bert import Bert, BertConfig
 from heedful.models.find import CONFIG, find_model_folder, wrong_family
+from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.models.t5 import T5, T5Config
+from heedful.models.universal import Universal, UniversalConfig
+from heedful.models.vit import Vit, VitConfig
+from heedful.models.weights import Precision, in_precision, read_weights, weights_of
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
-from heedful.text.folder import JOINT, SOURCE, TARGET
+from heedful.text.folder import TOKENIZER_FILES
 
 __all__ = [
     "CARD",
@@ -41,13 +47,18 @@ __all__ = [
 
 FORMAT = 1
 WEIGHTS, CARD = "model.safetensors", "README.md"
-PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them
 
-Model = Seq2Seq
+Model = Seq2Seq | Bart | Gpt | T5 | Universal | Bert | Vit
 
 # family -> (its settings, its module)
 FAMILIES: dict[str, tuple[type[Any], type[Model]]] = {
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
+    "bart": (BartConfig, Bart),
+    "gpt": (GptConfig, Gpt),
+    "t5": (T5Config, T5),
+    "universal": (UniversalConfig, Universal),
+    "bert": (BertConfig, Bert),
+    "vit": (VitConfig, Vit),
 }
 
 M = TypeVar("M", bound=nn.Module)
@@ -68,13 +79,23 @@ class LoadedModel:
         return model
 
 
-def save_model(folder: str | Path, model: Model, tokenizers: Tokenizers | None, *, card: str = "") -> Path:
-    """Write the folder aside and put it in place when it is complete; an older one of that name is replaced."""
+def save_model(
+    folder: str | Path,
+    model: Model,
+    tokenizers: Tokenizers | None,
+    *,
+    card: str = "",
+    precision: Precision | None = None,
+) -> Path:
+    """Write the folder aside and put it in place when it is complete; an older one of that name is replaced.
+
+    `precision`: that of the numbers in the file, by default the model's own. Of int8 float32 is made when it is read.
+    """
     folder = Path(folder)
     values = {"format": FORMAT, "family": _family_of(type(model)), **to_values(model.config)}
     with folder_aside(folder) as aside:
         (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        save_file({name: tensor.contiguous() for name, tensor in weights_of(model).items()}, aside / WEIGHTS)
+        save_file(in_precision(weights_of(model), precision), aside / WEIGHTS)
         if tokenizers is not None:
             save_tokenizers(aside, tokenizers)
         if card:
@@ -115,34 +136,6 @@ class _WithoutDrawing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, a tensor that is shared by its first name only."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
-def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch.device) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, whose names and shapes must be exactly the expected ones."""
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            _check_unique(path)
-            _check_names(path, set(file.keys()), set(expected))
-            slices = {name: file.get_slice(name) for name in expected}
-            _check_precision(path, {name: part.get_dtype() for name, part in slices.items()})
-            for name, part in slices.items():
-                shape, wanted = tuple(part.get_shape()), tuple(expected[name].shape)
-                if shape != wanted:
-                    raise UserError(f"{path}: '{name}' has shape {shape}, but {CONFIG} asks for {wanted}")
-            # Copies: what safetensors gives is the file itself, which may be overwritten in use, and at addresses for
-            # which the matrix library rounds differently than for a tensor of PyTorch's.
-            weights = {name: file.get_tensor(name).clone() for name in expected}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
-    for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
-            raise UserError(f"{path}: '{name}' holds a number that is not finite (NaN or infinity)")
-    return weights
-
-
 def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     values = read_json(path)
     version, family = values.pop("format", None), values.pop("family", None)
@@ -155,47 +148,13 @@ def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _check_listed(folder: Path, listed: frozenset[str]) -> None:
     """Whatever is read must be in the manifest: a file laid beside it would be believed unseen."""
-    for name in (CONFIG, WEIGHTS, JOINT, SOURCE, TARGET):
+    for name in (CONFIG, WEIGHTS, *TOKENIZER_FILES):
         if name not in listed and (name in (CONFIG, WEIGHTS) or (folder / name).exists()):
             raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
 
 
-def _check_precision(path: Path, found: dict[str, str]) -> None:
-    for name, precision in found.items():
-        if precision not in PRECISIONS:
-            raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
-    if len(set(found.values())) > 1:
-        raise UserError(f"{path}: mixes {' and '.join(sorted(set(found.values())))}; all weights must be of one type")
-
-
-def _check_unique(path: Path) -> None:
-    """Of two tensors with one name safetensors keeps the last, other readers the first: a file must not have them."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len(set(names)) < len(names):
-            raise UserError(f"{path}: a name stands twice in its header")
-        return dict(pairs)
-
-    with path.open("rb") as file:  # safetensors has already found the header sound
-        json.loads(file.read(int.from_bytes(file.read(8), "little")), object_pairs_hook=unique)
-
-
-def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
-    missing, surplus = sorted(expected - found), sorted(found - expected)
-    if missing or surplus:
-        raise UserError(
-            f"{path}: does not fit {CONFIG}: "
-            + "; ".join(
-                f"{what} {len(names)} ({', '.join(name[:100] for name in names[:3])}{', …' if len(names) > 3 else ''})"
-                for what, names in (("missing", missing), ("not asked for", surplus))
-                if names
-            )
-        )
-
-
 def _check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
-    if isinstance(config, Seq2SeqConfig):
+    if isinstance(config, (Seq2SeqConfig, UniversalConfig)):
         sizes = {
             "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),
             "target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),

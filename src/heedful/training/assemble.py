@@ -6,49 +6,50 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from heedful.data.batch import Batch
+from heedful.data.batch import AnyBatch
 from heedful.data.loader import Loader, LoaderState
-from heedful.data.pairs import Pairs
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.folder import LoadedModel
 from heedful.training.checkpoint import Checkpoint, State
 from heedful.training.distributed import World, wrap
 from heedful.training.loop import ModelWithObjective, Training
-from heedful.training.objectives import make_objective
 from heedful.training.optimiser import make_optimiser, peak_rate
-from heedful.training.prepare import Prepared
+from heedful.training.parts import begin_with, freeze, thaw
 from heedful.training.record import RunRecord
 from heedful.training.schedule import learning_rate
 from heedful.training.session import Emit, Session
 from heedful.training.settings import Settings
 from heedful.training.signals import StopRequests
+from heedful.training.tasks.table import task_of
+from heedful.training.tasks.task import Lesson
 from heedful.training.tensors import load_generator_tensors, load_model_tensors, load_optimiser_tensors
-from heedful.training.validation import Validator
 
 
 def open_session(
     folder: Path,
     record: RunRecord,
     world: World,
-    prepared: Prepared,
+    prepared: Any,
     *,
     emit: Emit,
     checkpoint: Checkpoint | None,
-    start_weights: dict[str, Tensor] | None,
     requests: StopRequests,
+    start: LoadedModel | None = None,
 ) -> tuple[Session, State]:
-    """A session that is ready for `fit`, and the state from which it goes on."""
+    """A session that is ready for `fit`, and the state from which it goes on. `prepared` is what the task has made."""
     settings = record.settings
-    model = make_model(settings, prepared, world)
+    lesson = task_of(settings).lesson(prepared, settings)
+    number_type = torch.float64 if settings.run.precision == "float64" else torch.float32
+    model = lesson.make_model().to(world.device, number_type)
     if checkpoint is not None:
         load_model_tensors(model, checkpoint.model)
-    elif start_weights is not None:
-        load_model_tensors(model, start_weights)
-    objective = make_objective(
-        settings.objective, label_smoothing=settings.loss.label_smoothing, r_drop=settings.loss.r_drop
-    )
-    whole = ModelWithObjective(model, objective).train()
+    elif start is not None:
+        emit("note", text=begin_with(model, start))
+    if settings.optimiser.frozen:
+        n_frozen = len(freeze(model, settings.optimiser.frozen))
+        emit("note", text=f"{n_frozen} tensors keep their numbers (optimiser.frozen)")
+    whole = ModelWithObjective(model, lesson.objective).train()
     if settings.run.compile:
         whole.compile(dynamic=True)  # batches are of many shapes
     module = wrap(whole, world, settings.run.shard)
@@ -58,32 +59,24 @@ def open_session(
         state = replace(checkpoint.state)
         load_optimiser_tensors(model, optimiser, checkpoint.optimiser)
         load_generator_tensors(checkpoint.generators)
+    thaw(optimiser, state.step, settings.optimiser.unfreeze_every)
     session = Session(
         folder=folder,
         record=record,
         world=world,
         model=model,
-        prepared=prepared,
-        validator=make_validator(prepared, settings) if world.speaks else None,
+        lesson=lesson,
+        validator=lesson.make_validator() if world.speaks else None,
         ema={} if checkpoint is None else {name: t.to(world.device) for name, t in checkpoint.ema.items()},
         emit=emit,
         requests=requests,
     )
-    session.training = make_training(session, module, optimiser, make_loader(prepared, settings, world, state.loader))
+    session.training = make_training(session, module, optimiser, make_loader(lesson, settings, world, state.loader))
     return session, state
 
 
-def make_model(settings: Settings, prepared: Prepared, world: World) -> Seq2Seq:
-    torch.manual_seed(settings.run.seed)  # the same first weights on every rank
-    config = settings.model_config(
-        source_vocab_size=prepared.tokenizers.source.vocab_size,
-        target_vocab_size=prepared.tokenizers.target.vocab_size,
-    )
-    return Seq2Seq(config).to(world.device, torch.float64 if settings.run.precision == "float64" else torch.float32)
-
-
 def make_training(
-    session: Session, module: nn.Module, optimiser: torch.optim.Optimizer, loader: Loader[Batch]
+    session: Session, module: nn.Module, optimiser: torch.optim.Optimizer, loader: Loader[AnyBatch]
 ) -> Training:
     """The loop's own view of the session."""
     settings, run, emit = session.settings, session.settings.run, session.emit
@@ -108,10 +101,9 @@ def make_training(
     )
 
 
-def make_loader(prepared: Prepared, settings: Settings, world: World, state: LoaderState) -> Loader[Batch]:
-    pairs = Pairs(prepared.train, tokenizers=prepared.tokenizers, pin_memory=world.device.type == "cuda")
+def make_loader(lesson: Lesson, settings: Settings, world: World, state: LoaderState) -> Loader[AnyBatch]:
     return Loader(
-        pairs,
+        lesson.make_dataset(world.device.type == "cuda"),
         batch_tokens=settings.data.batch_tokens,
         seed=settings.run.seed,
         state=state,
@@ -120,16 +112,6 @@ def make_loader(prepared: Prepared, settings: Settings, world: World, state: Loa
         rank=world.rank,
         n_ranks=world.size,
         n_workers=settings.data.workers,
-    )
-
-
-def make_validator(prepared: Prepared, settings: Settings) -> Validator:
-    return Validator(
-        prepared.valid,
-        prepared.tokenizers,
-        batch_tokens=settings.data.batch_tokens,
-        max_len=settings.data.max_len,
-        sentences=settings.run.sentences,
     )
 
 

@@ -33,7 +33,7 @@ SETTINGS_THAT_MATTER = {
     "run.seed": "seed",
     "run.precision": "precision",
 }
-HUB_METRICS = {"BLEU": "bleu", "chrF2": "chrf"}  # as hubs spell them
+HUB_METRICS = {"BLEU": "bleu", "chrF2": "chrf", "accuracy": "accuracy", "F1": "f1"}  # as hubs spell them
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class CostFacts:
 
 @dataclass(frozen=True)
 class SizeFacts:
+    """What a family does not have is 0."""
+
     family: str
     parameters: int
     n_layers: int
@@ -76,6 +78,7 @@ class SizeFacts:
     joint: bool  # one vocabulary for both sides
     tokenizer: str  # its kind
     max_len: int  # longest side in training, in tokens
+    n_labels: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class CardFacts:
     weights: str = ""  # which these are: "the best of 12 validations, at step 9,000"
     languages: tuple[str, str] | None = None  # codes of source and target, where they are known
     usage: tuple[str, ...] = ()  # commands that work with the folder
+    what: str = "translation model"
+    output: str = "translations"  # what it makes, in words
+    tag: str = "translation"  # as model hubs call the task
+    unit: str = "pairs"  # what the corpora are counted in
 
 
 def model_card(facts: CardFacts) -> str:
@@ -118,7 +125,7 @@ def _head(facts: CardFacts) -> Iterator[str]:
         yield "language:"
         yield from (f"- {json.dumps(code)}" for code in dict.fromkeys(facts.languages))
     yield "library_name: heedful"
-    yield "pipeline_tag: translation"
+    yield f"pipeline_tag: {facts.tag}"
     metrics = dict.fromkeys(HUB_METRICS[s.score.name] for s in facts.scores if s.score.name in HUB_METRICS)
     if metrics:
         yield "metrics:"
@@ -131,8 +138,9 @@ def _introduction(facts: CardFacts) -> Iterator[str]:
     yield f"# {_line(facts.name)}"
     yield ""
     yield (
-        f"A translation model{between}: a Transformer of the family `{_code(facts.sizes.family)}` with "
-        f"{count(facts.sizes.parameters)} parameters, trained with heedful {_line(facts.heedful)}."
+        f"{_article(facts.what)} {_line(facts.what)}{between}: a Transformer of the family "
+        f"`{_code(facts.sizes.family)}` with {count(facts.sizes.parameters)} parameters, trained with heedful "
+        f"{_line(facts.heedful)}."
     )
     if facts.weights:
         yield f"Its weights are {_line(facts.weights)}."
@@ -146,7 +154,7 @@ def _usage(facts: CardFacts) -> Iterator[str]:
 def _data(facts: CardFacts) -> Iterator[str]:
     yield from ("## What it was trained on", "")
     yield from _table(
-        ("", "corpus", "pairs", "SHA-256"),
+        ("", "corpus", facts.unit, "SHA-256"),
         [
             (role, _line(_without_folder(corpus.name)), count(corpus.pairs), f"`{_code(corpus.sha256)}`")
             for role, corpora in (("training", facts.trained_on), ("validation", facts.validated_on))
@@ -161,23 +169,34 @@ def _scores(facts: CardFacts) -> Iterator[str]:
         yield "None were measured."
         return
     for row in facts.scores:  # not a table: the bars of a signature would end its cells
-        where = f"{_line(_without_folder(row.corpus))}, {count(row.sentences)} sentences, {_line(row.search)}"
-        yield f"- {_line(row.score.name)} **{row.score.value:.2f}** on {where}: `{_code(row.score.signature)}`"
-    yield ""
-    yield "By sacreBLEU. Only numbers with the same signature, on the same sentences, can be compared."
+        unit = "sentences" if facts.unit == "pairs" else facts.unit
+        how = f", {_line(row.search)}" if row.search else ""
+        where = f"{_line(_without_folder(row.corpus))}, {count(row.sentences)} {unit}{how}"
+        signature = f": `{_code(row.score.signature)}`" if row.score.signature else ""
+        yield f"- {_line(row.score.name)} **{row.score.value:.2f}** on {where}{signature}"
+    if any(row.score.signature for row in facts.scores):
+        yield ""
+        yield "By sacreBLEU. Only numbers with the same signature, on the same sentences, can be compared."
 
 
 def _sizes(facts: CardFacts) -> Iterator[str]:
     sizes = facts.sizes
-    vocabulary = (
-        f"{count(sizes.source_vocab_size)} pieces for both sides"
-        if sizes.joint
-        else f"{count(sizes.source_vocab_size)} source pieces and {count(sizes.target_vocab_size)} target pieces"
-    )
     yield from ("## Sizes", "")
     yield f"- parameters: {count(sizes.parameters)}"
-    yield f"- layers: {sizes.n_layers} in the encoder, {sizes.n_decoder_layers} in the decoder"
-    yield f"- vocabulary: {vocabulary} (`{_code(sizes.tokenizer)}`)"
+    if sizes.n_decoder_layers:
+        yield f"- layers: {sizes.n_layers} in the encoder, {sizes.n_decoder_layers} in the decoder"
+    else:
+        yield f"- layers: {sizes.n_layers}"
+    if sizes.source_vocab_size:
+        yield f"- vocabulary: {_vocabulary(sizes)} (`{_code(sizes.tokenizer)}`)"
+    if sizes.n_labels:
+        yield f"- labels: {count(sizes.n_labels)}"
+
+
+def _vocabulary(sizes: SizeFacts) -> str:
+    if not sizes.joint:
+        return f"{count(sizes.source_vocab_size)} source pieces and {count(sizes.target_vocab_size)} target pieces"
+    return f"{count(sizes.source_vocab_size)} pieces{' for both sides' if sizes.n_decoder_layers else ''}"
 
 
 def _settings(facts: CardFacts) -> Iterator[str]:
@@ -190,12 +209,14 @@ def _settings(facts: CardFacts) -> Iterator[str]:
 def _limits(facts: CardFacts) -> Iterator[str]:
     yield from ("## Limits", "")
     yield (
-        "- It knows the kind of text above and little else: on other subjects, styles or spellings expect worse "
-        "translations than the scores say, and fluent ones that are wrong."
+        f"- It knows the kind of data above and little else: on other subjects, styles or sources expect worse "
+        f"{facts.output} than the scores say, and convincing ones that are wrong."
     )
-    yield f"- It was trained on sentences of up to {count(facts.sizes.max_len)} tokens; longer input should be split."
+    if facts.sizes.max_len:
+        texts = "sentences" if facts.unit == "pairs" else "texts"
+        yield f"- It was trained on {texts} of up to {count(facts.sizes.max_len)} tokens; longer input should be split."
     yield (
-        "- Whatever is one-sided, offensive or wrong in the training text may come back in translations. Nobody has "
+        f"- Whatever is one-sided, offensive or wrong in the training data may come back in {facts.output}. Nobody has "
         "examined it for bias, and there is no warranty. Have a person read what matters."
     )
 
@@ -217,6 +238,10 @@ def _look_up(settings: Mapping[str, Any], name: str) -> object | None:
     table, key = name.split(".")
     value: object | None = settings.get(table, {}).get(key)
     return value
+
+
+def _article(noun: str) -> str:
+    return "An" if noun[:1] in "aeiou" else "A"
 
 
 def _without_folder(name: str) -> str:

@@ -1,58 +1,65 @@
 """The facts of a run, gathered for the card of each model that it leaves."""
 
-import hashlib
-import json
 import platform
-from collections.abc import Sequence
 from pathlib import Path
 
 from heedful import __version__
 from heedful.config import to_values
-from heedful.data.corpus import Example
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.find import ENCODER_DECODERS
+from heedful.models.folder import Model
 from heedful.training.card import CardFacts, CorpusFacts, CostFacts, ScoreFacts, SizeFacts, model_card
 from heedful.training.checkpoint import State
-from heedful.training.prepare import Prepared
+from heedful.training.languages import languages_of
 from heedful.training.record import RunRecord
+from heedful.training.tasks.task import Lesson
 from heedful.training.validation import Validation
 
 
 def describe_model(
-    record: RunRecord, prepared: Prepared, model: Seq2Seq, state: State, result: Validation, *, weights: str
+    record: RunRecord, lesson: Lesson, model: Model, state: State, result: Validation, *, weights: str
 ) -> str:
     """The card of one model folder; `weights` says which these are."""
-    config, files = model.config, record.files
+    files, about = record.files, lesson.about
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
     trained_on = tuple(
-        CorpusFacts(name, len(shards), fingerprint)
-        for name, shards, fingerprint in zip(names, prepared.train, files.fingerprints, strict=False)
+        CorpusFacts(name, size, fingerprint)
+        for name, size, fingerprint in zip(names, about.train, files.fingerprints, strict=False)
     )
     valid = " + ".join(Path(part).name for part in files.valid) or "held out of the training files"
     return model_card(
         CardFacts(
-            name=" and ".join(names) or "a translation model",
+            name=" and ".join(names) or f"a {about.what}",
             heedful=__version__,
-            sizes=SizeFacts(
-                family="seq2seq",
-                parameters=sum(parameter.numel() for parameter in model.parameters()),
-                n_layers=config.n_layers,
-                n_decoder_layers=config.n_decoder_layers or config.n_layers,
-                source_vocab_size=config.source_vocab_size,
-                target_vocab_size=config.target_vocab_size,
-                joint=prepared.tokenizers.joint,
-                tokenizer=record.settings.tokenizer.kind,
-                max_len=record.settings.data.max_len,
-            ),
+            sizes=sizes_of(record, lesson, model),
             settings=to_values(record.settings),
             trained_on=trained_on,
-            validated_on=(CorpusFacts(valid, len(prepared.valid), fingerprint_of(prepared.valid)),),
+            validated_on=(CorpusFacts(valid, about.valid, about.valid_sha256),),
             cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
-            scores=tuple(ScoreFacts(valid, len(result.hypotheses), score, "greedy") for score in result.scores),
+            scores=tuple(ScoreFacts(valid, result.n_scored, score, result.how) for score in result.scores),
             weights=weights,
+            languages=languages_of(record) if files.content == "pairs" else None,
+            what=about.what,
+            output=about.output,
+            tag=about.tag,
+            unit=about.unit,
         )
     )
 
 
-def fingerprint_of(examples: Sequence[Example]) -> str:
-    """SHA-256 of the pairs themselves, since held-out ones are no file."""
-    return hashlib.sha256(json.dumps([[e.source, e.target] for e in examples]).encode()).hexdigest()
+def sizes_of(record: RunRecord, lesson: Lesson, model: Model) -> SizeFacts:
+    """The sizes that this family has: an encoder alone has one stack, a model of images no vocabulary."""
+    settings, config, tokenizers = record.settings, model.config, lesson.tokenizers
+    n_layers = getattr(config, "n_layers", 1)  # one layer, gone through again and again, is one
+    has_decoder = settings.family in ENCODER_DECODERS
+    return SizeFacts(
+        family=settings.family,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        n_layers=n_layers,
+        n_decoder_layers=(getattr(config, "n_decoder_layers", None) or n_layers) if has_decoder else 0,
+        source_vocab_size=0 if tokenizers is None else tokenizers.source.vocab_size,
+        target_vocab_size=0 if tokenizers is None else tokenizers.target.vocab_size,
+        joint=tokenizers is None or tokenizers.joint,
+        tokenizer=settings.tokenizer.kind,
+        max_len=0 if tokenizers is None else settings.data.max_len,
+        n_labels=len(getattr(config, "labels", ())),
+    )

@@ -16,6 +16,7 @@ from typing import Any, Literal, NotRequired, Protocol, TypedDict, cast, runtime
 from heedful.errors import UserError
 
 LOG = "log.jsonl"  # in the run's folder
+LESS_IS_BETTER = frozenset({"loss", "perplexity", "bits"})  # metrics; as scores they are below zero, so that more is
 
 
 class StartEvent(TypedDict):
@@ -86,8 +87,9 @@ class ValidationEvent(TypedDict):
     step: int
     loss: float | None  # per target token, without smoothing
     perplexity: float | None
-    bleu: float | None
-    chrf: float | None
+    bleu: NotRequired[float | None]
+    chrf: NotRequired[float | None]
+    metrics: NotRequired[dict[str, float | None]]  # further ones of the task, by name
     score: float | None  # what `run.metric` names, as a number of which more is better
     best: bool  # whether this one is the best so far
     best_score: float | None
@@ -130,6 +132,7 @@ class DoneEvent(TypedDict):
     event: Literal["done"]
     time: float
     folders: dict[str, str]
+    command: NotRequired[str]  # what to type next
 
 
 Event = (

@@ -8,11 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batch import Batch
+from heedful.data.batch import AnyBatch
 from heedful.data.batching import derived_seed
 from heedful.data.loader import LoaderState
 from heedful.errors import UserError
-from heedful.models.seq2seq import Seq2Seq
 from heedful.training.checkpoint import State
 from heedful.training.distributed import World, any_rank, gradients_synced, sum_over_ranks, whole
 from heedful.training.objectives import Objective
@@ -26,18 +25,18 @@ class Batches(Protocol):
     @property
     def state(self) -> LoaderState: ...
 
-    def __next__(self) -> Batch: ...
+    def __next__(self) -> AnyBatch: ...
 
 
 class ModelWithObjective(nn.Module):
     """Batch in, loss out: one module, since DDP and FSDP act around a forward."""
 
-    def __init__(self, model: Seq2Seq, objective: Objective) -> None:
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
 
-    def forward(self, batch: Batch, step: int) -> Tensor:
+    def forward(self, batch: AnyBatch, step: int) -> Tensor:
         return self.objective(self.model, batch, step)
 
 
@@ -122,7 +121,7 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
     progress.add(loss=loss, tokens=n_tokens, seconds=seconds, grad_norm=grad_norm, rate=rate)
 
 
-def backward_through(training: Training, batch: Batch, step: int, n_tokens: float) -> float:
+def backward_through(training: Training, batch: AnyBatch, step: int, n_tokens: float) -> float:
     """Gradients of the mean loss over the target tokens of the whole step; returns this rank's sum of losses.
 
     Out of memory: the step is cut into twice as many parts and begun again. The result is the same, only slower.
@@ -146,14 +145,14 @@ def backward_through(training: Training, batch: Batch, step: int, n_tokens: floa
         training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.accumulate} parts")
 
 
-def _backward_in_parts(training: Training, batch: Batch, step: int, n_tokens: float) -> float:
+def _backward_in_parts(training: Training, batch: AnyBatch, step: int, n_tokens: float) -> float:
     """Forward and backward through each part of the batch.
 
     A part's loss is a sum, divided by the tokens of all parts on all ranks: cutting a step into parts or ranks changes
     nothing. DDP and FSDP average over the ranks, hence the factor.
     """
     total = 0.0
-    parts = batch.split(training.accumulate) if training.accumulate > 1 else [batch]
+    parts = batch.split(training.accumulate) if training.accumulate > 1 else (batch,)
     for number, part in enumerate(parts):
         with gradients_synced(training.module, last=number == len(parts) - 1):
             with training.autocast():
@@ -204,7 +203,7 @@ class NotFinite(UserError):
         self.examples = examples  # of this rank's part of the batch
 
 
-def check_finite(training: Training, batch: Batch, step: int, loss: float, grad_norm: float) -> None:
+def check_finite(training: Training, batch: AnyBatch, step: int, loss: float, grad_norm: float) -> None:
     """Stop before the update, on all ranks alike."""
     numbers = torch.tensor([loss, grad_norm])
     if any_rank(training.world, not bool(torch.isfinite(numbers).all())):

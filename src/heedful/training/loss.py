@@ -47,7 +47,13 @@ def linear_cross_entropy(
 
 
 def agreeing_cross_entropy(
-    states: Tensor, weight: Tensor, target: Tensor, *, label_smoothing: float, agreement: float
+    states: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    *,
+    bias: Tensor | None = None,
+    label_smoothing: float,
+    agreement: float,
 ) -> Tensor:
     """R-Drop (Liang et al. 2021): two passes over the same tokens, (2M, D), the second half after the first.
 
@@ -64,6 +70,7 @@ def agreeing_cross_entropy(
             first[chunk],
             second[chunk],
             weight,
+            bias,
             wanted[chunk],
             label_smoothing,
             agreement,
@@ -74,9 +81,15 @@ def agreeing_cross_entropy(
 
 
 def _agreeing(
-    first: Tensor, second: Tensor, weight: Tensor, target: Tensor, label_smoothing: float, agreement: float
+    first: Tensor,
+    second: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    label_smoothing: float,
+    agreement: float,
 ) -> Tensor:
-    p, q = (first @ weight.T).log_softmax(-1), (second @ weight.T).log_softmax(-1)
+    p, q = F.linear(first, weight, bias).log_softmax(-1), F.linear(second, weight, bias).log_softmax(-1)
     loss = (smoothed_cross_entropy(p, target, label_smoothing) + smoothed_cross_entropy(q, target, label_smoothing)) / 2
     return loss + agreement / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
 

@@ -1,19 +1,24 @@
 """What a model is trained for: functions (model, batch, step) -> loss, a sum over the batch's target tokens.
 
-The loop knows none of them. A new one is a function here and a line in OBJECTIVES.
+The loop knows none of them. Here are those of models that read a source and write a target; the others stand with their
+tasks.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch
 from heedful.errors import UserError
-from heedful.models.seq2seq import Memory, Seq2Seq
+from heedful.models.bart import Bart
+from heedful.models.memory import Memory
+from heedful.models.seq2seq import Seq2Seq
+from heedful.models.t5 import T5
+from heedful.models.universal import Universal
 from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy
 
 
@@ -31,15 +36,19 @@ class ObjectiveSettings:
             raise UserError(f"'objective.decay_steps' must be at least 1, found {self.decay_steps}")
 
 
-class Objective(Protocol):
-    def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> Tensor: ...
+EncoderDecoder = Seq2Seq | Bart | T5 | Universal
+
+# (model, batch, step) -> loss; each knows its own family of models and kind of batches
+Objective = Callable[[Any, Any, int], Tensor]
 
 
-def make_objective(settings: ObjectiveSettings, *, label_smoothing: float, r_drop: float) -> Objective:
+def make_objective(
+    settings: ObjectiveSettings, *, label_smoothing: float, r_drop: float, family: str = "seq2seq"
+) -> Objective:
     """The objective that the settings name, with its numbers filled in."""
     change = INPUTS[settings.kind]
 
-    def objective(model: Seq2Seq, batch: Batch, step: int) -> Tensor:
+    def objective(model: EncoderDecoder, batch: Batch, step: int) -> Tensor:
         if r_drop > 0.0:
             batch = _twice(batch)
         memory = model.encode(batch.source, batch.source_mask)
@@ -47,23 +56,45 @@ def make_objective(settings: ObjectiveSettings, *, label_smoothing: float, r_dro
         states = model.states(inputs, memory, target_mask=batch.target_mask)
         return token_loss(model, states, batch, label_smoothing=label_smoothing, r_drop=r_drop)
 
+    def pondering(model: Universal, batch: Batch, step: int) -> Tensor:
+        """With the price of thinking long: how often the positions were gone over in all, times its weight."""
+        states, ponder = model.pondered_states(batch.source, batch.target_in, batch.source_mask, batch.target_mask)
+        loss = token_loss(model, states, batch, label_smoothing=label_smoothing)
+        return loss + model.config.ponder_weight * ponder
+
+    if family == "universal":
+        if settings.kind != "teacher_forcing" or r_drop > 0.0:
+            raise UserError("the family 'universal' learns by teacher forcing, without loss.r_drop")
+        return pondering
     return objective
 
 
-def token_loss(model: Seq2Seq, states: Tensor, batch: Batch, *, label_smoothing: float, r_drop: float = 0.0) -> Tensor:
+def pair_loss(model: EncoderDecoder, batch: Batch) -> Tensor:
+    """As validation sees it: the reference as input, nothing smoothed."""
+    memory = model.encode(batch.source, batch.source_mask)
+    states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
+    return token_loss(model, states, batch, label_smoothing=0.0)
+
+
+def token_loss(
+    model: EncoderDecoder, states: Tensor, batch: Batch, *, label_smoothing: float, r_drop: float = 0.0
+) -> Tensor:
     """The loss of real target tokens only: padding has no part in it, forward or backward."""
-    weight, states, target = model.head.linear.weight, states[batch.target_mask], batch.target_out[batch.target_mask]
+    states, target = states[batch.target_mask], batch.target_out[batch.target_mask]
+    linear = model.head.linear
     if r_drop > 0.0:
-        return agreeing_cross_entropy(states, weight, target, label_smoothing=label_smoothing, agreement=r_drop)
-    return linear_cross_entropy(states, weight, target, label_smoothing=label_smoothing)
+        return agreeing_cross_entropy(
+            states, linear.weight, target, bias=linear.bias, label_smoothing=label_smoothing, agreement=r_drop
+        )
+    return linear_cross_entropy(states, linear.weight, target, bias=linear.bias, label_smoothing=label_smoothing)
 
 
-def _reference(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+def _reference(model: EncoderDecoder, batch: Batch, memory: Memory, share: float) -> Tensor:
     """Teacher forcing: the input is what should have been said before."""
     return batch.target_in
 
 
-def _own_words(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+def _own_words(model: EncoderDecoder, batch: Batch, memory: Memory, share: float) -> Tensor:
     """Scheduled sampling for Transformers: a first pass in parallel says what the model would say; some of that is put
     in place of the reference, and the second pass learns from there (Mihaylova & Martins 2019, Duckworth et al. 2019).
     """
@@ -77,18 +108,18 @@ def _own_words(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Te
     return torch.where(replaced, said.roll(1, dims=1), batch.target_in)
 
 
-def _wrong_words(model: Seq2Seq, batch: Batch, memory: Memory, share: float) -> Tensor:
+def _wrong_words(model: EncoderDecoder, batch: Batch, memory: Memory, share: float) -> Tensor:
     """Wrong inputs now and then: some target words are replaced by any other word of the vocabulary."""
     n_special = 4  # pad, unk, start, end are not words
     words = torch.randint(
-        n_special, model.config.target_vocab_size, batch.target_in.shape, device=batch.target_in.device
+        n_special, model.head.linear.out_features, batch.target_in.shape, device=batch.target_in.device
     )
     replaced = _chosen(batch, share)
     replaced[:, 0] = False
     return torch.where(replaced, words, batch.target_in)
 
 
-INPUTS: dict[str, Callable[[Seq2Seq, Batch, Memory, float], Tensor]] = {
+INPUTS: dict[str, Callable[[EncoderDecoder, Batch, Memory, float], Tensor]] = {
     "teacher_forcing": _reference,
     "scheduled_sampling": _own_words,
     "wrong_inputs": _wrong_words,

@@ -1,33 +1,49 @@
 """How gradients become updates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.training.muon import Muon, matrices_within
+from heedful.training.parts import depths_of
 
 
 @dataclass(frozen=True)
 class OptimiserSettings:
-    kind: Literal["adamw"] = "adamw"
+    kind: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices inside, AdamW for the rest
     lr: float | None = None  # the highest rate; by default the paper's, (d_model x warmup_steps)^-0.5
     beta1: float = 0.9
     beta2: float = 0.98
     eps: float = 1e-9
     weight_decay: float = 0.0  # of matrices; biases and norms never decay
+    momentum: float = 0.95  # of muon
     max_grad_norm: float = 1.0  # longer gradients are shortened to this length; 0: never
+    frozen: tuple[str, ...] = ()  # parts that keep their numbers: "embedding", "encoder.layers.0", "*.layers.0"
+    layer_decay: float = 1.0  # each layer learns at so much of the rate of the one above it
+    unfreeze_every: int = 0  # only the top learns at first; one more layer after each so many steps; 0: all at once
 
     def __post_init__(self) -> None:
         if self.lr is not None and self.lr <= 0:
             raise UserError(f"'optimiser.lr' must be positive, found {self.lr}")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise UserError(f"'optimiser.{name}' must lie in [0, 1), found {getattr(self, name)}")
-        if self.weight_decay < 0 or self.max_grad_norm < 0:
-            raise UserError("'optimiser.weight_decay' and 'optimiser.max_grad_norm' must not be negative")
+        for name in ("weight_decay", "max_grad_norm", "unfreeze_every"):
+            if getattr(self, name) < 0:
+                raise UserError(f"'optimiser.{name}' must not be negative, found {getattr(self, name)}")
+        if not 0.0 < self.layer_decay <= 1.0:
+            raise UserError(f"'optimiser.layer_decay' must lie between 0 and 1, found {self.layer_decay}")
+        if self.kind == "muon" and self.by_depth:
+            raise UserError("'optimiser.layer_decay' and 'optimiser.unfreeze_every' need optimiser.kind = 'adamw'")
+
+    @property
+    def by_depth(self) -> bool:
+        """Whether layers differ in how they learn."""
+        return self.layer_decay < 1.0 or self.unfreeze_every > 0
 
 
 def peak_rate(settings: OptimiserSettings, *, d_model: int, warmup_steps: int) -> float:
@@ -35,12 +51,29 @@ def peak_rate(settings: OptimiserSettings, *, d_model: int, warmup_steps: int) -
 
 
 def make_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """AdamW in its fused form: one pass over memory for each parameter."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    """AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the rest."""
+    matrices = matrices_within(model) if settings.kind == "muon" else []
+    chosen = {id(matrix) for matrix in matrices}
+    rest = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in chosen}
+    adamw = make_adamw(rest, settings, depths_of(model) if settings.by_depth else dict.fromkeys(rest, 0))
+    if not matrices:
+        return adamw
+    return Muon(matrices, adamw, momentum=settings.momentum, weight_decay=settings.weight_decay)
+
+
+def make_adamw(
+    trained: Mapping[str, nn.Parameter], settings: OptimiserSettings, depths: Mapping[str, int]
+) -> torch.optim.AdamW:
+    """AdamW in its fused form: one pass over memory for each parameter. Each depth is a group with its own rate."""
+    top = max(depths.values())
+    groups: list[dict[str, Any]] = []
+    for depth in sorted({depths[name] for name in trained}, reverse=True):
+        here = [parameter for name, parameter in trained.items() if depths[name] == depth]
+        rate = {"depth": depth, "share": settings.layer_decay ** (top - depth), "awake": 1.0}
+        groups += [
+            {"params": [p for p in here if p.dim() >= 2], "weight_decay": settings.weight_decay, **rate},
+            {"params": [p for p in here if p.dim() < 2], "weight_decay": 0.0, **rate},
+        ]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=0.0,  # set before every step
@@ -52,7 +85,7 @@ def make_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("share", 1.0) * group.get("awake", 1.0)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.data.batch import Batch
+from heedful.data.batch import AnyBatch
 from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
 from heedful.training.distributed import agree
@@ -71,14 +71,14 @@ def choose_threads(session: Session) -> int:
     return best
 
 
-def _speed(session: Session, batch: Batch) -> float:
+def _speed(session: Session, batch: AnyBatch) -> float:
     """Target tokens in a second, forward and backward."""
     started = time.perf_counter()
     _pass(session, batch)
     return batch.n_target_tokens / (time.perf_counter() - started)
 
 
-def _trial_batches(session: Session) -> tuple[Batch, list[Batch]]:
+def _trial_batches(session: Session) -> tuple[AnyBatch, list[AnyBatch]]:
     """The batch with the longest rows, and a few as they come; the run's own loader is not touched."""
     loader = session.training.batches
     assert isinstance(loader, Loader)
@@ -89,7 +89,7 @@ def _trial_batches(session: Session) -> tuple[Batch, list[Batch]]:
     return batches[0], batches[1:]
 
 
-def _pass(session: Session, batch: Batch) -> None:
+def _pass(session: Session, batch: AnyBatch) -> None:
     n_tokens = max(1, batch.n_target_tokens)
     backward_through(session.training, batch, 0, n_tokens)
     session.training.optimiser.zero_grad()

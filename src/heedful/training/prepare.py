@@ -6,7 +6,6 @@ Each stage leaves a finished result or none, and a stage whose result is there i
 start goes on from the last finished one.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from heedful.data.checkup import Report, check_corpus
 from heedful.data.corpus import Corpus, Example, open_corpus
+from heedful.data.documents import LARGEST_SHARE, by_hash
 from heedful.data.findings import KINDS
 from heedful.data.shards import Shards, prepare
 from heedful.errors import UserError
@@ -112,7 +112,14 @@ class HeldOut:
 
 
 def choose_held_out(
-    folder: Path, corpora: Sequence[Corpus], valid: Corpus | None, n_pairs: int, settings: Settings, *, say: Say
+    folder: Path,
+    corpora: Sequence[Corpus],
+    valid: Corpus | None,
+    n_pairs: int,
+    settings: Settings,
+    *,
+    say: Say,
+    unit: str = "pairs",
 ) -> HeldOut:
     """The pairs for validation: the given ones, or some of the corpus, chosen by the hash of their source.
 
@@ -120,22 +127,19 @@ def choose_held_out(
     """
     if valid is not None:
         examples = list(valid)
-        say(f"validating on {valid.name}: {len(examples):,} pairs")
+        say(f"validating on {valid.name}: {len(examples):,} {unit}")
         write_valid(folder, examples)
         return HeldOut(examples, "given", lambda source: False)
-    share = min(settings.data.hold_out / n_pairs, 0.1)
-
-    def is_held_out(source: str) -> bool:
-        digest = hashlib.blake2b(source.encode(errors="surrogatepass"), digest_size=8, salt=b"held out").digest()
-        return int.from_bytes(digest, "big") < share * 2**64
-
+    share = min(settings.data.hold_out / n_pairs, LARGEST_SHARE)
+    is_held_out = by_hash(share)
     examples = [example for corpus in corpora for example in corpus if is_held_out(example.source)]
     if not examples:
         raise UserError(
-            f"{n_pairs:,} pairs are too few to hold some out: give --valid-source and --valid-target, or more data"
+            f"{n_pairs:,} {unit} are too few to hold some out: give "
+            f"{'--valid-source and --valid-target' if unit == 'pairs' else '--valid'}, or more data"
         )
     n_sources = len({example.source for example in examples})
-    say(f"no validation files given: {len(examples):,} pairs ({n_sources:,} unique sources) are held out for it")
+    say(f"no validation files given: {len(examples):,} {unit} ({n_sources:,} unique sources) are held out for it")
     write_valid(folder, examples)
     return HeldOut(examples, f"held out {share!r}", is_held_out)
 

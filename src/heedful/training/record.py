@@ -1,6 +1,6 @@
 """settings.toml of a run folder: everything that made the run, defaults resolved."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +8,8 @@ from typing import Any, Literal
 import tomli_w
 
 from heedful.config import from_values, read_toml, to_values, with_overrides
-from heedful.data.corpus import Corpus, open_corpus
+from heedful.data.corpus import Corpus, OnBadLine, open_corpus, read_labelled, read_text
+from heedful.data.images import open_images, splits_of
 from heedful.errors import UserError
 from heedful.files import sync
 from heedful.models.folder import find_model_folder
@@ -23,9 +24,10 @@ MAY_CHANGE = frozenset(
         "steps", "minutes", "patience", "validate_every", "save_every", "log_every", "keep_last", "keep_best",
         "average", "accumulate", "device", "threads", "shard", "compile",
     )
-) | {"data.workers"}  # fmt: skip
+) | {"data.workers", "data.languages"}  # fmt: skip
 
 Paths = str | Path | Sequence[str | Path]
+Content = Literal["pairs", "text", "labels", "tags", "images"]  # what the files of a run hold
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Files:
     valid: tuple[str, ...] = ()
     start_from: str = ""
     fingerprints: tuple[str, ...] = ()
+    content: Content = "pairs"
 
     @classmethod
     def of(
@@ -46,6 +49,7 @@ class Files:
         valid_source: str | Path | None,
         valid_target: str | Path | None,
         start_from: str | Path | None,
+        content: Content = "pairs",
     ) -> "Files":
         sources, targets = _as_tuple(source), _as_tuple(target)
         if targets and len(sources) != len(targets):
@@ -56,17 +60,31 @@ class Files:
         if valid_target is not None and valid_source is None:
             raise UserError("--valid-target needs --valid-source")
         start = "" if start_from is None else str(find_model_folder(start_from))
-        return cls(sources, targets, valid, start)
+        return cls(sources, targets, valid, start, content=content)
 
     def pairs(self) -> list[tuple[str, ...]]:
         """Each source with its target; a source without one is a file of pairs."""
         return list(zip(self.source, self.target, strict=True)) if self.target else [(path,) for path in self.source]
 
-    def corpora(self, on_bad_line: Literal["error", "skip"] = "error") -> list[Corpus]:
-        return [open_corpus(pair, on_bad_line=on_bad_line) for pair in self.pairs()]
+    def corpora(self, on_bad_line: OnBadLine = "error") -> list[Corpus]:
+        return [OPENERS[self.content](pair, on_bad_line) for pair in self.pairs()]
 
     def valid_corpus(self) -> Corpus | None:
-        return open_corpus(self.valid, on_bad_line="skip") if self.valid else None
+        return OPENERS[self.content](self.valid, "skip") if self.valid else None
+
+    def fingerprints_now(self) -> list[str]:
+        """The SHA-256 of each corpus as it lies there."""
+        if self.content == "images":
+            return [open_images(path, split="train" if splits_of(path) else None).fingerprint for path in self.source]
+        return [corpus.fingerprint() for corpus in self.corpora()]
+
+
+OPENERS: dict[str, Callable[[tuple[str, ...], OnBadLine], Corpus]] = {
+    "pairs": lambda paths, on_bad_line: open_corpus(paths, on_bad_line=on_bad_line),
+    "text": lambda paths, on_bad_line: read_text(paths[0], keep_empty=True, on_bad_line=on_bad_line),
+    "labels": lambda paths, on_bad_line: read_labelled(paths[0], on_bad_line=on_bad_line),
+    "tags": lambda paths, on_bad_line: read_text(paths[0], keep_empty=True, on_bad_line=on_bad_line),
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +99,7 @@ class RunRecord:
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    files = to_values(record.files) | {"fingerprints": [c.fingerprint() for c in record.files.corpora()]}
+    files = to_values(record.files) | {"fingerprints": record.files.fingerprints_now()}
     values = {"recipe": record.recipe, "files": files, **to_values(record.settings)}
     _write(folder, values)
 
@@ -110,18 +128,21 @@ def read_record(folder: Path) -> RunRecord:
 
 def refuse_differences(folder: Path, saved: RunRecord, wanted: RunRecord, files: Files) -> None:
     """A run goes on as what it is: another corpus, vocabulary or model is another run."""
-    before, now = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
-    for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and key not in MAY_CHANGE:
+    before, after = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key) and key not in MAY_CHANGE:
             raise UserError(
-                f"{folder}: '{key}' was {before.get(key)!r} when this run began, and cannot become {now.get(key)!r}. "
+                f"{folder}: '{key}' was {before.get(key)!r} when this run began, and cannot become {after.get(key)!r}. "
                 "Resume without that change, or begin a new run (with --from to keep the weights)"
             )
     if files.source:
-        for corpus, fingerprint in zip(files.corpora(), saved.files.fingerprints, strict=False):
-            if corpus.fingerprint() != fingerprint:
+        if files.content != saved.files.content:
+            raise UserError(f"{folder}: began with {saved.files.content}, and now {files.content} are given")
+        for pair, given, known in zip(files.pairs(), files.fingerprints_now(), saved.files.fingerprints, strict=False):
+            if given != known:
+                name = " + ".join(Path(part).name for part in pair)
                 raise UserError(
-                    f"{folder}: {corpus.name} is not the corpus that this run began with (its SHA-256 differs). Resume "
+                    f"{folder}: {name} is not the corpus that this run began with (its SHA-256 differs). Resume "
                     "without --source and --target, or begin a new run (with --from to keep the weights)"
                 )
         if len(files.source) != len(saved.files.source):

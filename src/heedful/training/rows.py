@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.training.log import Event, PlanEvent, StartEvent, StepEvent, ValidationEvent
+from heedful.training.log import LESS_IS_BETTER, Event, PlanEvent, StartEvent, StepEvent, ValidationEvent
 from heedful.training.wording import count, duration, harmless, number, rate, size
 
 LABEL_WIDTH = 13
-METRICS = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "bits": "bits per character"}  # the others as they are
+PLACES = {"loss": 3, "perplexity": 1, "bits": 3}  # of numbers, after the point; usually 2
 
 
 def metric_of(event: StartEvent) -> str:
@@ -39,9 +40,10 @@ def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
     elif event["event"] == "done":
         for i, (name, folder) in enumerate(event["folders"].items()):
             yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{harmless(folder)}"
+        command = event.get("command", "heedful translate -m {run} INPUT --output OUTPUT")
         runs = {str(Path(folder).parent): None for folder in event["folders"].values()}
         for run in runs:
-            yield "next", f"heedful translate -m {harmless(shlex.quote(run))} INPUT --output OUTPUT"
+            yield "next", command.replace("{run}", harmless(shlex.quote(run)))
 
 
 def share_done(event: StepEvent) -> float:
@@ -65,13 +67,14 @@ def step_facts(event: StepEvent) -> list[str]:
 
 
 def scores(event: ValidationEvent) -> str:
-    parts = [
-        ("loss", number(event["loss"], 3)),
-        ("perplexity", number(event["perplexity"], 1)),
-        ("BLEU", number(event["bleu"], 2)),
-        ("chrF", number(event["chrf"], 2)),
-    ]
-    return " · ".join(f"{name} {value}" for name, value in parts)
+    found = {"loss": event["loss"], "perplexity": event["perplexity"]}
+    found |= {"bleu": event.get("bleu"), "chrf": event.get("chrf")} if "bleu" in event else {}
+    found |= event.get("metrics", {})
+    return " · ".join(
+        f"{METRICS.get(name, name)} {number(value, PLACES.get(name, 2))}"
+        for name, value in found.items()
+        if name == "loss" or value is not None
+    )
 
 
 def best(event: ValidationEvent, metric: str) -> str:
@@ -80,8 +83,8 @@ def best(event: ValidationEvent, metric: str) -> str:
         words = f"the best {METRICS.get(metric, metric)} so far"
     else:
         value = event["best_score"]
-        shown = -value if value is not None and metric == "loss" else value  # kept as a number of which more is better
-        score = f"{METRICS.get(metric, metric)} {number(shown, 3 if metric == 'loss' else 2)}"
+        shown = -value if value is not None and metric in LESS_IS_BETTER else value
+        score = f"{METRICS.get(metric, metric)} {number(shown, PLACES.get(metric, 2))}"
         words = f"the best is {score} at step {count(event['best_step'])}"
     if event["patience"] is None:
         return words

@@ -7,28 +7,39 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from heedful import __version__
 from heedful.config import to_values
 from heedful.errors import UserError
 from heedful.files import clear_unfinished
-from heedful.models.folder import load_model, weights_of
+from heedful.models.folder import load_model
 from heedful.training.assemble import open_session
 from heedful.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint, versions
 from heedful.training.distributed import World, agree, barrier, joined_world
+from heedful.training.languages import say_languages
 from heedful.training.log import Listener, RunLog
 from heedful.training.loop import NotFinite, fit
 from heedful.training.machine import settle_machine
 from heedful.training.ownership import owned
 from heedful.training.plan import choose_threads, make_plan
-from heedful.training.prepare import Prepared, prepare_data, reopen_data
-from heedful.training.record import Files, RunRecord, flat, read_record, refuse_differences, update_record, write_record
+from heedful.training.record import (
+    Content,
+    Files,
+    Paths,
+    RunRecord,
+    read_record,
+    refuse_differences,
+    update_record,
+    write_record,
+)
 from heedful.training.session import Emit
-from heedful.training.settings import choose_recipe, read_settings
+from heedful.training.settle import settle
 from heedful.training.signals import StopRequests, stop_requests
+from heedful.training.tasks.table import task_of
+from heedful.training.tasks.task import Preparation
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,12 @@ def train(
     target: str | Path | Sequence[str | Path] = (),
     valid_source: str | Path | None = None,
     valid_target: str | Path | None = None,
+    text: Paths = (),
+    labels: Paths = (),
+    tags: Paths = (),
+    images: Paths = (),
+    valid: str | Path | None = None,
+    family: str | None = None,
     recipe: str | Path | None = None,
     overrides: Iterable[str] = (),
     resume: bool = False,
@@ -60,16 +77,19 @@ def train(
     dry_run: bool = False,
     listeners: Sequence[Listener] = (),
 ) -> Run:
-    """Train a translation model from aligned text files, or go on with a run (`resume`).
+    """Train a model, or go on with a run (`resume`).
 
-    `overrides` are "key=value" strings, as --set takes them. `listeners` are called with every event of the run. A dry
-    run prepares everything, measures, and leaves nothing behind.
+    From `source` and `target`, aligned text files; from `text`; from `labels`, files of text TAB label; from `tags`,
+    words and their tags in columns; or from `images`. `valid` is of the same kind. `family` is seq2seq unless something
+    says otherwise. `overrides` are "key=value" strings, as --set takes them. `listeners` are called with every event of
+    the run. A dry run prepares everything, measures, and leaves nothing behind.
     """
     folder = Path(folder)
-    files = Files.of(source, target, valid_source, valid_target, start_from)
+    given: dict[Content, Paths] = {"pairs": source, "text": text, "labels": labels, "tags": tags, "images": images}
+    files = files_of(given, target, valid_source or valid, valid_target, start_from)
     # torchrun starts all ranks again when one has failed: that is a resume, although nobody typed it.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    record = settle_record(folder, files, recipe, list(overrides), resume=resume)
+    record = settle_record(folder, files, family, recipe, list(overrides), resume=resume)
     with joined_world(record.settings.run.device) as world, contextlib.ExitStack() as stack:
         if dry_run:
             folder = Path(agree(world, stack.enter_context(tempfile.TemporaryDirectory(prefix="heedful-"))))
@@ -81,8 +101,29 @@ def train(
         return _train(folder, record, world, log.emit, requests, dry_run=dry_run)
 
 
+def files_of(
+    given: dict[Content, Paths],
+    target: Paths,
+    valid: str | Path | None,
+    valid_target: str | Path | None,
+    start_from: str | Path | None,
+) -> Files:
+    """The files of a run, all of one kind."""
+    kinds: list[Content] = [kind for kind, paths in given.items() if paths]
+    if len(kinds) > 1:
+        raise UserError(f"a run learns from files of one kind, and {' and '.join(kinds)} were given")
+    content: Content = kinds[0] if kinds else "pairs"
+    return Files.of(given[content], target, valid, valid_target, start_from, content)
+
+
 def settle_record(
-    folder: Path, files: Files, recipe: str | Path | None, overrides: list[str], *, resume: bool
+    folder: Path,
+    files: Files,
+    family: str | None,
+    recipe: str | Path | None,
+    overrides: list[str],
+    *,
+    resume: bool,
 ) -> RunRecord:
     """What this run is made of: from its folder when it goes on, otherwise from what was given."""
     exists = (folder / "settings.toml").exists()
@@ -92,32 +133,25 @@ def settle_record(
         )
     if exists:
         saved = read_record(folder)
-        wanted = saved.with_overrides(overrides)
+        wanted = saved.with_overrides(overrides if family is None else [*overrides, f"family={family}"])
         refuse_differences(folder, saved, wanted, files)
         return wanted
     if not files.source:
         what = (
-            "nothing to resume, there is no settings.toml" if resume else "no training data: give --source and --target"
+            "nothing to resume, there is no settings.toml"
+            if resume
+            else "no training data: give --source and --target, or --text, --labels, --tags or --images"
         )
         raise UserError(f"{folder}: {what}")
-    if files.start_from:
-        overrides = [*overrides, *model_overrides(files.start_from)]
-    if recipe is None:
-        recipe = choose_recipe(sum(1 for corpus in files.corpora() for _ in corpus.records()))
-    return RunRecord(files, read_settings(recipe, overrides), str(recipe))
-
-
-def model_overrides(folder: str) -> list[str]:
-    """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
-    values = flat(to_values(load_model(folder).model.config))
-    own = {"source_vocab_size", "target_vocab_size", "dropout", "attention_dropout"}
-    return [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key not in own]
+    return settle(files, family, recipe, overrides)
 
 
 def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: StopRequests, *, dry_run: bool) -> Run:
     run = record.settings.run
     emit("start", version=__version__, settings=to_values(record.settings), versions=versions())
     emit("note", text=f"recipe: {record.recipe}")
+    if record.files.content == "pairs":
+        emit("note", text=say_languages(record))
     prepared = _prepare(folder, record, world, emit)
     checkpoint = _newest(folder, record, world, emit)
     record = read_record(folder)  # now with the fingerprints of the corpora
@@ -128,8 +162,8 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
         prepared,
         emit=emit,
         checkpoint=checkpoint,
-        start_weights=_start_weights(record.files.start_from) if checkpoint is None else None,
         requests=requests,
+        start=load_model(record.files.start_from) if record.files.start_from and checkpoint is None else None,
     )
     if checkpoint is None:
         if run.threads is None and world.size == 1 and world.device.type == "cpu" and torch.get_num_threads() > 1:
@@ -150,12 +184,13 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     emit("stop", reason=reason, step=state.step, seconds=state.seconds, tokens=state.tokens)
     interrupted = requests.reason() is not None
     if not interrupted:
-        emit("done", folders=session.finish(state))
+        emit("done", folders=session.finish(state), command=session.lesson.about.command)
     return Run(folder, state.step, reason, interrupted, state.scores)
 
 
-def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Prepared:
+def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Any:
     """Rank 0 prepares what is not there yet; then all ranks read it."""
+    task = task_of(record.settings)
     if world.speaks:
         clear_unfinished(folder)
         clear_unfinished(folder / "checkpoints")
@@ -164,20 +199,19 @@ def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Prepa
             update_record(folder, record)
         else:
             write_record(folder, record)  # first, so that --resume works from here on
-            corpora = record.files.corpora(record.settings.data.on_bad_line)
-            valid = record.files.valid_corpus()
             start = record.files.start_from
-            prepare_data(
-                folder,
-                corpora,
-                valid,
-                record.settings,
-                tokenizers=load_model(start).tokenizers if start else None,
-                say=lambda text: emit("note", text=text),
+            task.prepare(
+                Preparation(
+                    folder,
+                    record.files,
+                    record.settings,
+                    tokenizers=load_model(start).tokenizers if start else None,
+                    say=lambda text: emit("note", text=text),
+                )
             )
             ready.touch()
     barrier(world)
-    return reopen_data(folder)
+    return task.reopen(folder, record.settings)
 
 
 def _newest(folder: Path, record: RunRecord, world: World, emit: Emit) -> Checkpoint | None:
@@ -197,7 +231,3 @@ def _newest(folder: Path, record: RunRecord, world: World, emit: Emit) -> Checkp
             f"{versions()['threads']}: sums are rounded in another order, so it will not be the same bit for bit",
         )
     return checkpoint
-
-
-def _start_weights(path: str) -> dict[str, Tensor] | None:
-    return weights_of(load_model(path).model) if path else None

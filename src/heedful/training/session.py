@@ -6,22 +6,24 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from heedful.models.folder import save_model
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.folder import Model, save_model
 from heedful.training.checkpoint import State, list_checkpoints, load_checkpoint, prune, save_checkpoint
 from heedful.training.describe import describe_model
 from heedful.training.distributed import World, agree, barrier, sum_over_ranks
 from heedful.training.loop import Progress, Training
-from heedful.training.prepare import Prepared
+from heedful.training.parts import thaw
 from heedful.training.record import RunRecord
 from heedful.training.settings import Settings
 from heedful.training.signals import Abandoned, StopRequests
+from heedful.training.tasks.table import task_of
+from heedful.training.tasks.task import Lesson, Validator
 from heedful.training.tensors import generator_tensors, load_model_tensors, model_tensors, optimiser_tensors
-from heedful.training.validation import Validation, Validator
+from heedful.training.validation import Validation
 
 Emit = Callable[..., None]  # (kind of event, **values)
 
@@ -33,18 +35,24 @@ class Session:
     folder: Path
     record: RunRecord
     world: World
-    model: Seq2Seq
-    prepared: Prepared
+    model: Model
+    lesson: Lesson
     validator: Validator | None  # of rank 0
     ema: dict[str, Tensor]  # the running average of the weights, empty when there is none
     emit: Emit
     requests: StopRequests
     training: Training = field(init=False)  # set last: the loop calls the session, and the session reads the loop
-    last_hypotheses: list[str] = field(default_factory=list)
+    last_said: list[str] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
         return self.record.settings
+
+    @property
+    def metric(self) -> str:
+        """What "better" means."""
+        named = self.settings.run.metric
+        return task_of(self.settings).metrics[0] if named == "auto" else named
 
     @property
     def checkpoints(self) -> Path:
@@ -78,7 +86,7 @@ class Session:
         if judged is not None and self.validator is not None:
             with contextlib.suppress(Abandoned), self.requests.abandoning():
                 result = self.validator(judged)
-                score = result.score(self.settings.run.metric)
+                score = result.score(self.metric)
         best = state.scores.get(str(state.best_step))
         is_best = score is not None and (best is None or score > best)
         if judged is not None and is_best:
@@ -94,24 +102,20 @@ class Session:
         return True
 
     def _tell(self, state: State, result: Validation, is_best: bool, seconds: float) -> None:
-        assert self.validator is not None
+        before = self.last_said or itertools.repeat(None)
         samples = [
-            {"source": example.source, "reference": example.target, "hypothesis": said, "before": before}
-            for example, said, before in zip(
-                self.validator.chosen[:3],
-                result.hypotheses,
-                self.last_hypotheses[:3] or itertools.repeat(None),
-                strict=False,
-            )
+            {"source": said.source, "reference": said.reference, "hypothesis": said.hypothesis, "before": last}
+            for said, last in zip(result.samples, before, strict=False)
         ]
-        self.last_hypotheses = result.hypotheses
+        self.last_said = [said.hypothesis for said in result.samples]
+        plain = {name: result.metrics[name] for name in ("bleu", "chrf") if name in result.metrics}
         self.emit(
             "validation",
             step=state.step,
             loss=result.loss,
-            perplexity=result.perplexity,
-            bleu=result.bleu,
-            chrf=result.chrf,
+            perplexity=result.metrics.get("perplexity"),
+            **plain,
+            metrics={name: value for name, value in result.metrics.items() if name not in ("perplexity", *plain)},
             score=state.scores[str(state.step)],
             best=is_best,
             best_score=state.scores[str(state.best_step)],
@@ -142,19 +146,18 @@ class Session:
             self.emit("saved", step=state.step, folder=str(folder), bytes=size, seconds=time.perf_counter() - started)
         barrier(self.world)
 
-    def model_to_judge(self) -> Seq2Seq | None:
+    def model_to_judge(self) -> Model | None:
         """The model as validation sees it, on rank 0: itself, or a copy with averaged or gathered weights."""
         if self.settings.run.shard == "none" and not self.ema:
             return self.model if self.world.speaks else None
         tensors = self.ema or model_tensors(self.model)
         if not self.world.speaks:
             return None
-        judged = Seq2Seq(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
-        load_model_tensors(judged, tensors)
-        return judged
+        return self._like_model(tensors)
 
     def after_update(self, state: State) -> None:
-        """Move the running average of the weights towards the newest ones."""
+        """Wake the parts whose turn has come; move the running average of the weights towards the newest ones."""
+        thaw(self.training.optimiser, state.step, self.settings.optimiser.unfreeze_every)
         decay = self.settings.run.ema
         if decay > 0.0:
             with torch.no_grad():
@@ -169,8 +172,7 @@ class Session:
         """The model folders that a run leaves: last/, average/ and, from validation, best/."""
         tensors = model_tensors(self.model)
         if self.world.speaks:
-            plain = Seq2Seq(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
-            load_model_tensors(plain, tensors)
+            plain = self._like_model(tensors)
             self._save_model("last", plain, state, self._judge(plain), weights=f"those of step {state.step:,}")
             checkpoints = self._last_checkpoints()
             load_model_tensors(plain, average_of([load_checkpoint(path).model for path in checkpoints]))
@@ -179,13 +181,20 @@ class Session:
         barrier(self.world)
         return {name: str(self.folder / name) for name in ("best", "last", "average") if (self.folder / name).exists()}
 
-    def _judge(self, model: Seq2Seq) -> Validation:
+    def _like_model(self, tensors: dict[str, Tensor]) -> Model:
+        """A model like the one in training, on one device, with these numbers."""
+        kind: type[Any] = type(self.model)
+        model: Model = kind(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
+        load_model_tensors(model, tensors)
+        return model
+
+    def _judge(self, model: Model) -> Validation:
         assert self.validator is not None
         return self.validator(model)
 
-    def _save_model(self, name: str, model: Seq2Seq, state: State, result: Validation, *, weights: str) -> None:
-        card = describe_model(self.record, self.prepared, model, state, result, weights=weights)
-        save_model(self.folder / name, model, self.prepared.tokenizers, card=card)
+    def _save_model(self, name: str, model: Model, state: State, result: Validation, *, weights: str) -> None:
+        card = describe_model(self.record, self.lesson, model, state, result, weights=weights)
+        save_model(self.folder / name, model, self.lesson.tokenizers, card=card)
 
     def _last_checkpoints(self) -> list[Path]:
         return list_checkpoints(self.checkpoints)[-self.settings.run.average :]

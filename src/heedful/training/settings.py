@@ -1,37 +1,53 @@
-"""Everything that makes a run, as a recipe writes it: five small tables, the tokenizer's and the model's.
+"""Everything that makes a run, as a recipe writes it: small tables, the tokenizer's and the model's.
 
-A default stands here and nowhere else. `[model]` holds the fields of the family's own config; the vocabulary sizes come
-from the tokenizers.
+A default stands here and nowhere else. `[model]` holds the fields of the family's own config; what only the data can
+say, the sizes of vocabularies and the names of labels, comes from there.
 """
 
+import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from heedful.config import from_values, read_toml, with_overrides
-from heedful.errors import UserError, nearest
-from heedful.models.seq2seq import Seq2SeqConfig
+from heedful.errors import UserError, nearest, one_of
+from heedful.models.find import ENCODER_DECODERS
+from heedful.models.folder import FAMILIES
 from heedful.text import TokenizerConfig
 from heedful.training.objectives import ObjectiveSettings
 from heedful.training.optimiser import OptimiserSettings
 from heedful.training.schedule import ScheduleSettings
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z]{4})?(?:-[A-Za-z]{2})?")
 
 
 @dataclass(frozen=True)
 class DataSettings:
     batch_tokens: int = 4096  # target tokens of one step, all ranks together, padding counted
     max_len: int = 256  # pairs with a longer side are left out, and counted
-    hold_out: int = 1000  # pairs kept for validation when no validation files are given
+    hold_out: int = 1000  # pairs or documents kept for validation when no validation files are given
+    hold_out_share: float = 0.1  # of documents = "file": the last characters, kept for validation
+    documents: Literal["lines", "paragraphs", "file"] = "paragraphs"  # what in running text stands for itself
+    rows: Literal["packed", "random"] = "packed"  # of language models: documents in rows, or windows from anywhere
+    apart: bool = True  # packed documents do not see each other
+    columns: tuple[int, int] = (1, -1)  # of tagged words: where the word and its tag stand; (2, 4) in CoNLL-U
+    flip: bool = False  # of images: half of them are mirrored
+    shift: int = 0  # of images: moved by up to so many pixels
     weights: tuple[float, ...] = ()  # of several corpora: how often each is seen, 1 = once in an epoch
     workers: int = 1  # processes that prepare batches beside the training; 0: none
     on_bad_line: Literal["error", "skip"] = "error"
     max_doubtful: float = 0.05  # a corpus with a larger share of doubtful pairs is refused
+    languages: tuple[str, ...] = ()  # codes of source and target, for the card; () = as the names of the files say
 
     def __post_init__(self) -> None:
         _at_least(1, self, "batch_tokens", "max_len")
-        _at_least(0, self, "hold_out", "workers")
+        _at_least(0, self, "hold_out", "workers", "shift")
+        if not 0.0 < self.hold_out_share < 1.0:
+            raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
+        if self.languages and (len(self.languages) != 2 or not all(map(_LANGUAGE.fullmatch, self.languages))):
+            raise UserError(f'\'languages\' must be two codes such as ["en", "de"], found {list(self.languages)}')
 
 
 @dataclass(frozen=True)
@@ -46,11 +62,26 @@ class LossSettings:
 
 
 @dataclass(frozen=True)
+class NoiseSettings:
+    """What is hidden of a text or an image that a model learns to restore."""
+
+    rate: float | None = None  # the share that is hidden; by default 0.15, of BART 0.3, of patches 0.5
+    mean_span: float = 3.0  # tokens that are hidden together, by T5 and BART
+    whole_words: bool = False  # of masked tokens: all pieces of a word, or none
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0.0 < self.rate < 1.0:
+            raise UserError(f"'noise.rate' must lie between 0 and 1, found {self.rate}")
+        if self.mean_span < 1.0:
+            raise UserError(f"'noise.mean_span' must be at least 1, found {self.mean_span}")
+
+
+@dataclass(frozen=True)
 class RunSettings:
     steps: int = 10_000  # updates in all, counted from the first
     minutes: float | None = None  # stop after so much training time, over all sittings
     patience: int | None = None  # stop after so many validations without a better score
-    metric: Literal["bleu", "chrf", "loss"] = "bleu"  # what "better" means
+    metric: str = "auto"  # what "better" means: loss, or one of the task's (bleu, accuracy, …); auto: its usual one
     validate_every: int = 1000
     save_every: int = 1000
     log_every: int = 50
@@ -77,29 +108,55 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Settings:
+    family: str = "seq2seq"  # of models: seq2seq, gpt, bert, bart, t5, vit, universal
+    task: str = ""  # what the model learns; by default what the family learns from the files given
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: dict[str, Any] = field(default_factory=dict)
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    noise: NoiseSettings = field(default_factory=NoiseSettings)
     loss: LossSettings = field(default_factory=LossSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     run: RunSettings = field(default_factory=RunSettings)
 
     def __post_init__(self) -> None:
-        self.model_config(
-            source_vocab_size=8, target_vocab_size=8
-        )  # an unknown key is an error now, not after the data
+        if self.family not in FAMILIES:
+            raise one_of("family", self.family, FAMILIES)
+        known = {f.name for f in fields(FAMILIES[self.family][0])}
+        large = 10**8  # above any special id of a model to start from
+        stand_ins = {"source_vocab_size": large, "target_vocab_size": large, "vocab_size": large, "head": "none"}
+        if "patch_size" in self.model:
+            stand_ins["image_size"] = self.model["patch_size"]
+        # An unknown key is an error now, not after the data.
+        self.model_config(**{name: value for name, value in stand_ins.items() if name in known})
 
-    def model_config(self, *, source_vocab_size: int, target_vocab_size: int) -> Seq2SeqConfig:
-        for name in ("source_vocab_size", "target_vocab_size"):
-            if name in self.model:
-                raise UserError(f"'model.{name}' comes from the tokenizer; set tokenizer.vocab_size instead")
-        sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
-        tied = {} if self.tokenizer.joint or "tied" in self.model else {"tied": "target"}
-        # Longer texts than training has seen are split before they are translated, so the model says how long that is.
-        reach = {"max_len": self.data.max_len + 1}
-        return from_values(Seq2SeqConfig, {**reach, **tied, **self.model, **sizes}, where="settings", table="model")
+    def model_config(self, **from_data: Any) -> Any:
+        """The family's config: `[model]`, and what comes from the data.
+
+        Special ids and the scale of pixels in `[model]` are those of a model to start from, and stay.
+        """
+        kind = FAMILIES[self.family][0]
+        for name in from_data:
+            if name in self.model and not _may_be_given(name):
+                remedy = "the tokenizer; set tokenizer.vocab_size" if "vocab" in name else "the data; leave it out"
+                raise UserError(f"'model.{name}' comes from {remedy} instead")
+        usual = {name: value for name, value in from_data.items() if _may_be_given(name)}
+        fixed = {name: value for name, value in from_data.items() if name not in usual}
+        values = {**self._usual(kind), **usual, **self.model, **fixed}
+        return from_values(kind, values, where="settings", table="model")
+
+    def _usual(self, kind: type[Any]) -> dict[str, Any]:
+        """What `[model]` need not say, because other settings say it."""
+        known = {f.name for f in fields(kind)}
+        usual: dict[str, Any] = {}
+        if "tied" in known and "source_vocab_size" in known and not self.tokenizer.joint:
+            usual["tied"] = "target"
+        if "max_len" in known:
+            # Longer texts than training has seen are split before they are translated, so the model says how long
+            # that is; a decoder reads one more than it was trained on, the start.
+            usual["max_len"] = self.data.max_len + (1 if self.family in ENCODER_DECODERS else 0)
+        return usual
 
 
 def read_settings(recipe: str | Path | None, overrides: Iterable[str] = ()) -> Settings:
@@ -129,6 +186,10 @@ def find_recipe(recipe: str | Path) -> Path:
             f"built-in: {', '.join(built_in)}"
         )
     return built_in[str(recipe)]
+
+
+def _may_be_given(name: str) -> bool:
+    return name.endswith("_id") or name in ("mean", "std")
 
 
 def _at_least(least: int, settings: object, *names: str) -> None:

@@ -31,8 +31,10 @@ class TensorBoardLog:
             return
         if self._writer is None:
             self._writer = self._open(event["step"])
-        for name in CURVES[event["event"]]:
-            value = event.get(name)
+        values = {name: event.get(name) for name in CURVES[event["event"]]}
+        if event["event"] == "validation":
+            values |= event.get("metrics", {})
+        for name, value in values.items():
             if isinstance(value, (int, float)):
                 self._writer.add_scalar(f"{NAMES[event['event']]}/{name}", value, event["step"], event["time"])
         self._writer.flush()

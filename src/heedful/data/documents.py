@@ -1,0 +1,85 @@
+"""Running text as documents, and the part of it that is kept for validation."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from heedful.data.corpus import Corpus, Example
+from heedful.data.rows import join_lines
+from heedful.errors import UserError
+
+Divided = Literal["lines", "paragraphs", "file"]
+LARGEST_SHARE = 0.1  # of a corpus that is held out, however small it is
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a corpus that `wanted` takes, as often as you iterate: its lines, or what blank lines divide."""
+
+    corpus: Corpus
+    divided: Divided
+    wanted: Callable[[str], bool]
+
+    def __iter__(self) -> Iterator[Example]:
+        return (example for example in every_document(self.corpus, self.divided) if self.wanted(example.source))
+
+
+@dataclass(frozen=True)
+class Part:
+    """From one share to another of the characters of a text file, line ends kept; the file is read into memory."""
+
+    corpus: Corpus
+    begin: float
+    end: float
+
+    def __iter__(self) -> Iterator[Example]:
+        text = whole_text(self.corpus)
+        yield Example(text[int(len(text) * self.begin) : int(len(text) * self.end)])
+
+
+def every_document(corpus: Corpus, divided: Divided) -> Iterator[Example]:
+    if divided == "file":
+        return iter([Example(whole_text(corpus))])
+    if divided == "lines":
+        return (example for example in corpus if example.source.strip())
+    return join_lines(corpus)
+
+
+def whole_text(corpus: Corpus) -> str:
+    return "".join(f"{example.source}\n" for example in corpus)
+
+
+def split_documents(
+    corpora: list[Corpus], divided: Divided, *, hold_out: int, share: float
+) -> tuple[list[Iterable[Example]], list[Iterable[Example]], str]:
+    """(for training, one for each corpus; for validation; how it was divided, as words that bind prepared data to it).
+
+    Of whole files the last `share` of the characters is held out, as usual for language models; of documents about
+    `hold_out`, chosen by their hash: what is held out is held out wherever it stands.
+    """
+    if divided == "file":
+        kept = 1.0 - share
+        training: list[Iterable[Example]] = [Part(corpus, 0.0, kept) for corpus in corpora]
+        return training, [Part(corpus, kept, 1.0) for corpus in corpora], f"the last {share!r}"
+    n_documents = sum(1 for corpus in corpora for _ in every_document(corpus, divided))
+    chosen_share = min(hold_out / max(1, n_documents), LARGEST_SHARE)
+    is_held_out = by_hash(chosen_share)
+    held_out: list[Iterable[Example]] = [Documents(corpus, divided, is_held_out) for corpus in corpora]
+    if not any(True for part in held_out for _ in part):
+        raise UserError(
+            f"{n_documents:,} documents are too few to hold some out: give --valid, more text, or "
+            "--set data.documents=file, which holds out the end of each file"
+        )
+    training = [Documents(corpus, divided, lambda text: not is_held_out(text)) for corpus in corpora]
+    return training, held_out, f"held out {chosen_share!r}"
+
+
+def by_hash(share: float) -> Callable[[str], bool]:
+    """True for about this share of all texts; the same ones on every machine."""
+
+    def is_chosen(text: str) -> bool:
+        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8, salt=b"held out").digest()
+        return int.from_bytes(digest, "big") < share * 2**64
+
+    return is_chosen

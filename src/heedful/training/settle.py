@@ -1,0 +1,66 @@
+"""What a new run is made of: family, task, recipe and settings, from what was given and what it starts from."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from heedful.config import read_toml, to_values, with_overrides
+from heedful.errors import UserError, one_of
+from heedful.models.folder import load_model
+from heedful.training.record import Files, RunRecord, flat
+from heedful.training.settings import Settings, find_recipe, read_settings
+from heedful.training.tasks.table import TASKS, choose_task
+
+# Of a model to start from: what the new run decides anew, by its data or its settings.
+NOT_TAKEN = frozenset(
+    {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "head", "dropout", "attention_dropout"}
+)
+
+
+def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
+    """The record of a run, with every default resolved."""
+    start = _model_overrides(files.start_from) if files.start_from else []
+    # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
+    typed = [*overrides, *([] if family is None else [f"family={family}"])]
+    wanted = with_overrides({}, typed)
+    found = with_overrides(read_toml(find_recipe(recipe)) if recipe is not None else {}, [*start, *typed])
+    chosen = str(found.get("family", "seq2seq"))
+    if start and wanted.get("family", chosen) != (own := with_overrides({}, start)["family"]):
+        raise UserError(
+            f"{files.start_from}: is a model of the family '{own}', and --family {chosen} was asked for: "
+            "a model can only go on as what it is"
+        )
+    task = choose_task(chosen, str(found.get("task", "")), files.content)
+    if recipe is None:
+        recipe = TASKS[task].recipe(chosen, files)
+    settings = read_settings(recipe, [*typed, f"family={chosen}", f"task={task}", *start])
+    if files.start_from:
+        _check_reach(files.start_from, settings)
+    return RunRecord(files, with_metric(settings), str(recipe))
+
+
+def with_metric(settings: Settings) -> Settings:
+    """The same settings, their metric named, and refused if the task does not have it."""
+    metrics = TASKS[settings.task].metrics
+    metric = metrics[0] if settings.run.metric == "auto" else settings.run.metric
+    if metric not in metrics:
+        raise one_of(f"'run.metric' of the task '{settings.task}'", metric, metrics)
+    return replace(settings, run=replace(settings.run, metric=metric))
+
+
+def _check_reach(start: str, settings: Settings) -> None:
+    """A model that has learned so many positions can read no more of them."""
+    reach, learned = settings.model.get("max_len"), settings.model.get("positions", "learned") == "learned"
+    if reach is not None and learned and settings.data.max_len > reach:
+        raise UserError(
+            f"{start}: has learned {reach} positions, and data.max_len is {settings.data.max_len}: "
+            f"--set data.max_len={reach}"
+        )
+
+
+def _model_overrides(folder: str) -> list[str]:
+    """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
+    loaded = load_model(folder)
+    values = flat(to_values(loaded.model.config))
+    shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key not in NOT_TAKEN]
+    return [f"family={loaded.family}", *shape]

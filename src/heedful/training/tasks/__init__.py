@@ -1,0 +1,1 @@
+"""What models are trained for: one file for each task, and one table of them all."""

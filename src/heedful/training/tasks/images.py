@@ -1,0 +1,320 @@
+"""Pictures: which label one has (ViT), or, without labels, what a hidden patch shows and where a patch came from.
+
+run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy, facts.json
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.config import read_json
+from heedful.data.batching import IntArray
+from heedful.data.documents import LARGEST_SHARE
+from heedful.data.images import Images, Pixels, open_images, splits_of
+from heedful.data.labelled import NONE
+from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
+from heedful.errors import UserError
+from heedful.files import check_manifest, folder_aside
+from heedful.models.folder import Model
+from heedful.models.vit import Vit, VitConfig
+from heedful.nn.patches import to_patches
+from heedful.training.record import Files
+from heedful.training.settings import Settings
+from heedful.training.tasks.building import build
+from heedful.training.tasks.labels import accuracy, label_loss
+from heedful.training.tasks.task import About, Lesson, Preparation, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss
+
+HIDDEN_RATE = 0.5
+N_SAMPLES = 3
+ARRAYS = ("pixels", "targets", "valid_pixels", "valid_targets")
+
+
+@dataclass(frozen=True)
+class PreparedImages:
+    pixels: Pixels
+    targets: IntArray
+    valid_pixels: Pixels
+    valid_targets: IntArray
+    labels: tuple[str, ...]
+    sizes: tuple[int, ...]  # of the corpora
+    fingerprint: str
+    valid_fingerprint: str
+
+
+def prepare_images(given: Preparation) -> None:
+    corpora = [open_training(path) for path in given.files.source]
+    labels = corpora[0].labels
+    for images in corpora:
+        if images.labels != labels or images.pixels.shape[1:] != corpora[0].pixels.shape[1:]:
+            raise UserError(
+                f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
+            )
+    training, valid = _divide(corpora, given.files, given.settings)
+    if valid.labels != labels:
+        raise UserError(f"{valid.name}: other labels ({', '.join(valid.labels[:5])}) than those of training")
+    if valid.pixels.shape[1:] != training.pixels.shape[1:]:
+        raise UserError(
+            f"{valid.name}: pictures of {valid.pixels.shape[1:]}, and training has {training.pixels.shape[1:]}"
+        )
+    facts = {
+        "labels": labels,
+        "sizes": [len(images) for images in corpora],
+        "fingerprint": training.fingerprint,
+        "valid_fingerprint": valid.fingerprint,
+    }
+    with folder_aside(given.folder / "data" / "pictures") as aside:
+        for name, part in (("", training), ("valid_", valid)):
+            np.save(aside / f"{name}pixels.npy", part.pixels, allow_pickle=False)
+            np.save(aside / f"{name}targets.npy", part.targets, allow_pickle=False)
+        (aside / "facts.json").write_text(json.dumps(facts, ensure_ascii=False) + "\n", encoding="utf-8")
+    held = "given" if given.files.valid else "held out"
+    shape = " x ".join(map(str, training.pixels.shape[1:]))
+    given.say(f"training on {len(training):,} pictures of {shape}, {len(labels)} labels; {len(valid):,} {held}")
+
+
+def open_training(path: str) -> Images:
+    return open_images(path, split="train" if splits_of(path) else None)
+
+
+def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images]:
+    """For training, and for validation: what was given, or a share of each label. A file that was given for both has
+    two parts of its own."""
+    joined = Images(
+        np.concatenate([images.pixels for images in corpora]),
+        np.concatenate([images.targets for images in corpora]),
+        corpora[0].labels,
+        " and ".join(images.name for images in corpora),
+    )
+    if files.valid:
+        path = files.valid[0]
+        return joined, open_images(path, split="test" if "test" in splits_of(path) else None)
+    share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
+    training, valid = joined.divided(share, seed=0)
+    if not len(valid):
+        raise UserError(f"{len(joined):,} pictures are too few to hold some out: give --valid, or more pictures")
+    return training, valid
+
+
+def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
+    place = folder / "data" / "pictures"
+    check_manifest(place)
+    facts = read_json(place / "facts.json")
+    arrays = {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
+    return PreparedImages(
+        **arrays,
+        labels=tuple(facts["labels"]),
+        sizes=tuple(facts["sizes"]),
+        fingerprint=facts["fingerprint"],
+        valid_fingerprint=facts["valid_fingerprint"],
+    )
+
+
+def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitConfig:
+    """The shape is that of the pictures; their mean and spread too, unless a model to start from has its own."""
+    _, n_channels, height, width = prepared.pixels.shape
+    if height != width:
+        raise UserError(f"pictures of {width} x {height} pixels: only square ones can be learned from")
+    sample = prepared.pixels[:: max(1, len(prepared.pixels) // 2000)] / 255.0
+    labels = {"labels": list(prepared.labels)} if head == "classify" else {}
+    config: VitConfig = settings.model_config(
+        image_size=height,
+        n_channels=n_channels,
+        head=head,
+        mean=[round(float(value), 4) for value in sample.mean(axis=(0, 2, 3))],
+        std=[round(max(float(value), 0.01), 4) for value in sample.std(axis=(0, 2, 3))],
+        **labels,
+    )
+    return config
+
+
+def lesson_with(
+    prepared: PreparedImages,
+    settings: Settings,
+    *,
+    head: str,
+    ask: Callable[[IntArray, VitConfig, Settings], Ask],
+    loss: Callable[..., Tensor],
+    judge: Callable[..., Validation],
+    what: tuple[str, str, str],
+) -> Lesson:
+    """The lesson of a task on pictures, which are all alike but for what is asked."""
+    config = config_for(prepared, settings, head)
+    plain = Changes(config.mean, config.std)
+    changes = Changes(config.mean, config.std, flip=settings.data.flip, shift=settings.data.shift)
+    n_asked = 1 if head == "classify" else config.n_patches
+
+    def valid_batches() -> list[ImageBatch]:
+        dataset = Pictures(prepared.valid_pixels, ask(prepared.valid_targets, config, settings), plain, key="valid")
+        n_rows = max(1, settings.data.batch_tokens // n_asked)
+        groups = np.array_split(np.arange(len(prepared.valid_pixels)), -(-len(prepared.valid_pixels) // n_rows))
+        return [dataset.batch(group, np.arange(len(group)), seed=i) for i, group in enumerate(groups)]
+
+    name, output, tag = what
+    return Lesson(
+        tokenizers=None,
+        make_dataset=lambda pin: Pictures(
+            prepared.pixels,
+            ask(prepared.targets, config, settings),
+            changes,
+            key=prepared.fingerprint,
+            n_asked=n_asked,
+            pin_memory=pin,
+        ),
+        make_model=partial(build, config, settings),
+        objective=lambda model, batch, step: loss(model, batch, label_smoothing=settings.loss.label_smoothing),
+        make_validator=lambda: partial(judge, valid_batches(), prepared, loss),
+        about=About(
+            what=name,
+            output=output,
+            tag=tag,
+            unit="images",
+            train=prepared.sizes,
+            valid=len(prepared.valid_targets),
+            valid_sha256=prepared.valid_fingerprint,
+            command="heedful classify PICTURES -m {run}"
+            if head == "classify"
+            else "heedful train RUN --from {run} --images DIR",
+        ),
+    )
+
+
+def ask_label(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+    return lambda number, random: np.asarray(targets[number], np.int64)
+
+
+def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+    """Some patches of each picture are hidden: their places, NONE elsewhere."""
+    n_hidden = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
+
+    def ask(number: int, random: np.random.Generator) -> IntArray:
+        labels = np.full(config.n_patches, NONE, np.int64)
+        hidden = random.permutation(config.n_patches)[:n_hidden]
+        labels[hidden] = hidden
+        return labels
+
+    return ask
+
+
+def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+    """The patches in a random order: for each place, where its patch came from."""
+    return lambda number, random: random.permutation(config.n_patches)
+
+
+def picture_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    return label_loss(model(batch.pixels), batch.labels, label_smoothing=label_smoothing)
+
+
+def hidden_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    """The mean squared error of the pixels of each hidden patch, summed over these."""
+    hidden = batch.labels != NONE  # (B, P)
+    painted = model(batch.pixels, masked=hidden)[hidden]  # (M, C x s x s)
+    wanted = to_patches(batch.pixels, model.config.patch_size)[hidden]
+    return F.mse_loss(painted, wanted, reduction="none").mean(dim=-1).sum()
+
+
+def order_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    return label_loss(order_logits(model, batch), batch.labels, label_smoothing=label_smoothing)
+
+
+def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
+    """Where each patch came from (B, P, P), without a word about where it stands now."""
+    logits: Tensor = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))
+    return logits
+
+
+def judge_labels(
+    batches: Sequence[ImageBatch],
+    prepared: PreparedImages,
+    loss: Callable[..., Tensor],
+    model: Model,
+    *,
+    logits_of: Callable[[Any, ImageBatch], Tensor] = lambda model, batch: model(batch.pixels),
+) -> Validation:
+    """The share of labels that are right."""
+    right = asked = 0
+    samples: list[Said] = []
+    with judging(model) as device:
+        mean = mean_loss(batches, partial(loss, model), device)
+        for batch in batches:
+            there = batch.to(device)
+            said = logits_of(model, there).argmax(dim=-1)
+            right += int((said == there.labels).sum())
+            asked += there.labels.numel()
+            if there.labels.dim() == 1:
+                samples += _labelled(prepared, said, batch)
+    score = accuracy(right, asked)
+    return Validation(
+        loss=mean,
+        metrics={"accuracy": score.value},
+        scores=(score,),
+        n_scored=len(prepared.valid_targets),
+        samples=tuple(samples[:N_SAMPLES]),
+    )
+
+
+def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list[Said]:
+    names = prepared.labels
+    rows = zip(batch.indices.tolist(), batch.labels.tolist(), said.tolist(), strict=True)
+    return [Said(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
+
+
+def judge_loss(
+    batches: Sequence[ImageBatch], prepared: PreparedImages, loss: Callable[..., Tensor], model: Model
+) -> Validation:
+    with judging(model) as device:
+        return Validation(loss=mean_loss(batches, partial(loss, model), device))
+
+
+def _task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson]) -> Task[PreparedImages]:
+    return Task(
+        families=("vit",),
+        content="images",
+        metrics=metrics,
+        recipe=lambda family, files: "vit",
+        prepare=prepare_images,
+        reopen=reopen_images,
+        lesson=lesson,
+    )
+
+
+IMAGE_CLASSIFICATION = _task(
+    ("accuracy", "loss"),
+    partial(
+        lesson_with,
+        head="classify",
+        ask=ask_label,
+        loss=picture_loss,
+        judge=judge_labels,
+        what=("classifier of images", "labels", "image-classification"),
+    ),
+)
+MASKED_PATCHES = _task(
+    ("loss",),
+    partial(
+        lesson_with,
+        head="masked_patches",
+        ask=ask_hidden,
+        loss=hidden_patch_loss,
+        judge=judge_loss,
+        what=("encoder of images", "pixels that it paints", "image-feature-extraction"),
+    ),
+)
+SHUFFLED_PATCHES = _task(
+    ("accuracy", "loss"),
+    partial(
+        lesson_with,
+        head="patch_order",
+        ask=ask_order,
+        loss=order_loss,
+        judge=partial(judge_labels, logits_of=order_logits),
+        what=("encoder of images", "places of patches", "image-feature-extraction"),
+    ),
+)

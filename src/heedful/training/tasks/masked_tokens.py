@@ -1,0 +1,130 @@
+"""Hidden words: an encoder that reads to both sides learns what is missing (BERT)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from torch import Tensor
+
+from heedful.data.batching import plan_batches
+from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Masked, Masking
+from heedful.data.stretches import Stretches
+from heedful.models.bert import Bert, BertConfig
+from heedful.models.folder import Model
+from heedful.nn.heads import MaskedHead
+from heedful.text import MASK_PIECE, Tokenizer
+from heedful.training.loss import linear_cross_entropy
+from heedful.training.settings import Settings
+from heedful.training.tasks.building import build, protected_ids
+from heedful.training.tasks.task import Lesson, Task
+from heedful.training.tasks.texts import (
+    Texts,
+    about_texts,
+    mask_id_of,
+    prepare_texts,
+    reopen_texts,
+    word_starts,
+)
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+
+RATE = 0.15  # of BERT
+N_SAMPLES = 3
+
+
+def lesson(texts: Texts, settings: Settings) -> Lesson:
+    tokenizer = texts.tokenizer
+    config: BertConfig = settings.model_config(
+        vocab_size=tokenizer.vocab_size, mask_id=mask_id_of(tokenizer), head="masked"
+    )
+    longest = settings.data.max_len - N_MARKS
+    masking = Masking(
+        mask_id=config.mask_id,
+        vocab_size=config.vocab_size,
+        rate=settings.noise.rate or RATE,
+        starts=word_starts(tokenizer) if settings.noise.whole_words else None,
+        protected=protected_ids(tokenizer),
+    )
+    special = config.marks.special
+
+    def dataset(texts: Stretches, pin_memory: bool = False) -> Masked:
+        return Masked(texts, masking, special=special, pin_memory=pin_memory)
+
+    return Lesson(
+        tokenizers=texts.tokenizers,
+        make_dataset=lambda pin: dataset(Stretches(texts.train, longest=longest), pin),
+        make_model=partial(build, config, settings),
+        objective=lambda model, batch, step: masked_token_loss(model, batch),
+        make_validator=lambda: MaskedValidator(
+            dataset(Stretches([texts.valid], longest=longest)), tokenizer, batch_tokens=settings.data.batch_tokens
+        ),
+        about=about_texts(
+            texts,
+            what="encoder of texts",
+            output="words that it fills in",
+            tag="fill-mask",
+            command='heedful fill "A text with [MASK] in it" -m {run}',
+        ),
+    )
+
+
+def masked_token_loss(model: Bert, batch: LabelBatch) -> Tensor:
+    """Summed over the hidden tokens; the head sees these alone."""
+    states, wanted = hidden_states(model, batch)
+    assert isinstance(model.head, MaskedHead)
+    linear = model.head.linear
+    return linear_cross_entropy(model.head.before(states), linear.weight, wanted, bias=linear.bias)
+
+
+def hidden_states(model: Bert, batch: LabelBatch) -> tuple[Tensor, Tensor]:
+    """The last vectors where something was hidden (M, D), and what (M,)."""
+    asked = batch.labels != NONE
+    return model.states(batch.ids, batch.mask)[asked], batch.labels[asked]
+
+
+class MaskedValidator:
+    """The held-out text with the same places hidden every time."""
+
+    def __init__(self, dataset: Masked, tokenizer: Tokenizer, *, batch_tokens: int) -> None:
+        self.tokenizer = tokenizer
+        self.batches = fixed_batches(dataset, batch_tokens=batch_tokens)
+
+    def __call__(self, model: Model) -> Validation:
+        assert isinstance(model, Bert)
+        right = n_asked = 0
+        with judging(model) as device:
+            loss = mean_loss(self.batches, partial(masked_token_loss, model), device)
+            for batch in self.batches:
+                states, wanted = hidden_states(model, batch.to(device))
+                right += int((model.head(states).argmax(dim=-1) == wanted).sum())
+                n_asked += len(wanted)
+            samples = tuple(self._fill(model, batch.to(device)) for batch in self.batches[:N_SAMPLES])
+        return Validation(
+            loss=loss,
+            metrics={"perplexity": perplexity_of(loss), "accuracy": 100.0 * right / max(1, n_asked)},
+            samples=samples,
+        )
+
+    def _fill(self, model: Bert, batch: LabelBatch) -> Said:
+        """The first row: what was hidden, and what the model puts there."""
+        one = LabelBatch(*(tensor[:1] for tensor in (batch.ids, batch.mask, batch.labels, batch.indices)))
+        states, wanted = hidden_states(model, one)
+        pieces = self.tokenizer.pieces
+        said = model.head(states).argmax(dim=-1)
+        shown = pieces(one.ids[one.mask].tolist())
+        return Said(" ".join(shown), " ".join(pieces(wanted.tolist())), " ".join(pieces(said.tolist())))
+
+
+def fixed_batches(dataset: Masked, *, batch_tokens: int) -> Sequence[LabelBatch]:
+    plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
+    return [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
+
+
+MASKED_TOKENS: Task[Texts] = Task(
+    families=("bert",),
+    content="text",
+    metrics=("loss", "accuracy", "perplexity"),
+    recipe=lambda family, files: "bert",
+    prepare=lambda given: prepare_texts(given, symbols=[MASK_PIECE]),
+    reopen=reopen_texts,
+    lesson=lesson,
+)

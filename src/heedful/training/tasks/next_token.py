@@ -1,0 +1,125 @@
+"""What comes next: language models, which read a text and foretell each token from those before it."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.data.batch import AnyBatch
+from heedful.data.loader import Dataset
+from heedful.data.rows import RowBatch, Rows
+from heedful.data.windows import Windows, side_by_side
+from heedful.models.folder import Model
+from heedful.models.gpt import Gpt
+from heedful.text import SpecialTokens
+from heedful.training.loss import linear_cross_entropy
+from heedful.training.settings import Settings
+from heedful.training.tasks.building import build
+from heedful.training.tasks.task import Lesson, Task
+from heedful.training.tasks.texts import Texts, about_texts, n_tokens, prepare_texts, reopen_texts
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+
+N_SAMPLES, PROMPT, CONTINUATION = 3, 16, 48  # shown when a run validates, in tokens
+
+
+def lesson(texts: Texts, settings: Settings) -> Lesson:
+    config = settings.model_config(vocab_size=texts.tokenizer.vocab_size)
+    apart = settings.data.apart and settings.data.rows == "packed"
+    return Lesson(
+        tokenizers=texts.tokenizers,
+        make_dataset=lambda pin: make_dataset(texts, settings, config.marks.special, pin_memory=pin),
+        make_model=partial(build, config, settings),
+        objective=lambda model, batch, step: next_token_loss(
+            model, batch, apart=apart, label_smoothing=settings.loss.label_smoothing
+        ),
+        make_validator=lambda: TextValidator(texts, settings, config.marks.special, apart=apart),
+        about=about_texts(
+            texts,
+            what="language model",
+            output="texts that it writes",
+            tag="text-generation",
+            command='heedful generate "How it begins" -m {run}',
+        ),
+    )
+
+
+def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[AnyBatch]:
+    if settings.data.rows == "random":
+        return Windows(texts.train, length=settings.data.max_len, pin_memory=pin_memory)
+    return Rows(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
+
+
+def next_token_loss(model: Gpt, batch: RowBatch, *, apart: bool, label_smoothing: float = 0.0) -> Tensor:
+    """Summed over the tokens of a batch; `apart` keeps the documents of a row from seeing each other."""
+    several = apart and bool((batch.documents != batch.documents[:, :1])[batch.target_mask].any())
+    states = model.states(batch.target_in, documents=batch.documents if several else None)
+    linear = model.head.linear
+    return linear_cross_entropy(
+        states[batch.target_mask],
+        linear.weight,
+        batch.target_out[batch.target_mask],
+        bias=linear.bias,
+        label_smoothing=label_smoothing,
+    )
+
+
+class TextValidator:
+    """The held-out text, every token of it foretold once; and how the model goes on from a few beginnings."""
+
+    def __init__(self, texts: Texts, settings: Settings, special: SpecialTokens, *, apart: bool) -> None:
+        self.texts, self.apart = texts, apart
+        self.batches = validation_batches(texts, settings, special)
+        self.prompts = [batch.target_in[0, : batch.n_target_tokens] for batch in self.batches[:N_SAMPLES]]
+
+    def __call__(self, model: Model) -> Validation:
+        assert isinstance(model, Gpt)
+        with judging(model) as device:
+            loss = mean_loss(self.batches, partial(next_token_loss, model, apart=self.apart), device)
+            samples = tuple(self._continue(model, ids.to(device)) for ids in self.prompts)
+        n_asked = sum(batch.n_target_tokens for batch in self.batches)
+        bits = loss * n_asked / math.log(2) / max(1, self.texts.n_valid_characters)
+        return Validation(loss=loss, metrics={"perplexity": perplexity_of(loss), "bits": bits}, samples=samples)
+
+    def _continue(self, model: Gpt, ids: Tensor) -> Said:
+        """The likeliest continuation of a beginning, beside the true one."""
+        n_prompt = min(PROMPT, max(1, len(ids) // 2), model.config.max_len // 2)
+        n_new = max(0, min(CONTINUATION, model.config.max_len - n_prompt))
+        prompt, true = ids[:n_prompt], ids[n_prompt : n_prompt + n_new]
+        decode = self.texts.tokenizer.decode
+        return Said(decode(prompt.tolist()), decode(true.tolist()), decode(go_on(model, prompt, n_new)))
+
+
+def go_on(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
+    """The likeliest token, again and again, up to the end mark."""
+    cache, ids, new = model.make_cache(), prompt[None], []
+    for _ in range(n_new):
+        best = int(model.head(model.states(ids, cache=cache)[:, -1]).argmax())
+        if best == model.config.marks.end_id:
+            break
+        new.append(best)
+        ids = torch.tensor([[best]], device=prompt.device)
+    return new
+
+
+def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens) -> Sequence[RowBatch]:
+    length = settings.data.max_len
+    n_rows = max(1, settings.data.batch_tokens // length)
+    if settings.data.rows == "random":
+        return side_by_side(texts.valid, length=min(length, max(1, n_tokens(texts.valid) - 1)), rows=n_rows)
+    rows = Rows(texts.valid, row_len=length, special=special)
+    groups = np.array_split(np.arange(sum(rows.sizes)), -(-sum(rows.sizes) // n_rows))
+    return [rows.batch(group, np.arange(len(group)), seed=0) for group in groups]
+
+
+NEXT_TOKEN: Task[Texts] = Task(
+    families=("gpt",),
+    content="text",
+    metrics=("loss", "bits", "perplexity"),
+    recipe=lambda family, files: "gpt",
+    prepare=prepare_texts,
+    reopen=reopen_texts,
+    lesson=lesson,
+)

@@ -1,0 +1,180 @@
+"""From one text to another: translation, summaries, commands into actions; whatever comes in pairs."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heedful.data.batch import Batch, collate
+from heedful.data.batching import plan_batches
+from heedful.data.corpus import Example
+from heedful.data.pairs import Pairs
+from heedful.decoding.translate import translate_greedily
+from heedful.errors import UserError
+from heedful.evaluation.scores import bleu, chrf
+from heedful.models.folder import FAMILIES, Model
+from heedful.models.marks import MarksConfig
+from heedful.text import Tokenizers
+from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
+from heedful.training.prepare import Prepared, prepare_data, reopen_data
+from heedful.training.record import Files
+from heedful.training.settings import Settings, choose_recipe
+from heedful.training.tasks.building import build
+from heedful.training.tasks.task import About, Lesson, Preparation, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+
+
+def prepare(given: Preparation) -> None:
+    corpora = given.files.corpora(given.settings.data.on_bad_line)
+    prepare_data(
+        given.folder,
+        corpora,
+        given.files.valid_corpus(),
+        given.settings,
+        tokenizers=given.tokenizers,
+        say=given.say,
+    )
+
+
+def lesson(prepared: Prepared, settings: Settings) -> Lesson:
+    config = config_for(prepared.tokenizers, settings)
+    marks = config.marks
+    return Lesson(
+        tokenizers=prepared.tokenizers,
+        make_dataset=lambda pin: Pairs(
+            prepared.train,
+            tokenizers=prepared.tokenizers,
+            pin_memory=pin,
+            special=marks.special,
+            first=marks.first_id,
+        ),
+        make_model=partial(build, config, settings),
+        objective=make_objective(
+            settings.objective,
+            label_smoothing=settings.loss.label_smoothing,
+            r_drop=settings.loss.r_drop,
+            family=settings.family,
+        ),
+        make_validator=lambda: PairsValidator(
+            prepared.valid,
+            prepared.tokenizers,
+            batch_tokens=settings.data.batch_tokens,
+            max_len=settings.data.max_len,
+            sentences=settings.run.sentences,
+            marks=marks,
+        ),
+        about=About(
+            what="translation model",
+            output="translations",
+            tag="translation",
+            unit="pairs",
+            train=tuple(map(len, prepared.train)),
+            valid=len(prepared.valid),
+            valid_sha256=fingerprint_of(prepared.valid),
+            command="heedful translate -m {run} INPUT --output OUTPUT",
+        ),
+    )
+
+
+def config_for(tokenizers: Tokenizers, settings: Settings) -> Any:
+    """The config of an encoder-decoder: one that keeps its sides apart has two vocabularies, even if they are one."""
+    source, target = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    if "source_vocab_size" in {field.name for field in fields(FAMILIES[settings.family][0])}:
+        return settings.model_config(source_vocab_size=source, target_vocab_size=target)
+    if not tokenizers.joint:
+        raise UserError(f"the family '{settings.family}' has one vocabulary for both sides: set tokenizer.joint = true")
+    return settings.model_config(vocab_size=source)
+
+
+class PairsValidator:
+    """The validation pairs, tokenised and cut into batches once."""
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        tokenizers: Tokenizers,
+        *,
+        batch_tokens: int,
+        max_len: int,
+        sentences: int,
+        marks: MarksConfig,
+    ) -> None:
+        self.tokenizers = tokenizers
+        self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks)
+        self.chosen = list(examples[:sentences])
+
+    def __call__(self, model: Model) -> Validation:
+        assert isinstance(model, EncoderDecoder)
+        with judging(model):
+            loss = self._loss(model)
+            said = translate_greedily(model, self.tokenizers, [example.source for example in self.chosen])
+        wanted = [example.target for example in self.chosen]
+        scores = (bleu(said, [wanted]), chrf(said, [wanted])) if said else ()
+        right = sum(a == self.tokenizers.target.normalize(b) for a, b in zip(said, wanted, strict=True))
+        return Validation(
+            loss=loss,
+            metrics={
+                "perplexity": perplexity_of(loss),
+                "bleu": scores[0].value if scores else 0.0,
+                "chrf": scores[1].value if scores else 0.0,
+                "exact": 100.0 * right / max(1, len(said)),
+            },
+            scores=scores,
+            n_scored=len(said),
+            how="greedy",
+            samples=tuple(Said(e.source, e.target, text) for e, text in zip(self.chosen[:3], said, strict=False)),
+        )
+
+    def _loss(self, model: EncoderDecoder) -> float:
+        device = next(model.parameters()).device
+        return mean_loss(self.batches, partial(pair_loss, model), device)
+
+
+def _batches(
+    examples: Sequence[Example], tokenizers: Tokenizers, *, batch_tokens: int, max_len: int, marks: MarksConfig
+) -> list[Batch]:
+    sources, targets = (
+        [np.array(marks.opened(ids)) for ids in tokenizer.encode_batch(texts)]
+        for tokenizer, texts in (
+            (tokenizers.source, [example.source for example in examples]),
+            (tokenizers.target, [example.target for example in examples]),
+        )
+    )
+    lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
+    plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
+    return [
+        collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
+        for numbers in plan
+    ]
+
+
+def fingerprint_of(examples: Sequence[Example]) -> str:
+    """SHA-256 of the pairs themselves, since held-out ones are no file."""
+    return hashlib.sha256(json.dumps([[e.source, e.target] for e in examples]).encode()).hexdigest()
+
+
+def recipe_for(family: str, files: Files) -> str:
+    """The families beside seq2seq have one recipe each, for text and pairs alike."""
+    if family != "seq2seq":
+        return family
+    return choose_recipe(sum(1 for corpus in files.corpora() for _ in corpus.records()))
+
+
+def reopen(folder: Path, settings: Settings) -> Prepared:
+    return reopen_data(folder)
+
+
+TRANSLATION = Task(
+    families=("seq2seq", "bart", "t5", "universal"),
+    content="pairs",
+    metrics=("bleu", "chrf", "exact", "loss"),
+    recipe=recipe_for,
+    prepare=prepare,
+    reopen=reopen,
+    lesson=lesson,
+)

@@ -1,0 +1,40 @@
+"""Stages of preparing data that several tasks share: each leaves a finished result or none, and is not done twice."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from heedful.files import folder_aside, sync
+from heedful.text import Tokenizers, has_tokenizers, learn_tokenizer, load_tokenizers, save_tokenizers
+from heedful.training.prepare import describe_tokenizers
+from heedful.training.tasks.task import Preparation
+
+
+def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence[str] = ()) -> Tokenizers:
+    """The tokenizer of a model that reads one kind of text: learned, found, or that of a model to start from."""
+    folder = given.folder / "tokenizers"
+    if has_tokenizers(folder):
+        return load_tokenizers(folder, trusted=True)
+    if given.tokenizers is None:
+        wanted = given.settings.tokenizer
+        more = tuple(symbol for symbol in symbols if symbol not in wanted.symbols)
+        tokenizer = learn_tokenizer(texts, replace(wanted, symbols=(*more, *wanted.symbols)))
+        tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
+        given.say(describe_tokenizers(tokenizers, given.settings))
+    else:
+        tokenizers = given.tokenizers
+        given.say("the tokenizer is that of the model to start from")
+    with folder_aside(folder) as aside:
+        save_tokenizers(aside, tokenizers)
+    return tokenizers
+
+
+def write_json(path: Path, values: Mapping[str, object]) -> None:
+    """A small file, whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".writing-{os.getpid()}")
+    aside.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
+    sync(aside)
+    aside.rename(path)

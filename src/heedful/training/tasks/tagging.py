@@ -1,0 +1,198 @@
+"""Which label each word has: names, parts of speech."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from heedful.data.batching import IntArray, plan_batches
+from heedful.data.documents import LARGEST_SHARE, by_hash
+from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Tagged
+from heedful.data.tagged import Sentence, read_tagged, spans_of
+from heedful.errors import UserError
+from heedful.evaluation.scores import Score
+from heedful.files import sync
+from heedful.models.bert import Bert, BertConfig
+from heedful.models.folder import Model
+from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
+from heedful.training.settings import Settings
+from heedful.training.tasks.building import build
+from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
+from heedful.training.tasks.stages import one_tokenizer
+from heedful.training.tasks.task import About, Lesson, Preparation, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss
+
+N_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class TaggedTexts:
+    tokenizers: Tokenizers
+    names: tuple[str, ...]
+    train: list[Sentence]
+    valid: list[Sentence]
+
+
+def prepare_tagged(given: Preparation) -> None:
+    data = given.settings.data
+    sentences = [s for c in given.files.corpora(data.on_bad_line) for s in read_tagged(c, data.columns)]
+    corpus = given.files.valid_corpus()
+    if corpus is not None:
+        training, valid = sentences, list(read_tagged(corpus, data.columns))
+    else:
+        is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
+        training = [s for s in sentences if not is_held_out(" ".join(s.words))]
+        valid = [s for s in sentences if is_held_out(" ".join(s.words))]
+    if not training or not valid:
+        raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
+    names = names_of(tag for sentence in training for tag in sentence.tags)
+    numbers_of((tag for sentence in valid for tag in sentence.tags), names, where="validation")
+    one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE])
+    for name, part in (("train", training), ("valid", valid)):
+        _write(given.folder / "data" / f"{name}.jsonl", part)
+    held = "given" if corpus is not None else "held out"
+    given.say(f"training on {len(training):,} sentences, {len(names):,} tags; validating on {len(valid):,}, {held}")
+
+
+def reopen_tagged(folder: Path, settings: Settings) -> TaggedTexts:
+    train, valid = (_read(folder / "data" / f"{name}.jsonl") for name in ("train", "valid"))
+    names = names_of(tag for sentence in train for tag in sentence.tags)
+    return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid)
+
+
+def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
+    tokenizer = prepared.tokenizers.source
+    config: BertConfig = settings.model_config(
+        vocab_size=tokenizer.vocab_size, head="label_tokens", labels=list(prepared.names)
+    )
+
+    def dataset(sentences: Sequence[Sentence], pin_memory: bool = False) -> Tagged:
+        longest = settings.data.max_len - N_MARKS
+        encoded = [encode(sentence, tokenizer, prepared.names, longest) for sentence in sentences]
+        ids, labels = [a for a, _ in encoded], [b for _, b in encoded]
+        key = f"{_sha256(sentences)} up to {longest}"
+        return Tagged(ids, labels, key=key, special=config.marks.special, pin_memory=pin_memory)
+
+    return Lesson(
+        tokenizers=prepared.tokenizers,
+        make_dataset=lambda pin: dataset(prepared.train, pin),
+        make_model=partial(build, config, settings),
+        objective=lambda model, batch, step: tag_loss(model, batch, label_smoothing=settings.loss.label_smoothing),
+        make_validator=lambda: TagValidator(dataset(prepared.valid), prepared, settings),
+        about=About(
+            what="tagger of words",
+            output="tags",
+            tag="token-classification",
+            unit="sentences",
+            train=(len(prepared.train),),
+            valid=len(prepared.valid),
+            valid_sha256=_sha256(prepared.valid),
+            command="heedful classify INPUT -m {run}",
+        ),
+    )
+
+
+def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longest: int) -> tuple[IntArray, IntArray]:
+    """The ids of all words, and the number of each word's tag at its first piece, NONE at its others."""
+    numbers = numbers_of(sentence.tags, names, where="a sentence")
+    ids: list[int] = []
+    labels: list[int] = []
+    for pieces, number in zip(tokenizer.encode_batch(sentence.words), numbers, strict=True):
+        pieces = pieces or [tokenizer.special.unk]  # a word that vanishes when it is normalised still has a tag
+        ids += pieces
+        labels += [number, *[NONE] * (len(pieces) - 1)]
+    return np.array(ids[:longest], np.int64), np.array(labels[:longest], np.int64)
+
+
+def tag_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    logits = model.head(model.states(batch.ids, batch.mask))  # (B, S, L)
+    return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
+
+
+class TagValidator:
+    """Accuracy by words; where tags are like B-PER and I-PER, also the F1 of whole stretches."""
+
+    def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings) -> None:
+        self.names, self.sentences = prepared.names, prepared.valid
+        plan = plan_batches(
+            dataset.source_lengths, dataset.target_lengths, batch_tokens=settings.data.batch_tokens, seed=0, epoch=0
+        )
+        self.batches = [dataset.batch(numbers, np.arange(len(numbers)), seed=0) for numbers in plan]
+
+    def __call__(self, model: Model) -> Validation:
+        assert isinstance(model, Bert)
+        said: dict[int, list[str]] = {}
+        with judging(model) as device:
+            loss = mean_loss(self.batches, partial(tag_loss, model), device)
+            for batch in self.batches:
+                there = batch.to(device)
+                best = model.head(model.states(there.ids, there.mask)).argmax(dim=-1).cpu()
+                for row, number in enumerate(batch.indices.tolist()):
+                    asked = batch.labels[row] != NONE
+                    said[number] = [self.names[tag] for tag in best[row][asked].tolist()]
+        pairs = [(said[number], list(self.sentences[number].tags[: len(said[number])])) for number in sorted(said)]
+        right = sum(a == b for ours, true in pairs for a, b in zip(ours, true, strict=True))
+        score = accuracy(right, sum(len(true) for _, true in pairs))
+        f1 = Score("F1", span_f1(pairs), "")
+        spans = any(spans_of(sentence.tags) for sentence in self.sentences)
+        return Validation(
+            loss=loss,
+            metrics={"accuracy": score.value, **({"f1": f1.value} if spans else {})},
+            scores=(score, f1) if spans else (score,),
+            n_scored=len(pairs),
+            samples=tuple(
+                Said(
+                    " ".join(self.sentences[number].words),
+                    " ".join(self.sentences[number].tags),
+                    " ".join(said[number]),
+                )
+                for number in sorted(said)[:N_SAMPLES]
+            ),
+        )
+
+
+def span_f1(pairs: Sequence[tuple[list[str], list[str]]]) -> float:
+    """Of whole stretches, over all sentences, in per cent: begin, end and name must be right."""
+    found, true, both = 0, 0, 0
+    for ours, theirs in pairs:
+        a, b = spans_of(ours), spans_of(theirs)
+        found, true, both = found + len(a), true + len(b), both + len(a & b)
+    return 200.0 * both / max(1, found + true)
+
+
+def _write(path: Path, sentences: Sequence[Sentence]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".writing-{os.getpid()}")
+    with aside.open("w", encoding="utf-8") as file:
+        for sentence in sentences:
+            file.write(json.dumps([sentence.words, sentence.tags], ensure_ascii=False) + "\n")
+    sync(aside)
+    aside.rename(path)
+
+
+def _read(path: Path) -> list[Sentence]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        return [Sentence(tuple(words), tuple(tags)) for words, tags in map(json.loads, file)]
+
+
+def _sha256(sentences: Sequence[Sentence]) -> str:
+    parts = chain.from_iterable((*sentence.words, *sentence.tags, "") for sentence in sentences)
+    return sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+TAGGING: Task[TaggedTexts] = Task(
+    families=("bert",),
+    content="tags",
+    metrics=("accuracy", "f1", "loss"),
+    recipe=lambda family, files: "bert-tag",
+    prepare=prepare_tagged,
+    reopen=reopen_tagged,
+    lesson=lesson,
+)

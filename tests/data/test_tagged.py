@@ -1,0 +1,61 @@
+"""Words and tags in columns; stretches of text; rows with questions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful.data.corpus import read_text
+from heedful.data.labelled import NONE, collate_labels
+from heedful.data.tagged import Sentence, read_tagged, spans_of
+from heedful.errors import UserError
+from heedful.text import SPECIAL
+
+
+def sentences(path: Path, text: str, columns: tuple[int, int] = (1, -1)) -> list[Sentence]:
+    path.write_text(text, encoding="utf-8")
+    return list(read_tagged(read_text(path, keep_empty=True), columns))
+
+
+def test_conll_columns(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n# # B-NP O\nlast X Y O"
+    assert sentences(tmp_path / "a", text) == [
+        Sentence(("EU", "rejects"), ("B-ORG", "O")),
+        Sentence(("#", "last"), ("O", "O")),
+    ]
+
+
+def test_conll_u(tmp_path: Path) -> None:
+    text = "# text = dámelo\n1-2\tdámelo\t_\t_\n1\tda\tdar\tVERB\n2\tme\tyo\tPRON\n2.1\tx\tx\tX\n\n"
+    assert sentences(tmp_path / "a", text, (2, 4)) == [Sentence(("da", "me"), ("VERB", "PRON"))]
+
+
+def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a:2: 1 columns \('alone'\)"):
+        sentences(tmp_path / "a", "word O\nalone\n")
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        ("O B-PER I-PER O", {(1, 3, "PER")}),
+        ("B-PER B-PER", {(0, 1, "PER"), (1, 2, "PER")}),
+        ("I-LOC I-ORG", {(0, 1, "LOC"), (1, 2, "ORG")}),
+        ("B-PER I-LOC I-LOC", {(0, 1, "PER"), (1, 3, "LOC")}),
+        ("VERB NOUN", set()),
+        ("", set()),
+    ],
+)
+def test_spans(tags: str, spans: set[tuple[int, int, str]]) -> None:
+    assert spans_of(tags.split()) == spans
+
+
+def test_rows_have_their_marks_and_labels_their_places() -> None:
+    texts = [np.array([7, 8, 9]), np.array([5])]
+    batch = collate_labels(texts, [np.array([1, NONE, 2]), np.array([0])], np.array([4, 6]), special=SPECIAL)
+    assert batch.ids.tolist() == [[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]]
+    assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert batch.labels.tolist() == [[NONE, 1, NONE, 2, NONE], [NONE, 0, NONE, NONE, NONE]]
+    assert (batch.n_target_tokens, batch.indices.tolist()) == (3, [4, 6])
+    whole = collate_labels(texts, np.array([1, 0]), np.array([4, 6]), special=SPECIAL)
+    assert (whole.labels.tolist(), whole.n_target_tokens) == ([1, 0], 2)

@@ -1,0 +1,94 @@
+"""Which parts learn, how fast and from when."""
+
+import pytest
+import torch
+from torch import nn
+
+from heedful.errors import UserError
+from heedful.models.bert import Bert, BertConfig
+from heedful.models.folder import LoadedModel
+from heedful.training.optimiser import OptimiserSettings, make_optimiser, set_rate
+from heedful.training.parts import begin_with, depths_of, freeze, thaw
+
+
+def bert(**changes: object) -> Bert:
+    return Bert(BertConfig(20, d_model=8, d_ff=16, n_heads=2, n_layers=3, max_len=8, **changes))  # type: ignore[arg-type]
+
+
+def rates(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, float]:
+    rate = {id(p): group["lr"] for group in optimiser.param_groups for p in group["params"]}
+    return {name: rate[id(parameter)] for name, parameter in model.named_parameters()}
+
+
+def test_depths_count_from_the_input() -> None:
+    depths = depths_of(bert())
+    assert depths["embedding.table.weight"] == depths["positions.table.weight"] == 0
+    layer = next(name for name in depths if name.startswith("encoder.layers.1."))
+    assert (depths[layer], depths["head.linear.bias"]) == (2, 4)
+
+
+def test_lower_layers_learn_more_slowly() -> None:
+    model = bert()
+    optimiser = make_optimiser(model, OptimiserSettings(layer_decay=0.5))
+    set_rate(optimiser, 1.0)
+    found, depths = rates(model, optimiser), depths_of(model)
+    assert all(found[name] == 0.5 ** (4 - depths[name]) for name in found)
+
+
+def test_layers_wake_from_the_top() -> None:
+    model = bert()
+    optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=10))
+    depths = depths_of(model)
+    for step, lowest in ((0, 4), (9, 4), (10, 3), (35, 1), (40, 0), (1000, 0)):
+        thaw(optimiser, step, 10)
+        set_rate(optimiser, 1.0)
+        found = rates(model, optimiser)
+        assert {name for name in found if found[name]} == {name for name in depths if depths[name] >= lowest}
+
+
+def test_what_sleeps_does_not_move() -> None:
+    model = bert()
+    optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=5, weight_decay=0.1))
+    thaw(optimiser, 0, 5)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    set_rate(optimiser, 0.1)
+    model(torch.arange(8)[None]).sum().backward()
+    optimiser.step()
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved and all(name.startswith("head.") for name in moved)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("embedding", {"embedding.table.weight"}),
+        ("*.layers.0", None),
+        ("head.linear.bias", {"head.linear.bias"}),
+    ],
+)
+def test_frozen_parts(pattern: str, names: set[str] | None) -> None:
+    model = bert()
+    frozen = set(freeze(model, [pattern]))
+    assert frozen == (names or {name for name, _ in model.named_parameters() if ".layers.0." in name})
+    assert {name for name, p in model.named_parameters() if not p.requires_grad} == frozen
+
+
+def test_an_unknown_part_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"'embeddings'.*did you mean 'embedding'"):
+        freeze(bert(), ["embeddings"])
+    with pytest.raises(UserError, match="nothing to learn"):
+        freeze(bert(), ["*"])
+
+
+def test_a_head_for_other_labels_is_new_even_if_it_fits() -> None:
+    start = LoadedModel("bert", bert(head="classify", labels=("good", "bad")), None)
+    same, other = bert(head="classify", labels=("good", "bad")), bert(head="classify", labels=("bad", "good"))
+    assert "new" not in begin_with(same, start)
+    assert torch.equal(same.head.linear.weight, start.model.head.linear.weight)  # type: ignore[union-attr,arg-type]
+    assert "new, and to be learned: head." in begin_with(other, start)
+    assert not torch.equal(other.head.linear.weight, start.model.head.linear.weight)  # type: ignore[union-attr,arg-type]
+
+
+def test_muon_has_one_rate_for_all() -> None:
+    with pytest.raises(UserError, match="adamw"):
+        OptimiserSettings(kind="muon", layer_decay=0.9)

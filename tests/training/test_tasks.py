@@ -1,0 +1,170 @@
+"""Every task trains by the same `fit`: it learns, leaves models that load, and goes on bit for bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_tasks import CASES, Case
+
+from heedful.errors import UserError
+from heedful.models.folder import load_model
+from heedful.training.checkpoint import list_checkpoints, load_checkpoint
+from heedful.training.log import read_log
+from heedful.training.run import Run, train
+from heedful.training.tasks.table import TASKS, choose_task
+
+
+def run_case(case: Case, folder: Path, *overrides: str, **options: object) -> Run:
+    given = case.files(folder.parent / "files")
+    return train(folder=folder, family=case.family, overrides=[*case.overrides, *overrides], **given, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {}
+
+
+def finished(name: str, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run of each task, made when it is first asked for."""
+    if name not in runs:
+        folder = tmp_path_factory.mktemp("task") / "run"
+        run_case(CASES[name], folder)
+        runs[name] = folder
+    return runs[name]
+
+
+def test_every_task_has_a_case() -> None:
+    assert set(TASKS) == {name.split()[0] for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_learns_and_leaves_models(
+    name: str, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, case = finished(name, runs, tmp_path_factory), CASES[name]
+    for which in ("best", "last", "average"):
+        loaded = load_model(folder / which)
+        assert loaded.family == case.family
+        assert (loaded.tokenizers is None) == (case.kind == "images")
+        assert (folder / which / "README.md").read_text(encoding="utf-8").count("##") >= 5
+    events = read_log(folder / "log.jsonl")
+    losses = [event["loss"] for event in events if event["event"] == "step"]
+    assert losses[-1] is not None and losses[0] is not None and losses[-1] < losses[0]
+    validations = [event for event in events if event["event"] == "validation"]
+    assert [event["step"] for event in validations] == [6, 12]
+    metric = TASKS[name.split()[0]].metrics[0]
+    assert metric == "loss" or metric in {**validations[0].get("metrics", {}), **validations[0]}
+    assert all(event["score"] is not None for event in validations)
+
+
+RESUMED = ["next_token", "next_token windows", "masked_tokens", "image_classification", "denoising", "classification"]
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_resumed_is_uninterrupted(
+    name: str, runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Stopped after 5 steps and gone on: weights, optimiser, average, scores and data position, each bit."""
+    whole = finished(name, runs, tmp_path_factory)
+    run_case(CASES[name], tmp_path / "run", "run.steps=5")
+    train(folder=tmp_path / "run", resume=True, overrides=["run.steps=12"])
+    ours, theirs = (load_checkpoint(list_checkpoints(path / "checkpoints")[-1]) for path in (tmp_path / "run", whole))
+    assert ours.state.step == theirs.state.step == 12
+    assert (ours.state.scores, ours.state.loader) == (theirs.state.scores, theirs.state.loader)
+    for kind in ("model", "optimiser", "generators", "ema"):
+        a, b = getattr(ours, kind), getattr(theirs, kind)
+        assert a.keys() == b.keys() and a
+        assert [tensor for tensor in a if not torch.equal(a[tensor], b[tensor])] == []
+
+
+def test_the_comparison_can_fail(
+    runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = finished("next_token", runs, tmp_path_factory)
+    run_case(CASES["next_token"], tmp_path / "run", "run.seed=2")
+    a, b = (load_file(path / "last" / "model.safetensors") for path in (tmp_path / "run", whole))
+    assert any(not torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_body_is_taken_and_a_head_is_new(
+    runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """From hidden words to labels: all layers come along, said aloud; the family need not be named."""
+    before = finished("masked_tokens", runs, tmp_path_factory)
+    case, said = CASES["classification"], []
+    train(
+        folder=tmp_path / "run",
+        **case.files(tmp_path),  # type: ignore[arg-type]
+        start_from=before,
+        overrides=[*case.overrides, "optimiser.lr=1e-12", "run.steps=1", "run.ema=0.0"],
+        listeners=[lambda event: said.append(event.get("text"))],  # type: ignore[list-item]
+    )
+    a, b = (load_file(path / "model.safetensors") for path in (before / "best", tmp_path / "run" / "last"))
+    body = [name for name in b if not name.startswith("head.")]
+    assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
+    words = next(str(text) for text in said if "begins with the weights" in str(text))
+    assert "new, and to be learned: head.pooler.linear.weight" in words
+    assert "left behind: head.transform.weight" in words
+    assert load_model(tmp_path / "run" / "last").model.config.labels == ("early", "late")
+
+
+def test_frozen_parts_keep_every_bit(
+    runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = finished("masked_tokens", runs, tmp_path_factory)
+    case = CASES["classification"]
+    frozen = 'optimiser.frozen=["embedding", "encoder.layers.0"]'
+    overrides = [*case.overrides, frozen, "run.steps=3", "run.ema=0.0"]
+    train(folder=tmp_path / "run", **case.files(tmp_path), start_from=before, overrides=overrides)  # type: ignore[arg-type]
+    a, b = (load_file(path / "model.safetensors") for path in (before / "best", tmp_path / "run" / "last"))
+    for name in a:
+        kept = name.startswith(("embedding.", "encoder.layers.0."))
+        if name in b and not name.startswith("head."):
+            assert torch.equal(a[name], b[name]) == kept, name
+
+
+def test_another_family_cannot_go_on_as_this_one(
+    runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = finished("masked_tokens", runs, tmp_path_factory)
+    with pytest.raises(UserError, match=r"family 'bert', and --family gpt"):
+        run_case(CASES["next_token"], tmp_path / "run", start_from=before)
+
+
+def test_more_positions_than_were_learned_are_refused(
+    runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = finished("masked_tokens", runs, tmp_path_factory)
+    with pytest.raises(UserError, match=r"learned 32 positions.*data\.max_len=32"):
+        run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", start_from=before)
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "content", "words"),
+    [
+        ("seq2seq", "", "text", "--family gpt, bert, bart, t5"),
+        ("gpt", "", "images", "learns from --text"),
+        ("gpt", "spans", "text", "families bart, t5|families t5, bart"),
+        ("bert", "masked_tokens", "labels", "learns from --text"),
+        ("bert", "classifcation", "labels", "did you mean 'classification'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(family: str, task: str, content: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        choose_task(family, task, content)  # type: ignore[arg-type]
+
+
+def test_a_metric_that_the_task_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"(?s)run\.metric.*'bleu'.*allowed: loss, bits, perplexity"):
+        run_case(CASES["next_token"], tmp_path / "run", "run.metric=bleu")
+
+
+def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="one kind"):
+        train(folder=tmp_path / "run", text=tmp_path / "a", labels=tmp_path / "b")
+
+
+def test_a_dry_run_of_a_task_leaves_nothing(tmp_path: Path) -> None:
+    run_case(CASES["next_token"], tmp_path / "run", dry_run=True)
+    assert not (tmp_path / "run").exists()
