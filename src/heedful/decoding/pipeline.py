@@ -78,9 +78,76 @@ def _translation(model: Any, running: Running) -> Pipeline:
     )
 
 
+def _text_generation(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.generation_pipeline import GenerationPipeline
+    from heedful.decoding.generator import Generator
+
+    running.only_torch("text-generation")
+    generator = model if isinstance(model, Generator) else Generator.load(model, device=running.device)
+    return GenerationPipeline(generator)
+
+
+def _fill_mask(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.encoder_pipelines import FillMaskPipeline
+    from heedful.decoding.fill import Filler
+
+    running.only_torch("fill-mask")
+    return FillMaskPipeline(model if isinstance(model, Filler) else Filler.load(model, device=running.device))
+
+
+def _text_classification(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.classify import Classifier
+    from heedful.decoding.encoder_pipelines import TextClassificationPipeline
+
+    running.only_torch("text-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    return TextClassificationPipeline(loaded)
+
+
+def _image_classification(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.classify import Classifier
+    from heedful.decoding.encoder_pipelines import ImageClassificationPipeline
+
+    running.only_torch("image-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    return ImageClassificationPipeline(loaded)
+
+
+class SummarizationPipeline:
+    """pipe("A long story.") and pipe(["A long story."]) -> [{"summary_text": "A story."}]."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.inner = TranslationPipeline(translator)
+
+    def __call__(self, texts: str | list[str], **options: Any) -> Answer | list[Answer]:
+        """Options as of a translation. A text that is longer than the model takes is reduced to what matters in it."""
+        renamed: Answer | list[Answer] = _renamed(self.inner(texts, **options))
+        return renamed
+
+
+def _renamed(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_renamed(each) for each in found]
+    return {"summary_text": found["translation_text"]}
+
+
+def _summarization(model: Any, running: Running) -> Pipeline:
+    if isinstance(model, Translator):
+        return SummarizationPipeline(model)
+    return SummarizationPipeline(
+        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device, long="extract")
+    )
+
+
 # task -> what makes its pipeline from a model (a path, or the object that it is loaded into)
 TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
     "translation": _translation,
+    "summarization": _summarization,
+    "text-generation": _text_generation,
+    "fill-mask": _fill_mask,
+    "text-classification": _text_classification,
+    "sentiment-analysis": _text_classification,  # its older name
+    "image-classification": _image_classification,
 }
 
 

@@ -1,0 +1,143 @@
+"""Labels and vectors: the model's own numbers, in the order of what came in."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+
+from deterministic import fill
+from heedful import UserError, load_model, pipeline
+from heedful.data.batch import pad_sources
+from heedful.decoding.classify import Classifier, image_tensor
+from heedful.decoding.embed import Embedder
+from heedful.models.folder import save_model
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+
+TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
+LABELS = {"head": "classify", "labels": ("bad", "good", "so-so")}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return own_tokenizers()
+
+
+@pytest.fixture(scope="module")
+def mood(tokenizers, tmp_path_factory) -> Path:
+    return bert_folder(tmp_path_factory.mktemp("mood") / "model", tokenizers, **LABELS)
+
+
+def logits_of(folder: Path, text: str) -> torch.Tensor:
+    loaded = load_model(folder)
+    marks = loaded.model.config.marks
+    ids = [marks.start_id, *loaded.tokenizers.source.encode(text), marks.end_id]
+    return loaded.model(torch.tensor([ids]))[0].detach()
+
+
+def test_every_label_has_its_probability(mood: Path) -> None:
+    found = Classifier.load(mood).classify(TEXTS)
+    for text, labels in zip(TEXTS, found, strict=True):
+        shares = logits_of(mood, text).softmax(dim=-1)
+        wanted = dict(zip(LABELS["labels"], shares.tolist(), strict=True))
+        assert {one.label: pytest.approx(one.score, abs=1e-6) for one in labels} == wanted
+        assert [one.score for one in labels] == sorted((one.score for one in labels), reverse=True)
+
+
+def test_labels_that_do_not_exclude_each_other(tokenizers, tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path / "model", tokenizers, **{**LABELS, "exclusive": False})
+    [found] = Classifier.load(folder).classify(["a dog"])
+    wanted = logits_of(folder, "a dog").sigmoid().tolist()
+    assert {one.label: pytest.approx(one.score, abs=1e-6) for one in found} == dict(
+        zip(LABELS["labels"], wanted, strict=True)
+    )
+
+
+def test_tokens_have_labels(tokenizers, tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=("O", "B"))
+    found = Classifier.load(folder).label_tokens(TEXTS)
+    for text, tokens in zip(TEXTS, found, strict=True):
+        pieces = tokenizers.source.pieces(tokenizers.source.encode(text))
+        best = logits_of(folder, text)[1:-1].argmax(dim=-1).tolist()
+        assert [(one.token, one.label) for one in tokens] == [
+            (piece, ("O", "B")[number]) for piece, number in zip(pieces, best, strict=True)
+        ]
+
+
+def test_what_is_too_long_is_cut_and_counted(mood: Path) -> None:
+    classifier = Classifier.load(mood)
+    classifier.classify(["a dog runs", "a dog " * 100])
+    assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
+
+
+def test_an_image_has_labels(tmp_path: Path) -> None:
+    folder = vit_folder(tmp_path / "vit")
+    files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(3)]
+    classifier = Classifier.load(folder)
+    wanted = classifier.model(image_tensor(classifier.model, files)).softmax(dim=-1)
+    for labels, shares in zip(classifier.classify(files), wanted, strict=True):
+        assert {one.label: pytest.approx(one.score, abs=1e-6) for one in labels} == dict(
+            zip(("cat", "dog", "bird"), shares.tolist(), strict=True)
+        )
+
+
+def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) -> None:
+    pipe = pipeline("text-classification", model=mood)
+    [one] = pipe("a dog")
+    assert sorted(one) == ["label", "score"]
+    assert pipe(["a dog", "a cat"])[0] == one
+    assert pipe("a dog", top_k=2)[0] == one and len(pipe("a dog", top_k=2)) == 2
+    assert len(pipe(["a dog"], top_k=None)[0]) == 3
+    assert sum(found["score"] for found in pipe("a dog", top_k=None)) == pytest.approx(1)
+    assert pipeline("sentiment-analysis", model=mood)("a dog") == [one]
+    pipe = pipeline("image-classification", model=vit_folder(tmp_path / "vit"))
+    file = picture(tmp_path / "a.png")
+    assert [sorted(found) for found in pipe(file)] == [["label", "score"]] * 3
+    [[first], [second]] = pipe([file, file], top_k=1)
+    assert first["label"] == second["label"] == pipe(file)[0]["label"]
+    with pytest.raises(UserError, match="takes text"):
+        pipeline("image-classification", model=mood)
+    with pytest.raises(UserError, match="takes images"):
+        pipeline("text-classification", model=tmp_path / "vit")
+    with pytest.raises(UserError, match="top_k"):
+        pipe(file, top_k=0)
+
+
+def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="knows no labels"):
+        Classifier.load(bert_folder(tmp_path / "model", tokenizers))
+    with pytest.raises(UserError, match="each token"):
+        Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="label_tokens", labels=("O", "B"))).classify(["a"])
+
+
+def test_vectors_of_a_bert(tokenizers, tmp_path: Path) -> None:
+    embedder = Embedder.load(bert_folder(tmp_path / "model", tokenizers, head="pool"))
+    states = [vectors for _, vectors in embedder.embed_tokens(TEXTS)]
+    for text, (pieces, vectors) in zip(TEXTS, embedder.embed_tokens(TEXTS), strict=True):
+        assert len(pieces) == len(vectors) == len(tokenizers.source.encode(text)) + 2
+    assert torch.allclose(embedder.embed(TEXTS), torch.stack([one.mean(dim=0) for one in states]), atol=1e-6)
+    assert torch.allclose(embedder.embed(TEXTS, pool="class"), torch.stack([one[0] for one in states]), atol=1e-6)
+    pooled = torch.stack([embedder.model.head(one[None])[0] for one in states])
+    assert torch.allclose(embedder.embed(TEXTS, pool="pooler"), pooled, atol=1e-6)
+
+
+def test_vectors_of_an_image(tmp_path: Path) -> None:
+    embedder = Embedder.load(vit_folder(tmp_path / "vit"))
+    files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(2)]
+    states = embedder.model.states(image_tensor(embedder.model, files))
+    assert torch.allclose(embedder.embed(files, pool="class"), states[:, 0])
+    assert torch.allclose(embedder.embed(files), states.mean(dim=1))
+    with pytest.raises(UserError, match="no pooler"):
+        embedder.embed(files, pool="pooler")
+
+
+def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
+    size = tokenizers.source.vocab_size
+    config = Seq2SeqConfig(size, size, d_model=16, n_layers=1, n_heads=2, d_ff=20)
+    model = fill(Seq2Seq(config), dtype=torch.float32)
+    embedder = Embedder.load(save_model(tmp_path / "model", model, tokenizers))
+    source, mask = pad_sources([tokenizers.source.encode("a dog runs")])
+    wanted = model.encode(source, mask).states[-1].mean(dim=1)
+    assert torch.allclose(embedder.embed(["a dog runs"]), wanted, atol=1e-6)
+    with pytest.raises(UserError, match="no class token"):
+        embedder.embed(["a"], pool="class")
