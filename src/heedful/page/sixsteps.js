@@ -10,7 +10,7 @@ const MOST_HIDDEN = 2; // masked keys are all alike
 const MOST_ROWS = 8; // of a long sentence, the heaviest; all of them on demand
 
 /**
- * `told`: {query, keys: [label], x, q, k: [vector], v: [vector], scores, scaled, allowed, weights, z, divisor, width, total, bias}.
+ * `told`: {query, keys: [label], x, read (what x is called), q, k: [vector], v: [vector], scores, scaled, allowed, weights, z, divisor, width, total, bias}.
  * A vector is {first, norm}.
  */
 export function sixSteps(told) {
@@ -52,7 +52,8 @@ function keyTable(told, caption, head, row) {
 }
 
 function keysAndValues(told) {
-  const strips = [vectorStrip("x", told.x, { total: told.width }), vectorStrip("q", told.q, { total: told.total })];
+  const read = told.read || "x";
+  const strips = [vectorStrip(read, told.x, { total: told.width }), vectorStrip("q", told.q, { total: told.total })];
   const table = keyTable(told, t("walk.kv"), ["k", "v"], (i) => [
     vectorStrip("", told.k[i], { total: told.total }),
     vectorStrip("", told.v[i], { total: told.total }),
@@ -61,7 +62,7 @@ function keysAndValues(told) {
     {
       number: "1",
       title: t("six.1"),
-      formula: told.formulas || "q = x W_Q    k = y W_K    v = y W_V",
+      formula: told.formulas || `q = ${read} W_Q    k = y W_K    v = y W_V`,
       says: t("six.1.says", told.query),
     },
     ...strips,

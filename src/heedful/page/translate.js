@@ -16,6 +16,16 @@ function firstOf(codes, ...wishes) {
   return wishes.find((code) => code && codes.includes(code)) || codes[0] || "";
 }
 
+/** A language in the words of the page's own, as far as the browser knows it. */
+function nameOf(code) {
+  try {
+    const names = new Intl.DisplayNames([document.documentElement.lang], { type: "language", fallback: "none" });
+    return names.of(code);
+  } catch {
+    return undefined; // a code that is none
+  }
+}
+
 /** Keys to name in each request, when the server wants one. */
 export function keyed(values) {
   const key = recall("key");
@@ -193,7 +203,7 @@ export async function translateView(host, { look }) {
     return;
   }
   const codes = languages.map((language) => language.code);
-  const name = (code) => (languages.find((language) => language.code === code) || { name: code }).name;
+  const name = (code) => nameOf(code) || (languages.find((language) => language.code === code) || { name: code }).name;
   const wishes = settings.language || {};
   const pair = () => ({ source: state.from, target: state.to });
   const targetsOf = (code) =>

@@ -55,6 +55,7 @@ function toldAbout(trace, { side, layer, head, token }, name, x) {
     query: tokensOf(trace, side)[token],
     keys: columns,
     x,
+    read: readName(trace),
     q: vectorAt(trace, part.q, head, token),
     k: columns.map((_, i) => vectorAt(trace, part.k, head, i)),
     v: columns.map((_, i) => vectorAt(trace, part.v, head, i)),
@@ -143,6 +144,11 @@ function attentionCards(trace, place, name, x) {
   ];
 }
 
+/** What a sub-layer reads: with the norm before it, the normalised vector. */
+function readName(trace) {
+  return trace.model.config.residual === "pre" ? "n" : "x";
+}
+
 function feedForwardCards(trace, { side, layer, token }) {
   const part = trace.raw.walk[side][layer].feed_forward;
   const { d_ff: total, d_model: width, config } = trace.model;
@@ -150,7 +156,7 @@ function feedForwardCards(trace, { side, layer, token }) {
   return [
     el("li.divider", {}, t("walk.feed_forward"), el("span", {}, t("walk.feed_forward.says", width, total))),
     stepCard(
-      { title: t("walk.inner"), formula: "h = x W_1 + b_1" },
+      { title: t("walk.inner"), formula: `h = ${readName(trace)} W_1 + b_1` },
       strip("h", part.inner, total),
       part.gate ? strip("g", part.gate, total) : null,
     ),

@@ -105,13 +105,13 @@ NAMES = {
     "zh-Hant": "Chinese (traditional)",
     "zu": "Zulu",
 }
+BY_LOWER_CASE = {code.lower(): code for code in NAMES}  # "pt-br" -> "pt-BR"
 
 
 def canonical(code: str) -> str:
     """The code that is answered with: "ZH" -> "zh-Hans", "PT-br" -> "pt-BR"; one that is not known in lower case."""
     lower = code.strip().replace("_", "-").lower()
-    by_case = {name.lower(): name for name in NAMES}
-    return ALIASES.get(lower) or by_case.get(lower, lower)
+    return ALIASES.get(lower) or BY_LOWER_CASE.get(lower, lower)
 
 
 def name_of(code: str) -> str:

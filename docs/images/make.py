@@ -1,0 +1,145 @@
+"""The screenshots of the docs, from the model that `heedful demo` leaves: python docs/images/make.py demo/en-fr/run
+
+Needs heedful[dev] and Chromium. A picture is one part of the page, in few colours: small enough for the repository.
+"""
+
+import argparse
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import playwright.sync_api as playwright
+from PIL import Image
+
+import heedful
+
+HERE = Path(__file__).parent
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+COLOURS = 160
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = TIRED.replace("tired", "wide")
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture: the state of the page, and from the top of which element to the bottom of which other."""
+
+    name: str
+    state: dict[str, object]
+    first: str = "main"
+    last: str = "main"
+    width: int = 960
+    height: int = 900
+    keys: tuple[str, ...] = ()  # pressed inside the matrix
+    click: str = ""
+    text: str = TIRED
+    served: bool = False
+    most: int = 900  # pixels of its height
+    more: dict[str, str] = field(default_factory=dict)  # for the browser
+
+
+IT = {"kind": "encoder", "show": "lines", "row": 7, "words": 1}  # the row of "it"
+ZH = {"lang": "zh"}
+WALK = {"view": "walk", "side": "encoder", "token": 10, "layer": 1}
+TYPED = {"from": "en", "to": "fr", "q": TIRED}
+
+SHOTS = [
+    Shot("look-attention", {"words": 1}, ".sentence", ".matrix .readout", most=1100),
+    Shot("look-lines", IT, ".controls", ".lines-figure"),
+    Shot("look-grid", {"show": "grid", "sort": "alignment"}, ".controls", ".thumbnails"),
+    Shot("look-walk", WALK),
+    Shot("look-output", {"view": "output", "step": 14}, most=700),
+    Shot("look-beam", {"view": "beam", "theme": "dark"}, last=".tree", width=1100),
+    Shot("look-layers", {"view": "layers"}),
+    Shot("zh-attention", ZH | {"words": 1}, "h3.title", ".matrix .readout", most=1100),
+    Shot("zh-tired", ZH | IT, "h3.title", ".lines-figure", 760),
+    Shot("zh-wide", ZH | IT, "h3.title", ".lines-figure", 760, text=WIDE),
+    Shot("zh-walk", ZH | WALK, most=1500),
+    Shot("zh-beam", ZH | {"view": "beam"}, last=".tree", width=1100),
+    Shot("zh-positions", ZH | {"view": "positions"}, most=400),
+    Shot("serve-page", TYPED, "body", "body", height=640, served=True, most=640),
+    Shot("serve-phone", TYPED | ZH | {"theme": "dark"}, "body", "body", 390, 900, served=True, most=900),
+]  # fmt: skip
+
+
+@contextmanager
+def server(model: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "heedful", "serve", "-m", f"en-fr={model}", "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        said = ""
+        while not (found := re.search(r"listening at (http://\S+/) ", said)):
+            line = process.stderr.readline()
+            if not line:
+                raise SystemExit(said)
+            said += line
+        yield found[1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def take(browser: playwright.Browser, shot: Shot, address: str) -> bytes:
+    """The picture as PNG."""
+    context = browser.new_context(viewport={"width": shot.width, "height": shot.height}, locale="en-GB", **shot.more)
+    page = context.new_page()
+    state = "&".join(f"{name}={str(value).replace(' ', '+')}" for name, value in shot.state.items())
+    page.goto(f"{address}#{state}")
+    if shot.served:
+        playwright.expect(page.locator(".alternatives li").first).to_be_visible(timeout=60_000)
+    else:
+        page.wait_for_selector("main .view > *")
+    if shot.keys:
+        page.focus(".matrix-scroll")
+        for key in shot.keys:
+            page.keyboard.press(key)
+    page.evaluate(PAINTED)
+    boxes = [page.locator(place).first.bounding_box() for place in (shot.first, shot.last)]
+    assert boxes[0] is not None and boxes[1] is not None
+    top, bottom = max(0.0, boxes[0]["y"] - 8), boxes[1]["y"] + boxes[1]["height"] + 8
+    clip = {"x": 0, "y": top, "width": shot.width, "height": min(shot.most, bottom - top)}
+    data = page.screenshot(clip=clip, full_page=True)  # type: ignore[arg-type]
+    context.close()
+    return data
+
+
+def write(path: Path, data: bytes) -> None:
+    picture = Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    picture.save(path, optimize=True)
+    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--only", nargs="+", default=[shot.name for shot in SHOTS])
+    parser.add_argument("--into", type=Path, default=HERE)
+    given = parser.parse_args()
+    shots = [shot for shot in SHOTS if shot.name in given.only]
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=FLAGS)
+        pages = {}
+        for text in {shot.text for shot in shots if not shot.served}:
+            path = heedful.look(given.model, text, branches=200).save(Path(folder) / f"{len(pages)}.html")
+            pages[text] = path.as_uri()
+        for shot in (one for one in shots if not one.served):
+            write(given.into / f"{shot.name}.png", take(browser, shot, pages[shot.text]))
+        if any(shot.served for shot in shots):
+            with server(given.model) as address:
+                for shot in (one for one in shots if one.served):
+                    write(given.into / f"{shot.name}.png", take(browser, shot, address))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
