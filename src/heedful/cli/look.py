@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from heedful.cli.look_encoder import is_encoder, look_at_encoder
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ def look(
     hide: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
     json: bool = False,
 ) -> None:
-    """Look inside a model while it translates a sentence.
+    """Look inside a model while it reads or translates a sentence, or reads an image.
 
     Shows the translation, where each token looked, its likeliest rivals, and
-    the beams; --output page.html gives all of it as a page to explore.
+    the beams; --output page.html gives all of it as a page to explore. Of a
+    bert: its answer and its attention; of a vit, whose SENTENCE is an image
+    file: its labels, and --output attention.svg has its attention over the image.
 
     Parameters
     ----------
@@ -60,6 +63,9 @@ def look(
     json
         Print what .json has, for programs.
     """
+    if is_encoder(_given(model)):
+        look_at_encoder(_given(model), sentence, output, as_json=json, layer=layer, head=head)
+        return
     from heedful.insight.look import look as look_inside
     from heedful.insight.saving import check_suffix
 

@@ -1,0 +1,77 @@
+"""`heedful look` for encoders: what they answer, and where they look."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.config import read_json
+from heedful.models.find import CONFIG, find_model_folder
+
+if TYPE_CHECKING:
+    from heedful.insight.encoder_look import EncoderLook
+
+ENCODERS = ("bert", "vit")
+SHADES = " ·░▒▓█"
+TOP = 5
+
+
+def is_encoder(model: Path) -> bool:
+    """By its settings alone: nothing is loaded."""
+    return read_json(find_model_folder(model) / CONFIG).get("family") in ENCODERS
+
+
+def look_at_encoder(
+    model: Path, given: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
+) -> None:
+    from heedful.insight.encoder_look import check_encoder_suffix, look_encoder
+    from heedful.insight.picture import chosen_map
+
+    if output is not None:
+        check_encoder_suffix(output)
+    seen = look_encoder(model, given)
+    chosen_map(seen.weights, layer, head)  # complains of a layer that is not there
+    if output is not None:
+        seen.save(output, layer=layer, head=head)
+    if as_json:
+        print(seen.to_json())
+        return
+    print("\n".join(answer_lines(seen)))
+    if output is not None:
+        print(f"{output}: {output.stat().st_size:,} bytes")
+    else:
+        print("\n".join(["", *attention_lines(seen, layer, head)]))
+
+
+def answer_lines(seen: "EncoderLook") -> list[str]:
+    """The words for each hidden place, or the labels."""
+    from heedful.decoding.classify import Labelled, LabelledToken
+
+    lines = [seen.given]
+    for number, one in enumerate(seen.answer, start=1):
+        if isinstance(one, Labelled):
+            if number <= TOP:
+                lines.append(f"{one.score:8.4f}  {one.label}")
+        elif isinstance(one, LabelledToken):
+            lines.append(f"{one.score:8.4f}  {one.token}  {one.label}")
+        else:
+            lines += [f"[MASK] {number}", *(f"{word.score:8.4f}  {word.token_text}" for word in one)]
+    return lines
+
+
+def attention_lines(seen: "EncoderLook", layer: int | None, head: int | None) -> list[str]:
+    """Of a text where each token looks most; of an image where the class token looks, as shades."""
+    from heedful.insight.overlay import strengths
+    from heedful.insight.picture import chosen_map
+
+    _, chosen, title = chosen_map(seen.weights, layer, head)
+    if seen.pixels is not None:
+        shares = strengths(seen.over_image(layer, head))
+        rows = ["".join(SHADES[round(share * (len(SHADES) - 1))] * 2 for share in row) for row in shares]
+        return [f"{title}: where the class token looks", *rows]
+    rows_of = chosen.mean(dim=0) if head is None else chosen[head - 1]
+    width = max(map(len, seen.tokens))
+    lines = [f"{title}: where each token looks most"]
+    for token, row in zip(seen.tokens, rows_of, strict=True):
+        best = row.topk(min(3, len(row)))
+        looks = ", ".join(f"{seen.tokens[int(i)]} {float(w):.2f}" for w, i in zip(*best, strict=True))
+        lines.append(f"{token:>{width}} → {looks}")
+    return lines

@@ -1,0 +1,147 @@
+"""Looking at encoders: the attention that the model used, its own answers, and attention laid over an image."""
+
+import base64
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+from heedful import UserError, load_model
+from heedful.cli.main import run
+from heedful.decoding.classify import Classifier, image_tensor
+from heedful.decoding.fill import Filler
+from heedful.insight.encoder_look import look_encoder
+from heedful.insight.packing import unpack
+
+pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place, tokenizers = tmp_path_factory.mktemp("looked at"), own_tokenizers()
+    bert_folder(place / "bert", tokenizers)
+    bert_folder(place / "mood", tokenizers, head="classify", labels=("bad", "good"))
+    bert_folder(place / "tags", tokenizers, head="label_tokens", labels=("O", "B"))
+    vit_folder(place / "vit")
+    picture(place / "photo.png", size=30)
+    return place
+
+
+def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
+    seen = look_encoder(folder / "bert", "a [MASK] runs")
+    assert seen.weights.shape == (2, 4, len(seen.tokens), len(seen.tokens))
+    assert torch.allclose(seen.weights.sum(dim=-1), torch.ones(1), atol=1e-5)
+    loaded = load_model(folder / "bert")
+    model, ids = loaded.model, [loaded.tokenizers.source.id_of(token) for token in seen.tokens]
+    x = model.norm(
+        model.positions(model.embedding(torch.tensor([ids])) + model.segments.weight[0], torch.arange(len(ids)))
+    )
+    attention = model.encoder.layers[0].attention
+    q, k = (part(x)[0].reshape(len(ids), 4, 4).transpose(0, 1) for part in (attention.to_q, attention.to_k))
+    assert torch.allclose(seen.weights[0], (q @ k.transpose(1, 2) / 2).softmax(dim=-1).detach(), atol=1e-5)
+
+
+def test_the_answers_are_the_models_own(folder: Path) -> None:
+    assert [list(place) for place in look_encoder(folder / "bert", "a [MASK] runs").answer] == Filler.load(
+        folder / "bert"
+    ).fill("a [MASK] runs")
+    assert look_encoder(folder / "bert", "a dog runs").answer == ()
+    assert (
+        list(look_encoder(folder / "mood", "a dog").answer) == Classifier.load(folder / "mood").classify(["a dog"])[0]
+    )
+    tags = Classifier.load(folder / "tags").label_tokens(["a dog"])[0]
+    assert list(look_encoder(folder / "tags", "a dog").answer) == tags
+
+
+def test_attention_over_an_image(folder: Path) -> None:
+    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    assert seen.tokens[:3] == ("class", "1,1", "1,2") and len(seen.tokens) == 10
+    assert torch.equal(seen.over_image(1, 2), seen.weights[0, 1, 0, 1:].reshape(3, 3))
+    assert torch.allclose(seen.over_image(), seen.weights[-1].mean(dim=0)[0, 1:].reshape(3, 3))
+    assert seen.pixels.shape == (3, 12, 12)
+    model = Classifier.load(folder / "vit").model
+    assert torch.isfinite(model(image_tensor(model, [folder / "photo.png"]))).all()
+
+
+def test_what_reaches_the_class_token(folder: Path) -> None:
+    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    mixed = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(10) for layer in seen.weights]
+    wanted = (mixed[1] @ mixed[0])[0]
+    assert torch.allclose(seen.rollout().flatten(), wanted[1:], atol=1e-6)
+    assert float(wanted.sum()) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_svg_of_an_image_holds_it_and_says_every_number(folder: Path, tmp_path: Path) -> None:
+    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    text = seen.save(tmp_path / "a.svg", layer=1, head=2).read_text()
+    tree = ElementTree.fromstring(text)
+    names = [element.tag.rsplit("}", 1)[1] for element in tree.iter()]
+    assert names.count("image") == 1 and names.count("use") == 3 + 4 + 2
+    [url] = [element.get("href") for element in tree.iter() if element.tag.endswith("}image")]
+    stored = np.asarray(pillow.open(io.BytesIO(base64.b64decode(url.split(",")[1]))))
+    assert np.array_equal(stored.transpose(2, 0, 1), seen.pixels)
+    titles = [element.text for element in tree.iter() if element.tag.endswith("}title")]
+    assert f"row 2, column 3: {float(seen.over_image(1, 2)[1, 2]):.4f}" in titles
+
+
+def test_the_png_of_an_image_is_brightest_where_the_attention_is(folder: Path, tmp_path: Path) -> None:
+    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    page = np.asarray(pillow.open(seen.save(tmp_path / "a.png"))).astype(float)
+    over = page[14 : 14 + 280, 280 + 28 : 280 + 28 + 280]
+    yellow = over[..., 0] - over[..., 2]
+    patches = np.array(
+        [[yellow[y * 93 : y * 93 + 93, x * 93 : x * 93 + 93].mean() for x in range(3)] for y in range(3)]
+    )
+    assert np.argmax(patches) == int(seen.over_image().argmax())
+
+
+def test_files_for_programs(folder: Path, tmp_path: Path) -> None:
+    seen = look_encoder(folder / "mood", "a dog runs")
+    values = json.loads(seen.save(tmp_path / "a.json").read_text())
+    assert values["format"] == "heedful-encoder-trace" and values["tokens"] == list(seen.tokens)
+    assert np.allclose(unpack(values["attention"]), seen.weights.numpy(), atol=1e-4)
+    assert [one["label"] for one in values["answer"]] == [one.label for one in seen.answer]
+    with np.load(seen.save(tmp_path / "a.npz"), allow_pickle=False) as arrays:
+        assert np.array_equal(arrays["attention"], seen.weights.numpy())
+    assert "<svg" in seen.save(tmp_path / "a.svg").read_text()
+
+
+def test_the_command(folder: Path, tmp_path: Path, capsys) -> None:
+    assert run(["look", "a [MASK] runs", "-m", str(folder / "bert"), "--layer", "1", "--head", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "[MASK] 1" in out and "Layer 1 of 2, head 2 of 4" in out and "→" in out
+    arguments = ["look", str(folder / "photo.png"), "-m", str(folder / "vit")]
+    assert run([*arguments, "--output", str(tmp_path / "over.svg")]) == 0
+    assert "over.svg" in capsys.readouterr().out
+    assert run(arguments) == 0
+    assert "where the class token looks" in capsys.readouterr().out
+    assert run([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["family"] == "vit"
+
+
+MISTAKES = {
+    "too long": ("bert", "a dog " * 60, [], "give one sentence"),
+    "no layer": ("bert", "a dog", ["--layer", "9"], "layers 1 to 2"),
+    "no page": ("bert", "a dog", ["--output", "a.html"], ".svg"),
+    "no image": ("vit", "nowhere.png", [], "nowhere.png"),
+    "no print": ("vit", "photo.png", ["--output", "a.pdf"], ".svg or .png"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_said(case: str, folder: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    model, given, more, words = MISTAKES[case]
+    assert run(["look", given, "-m", model, *more]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_another_family_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(UserError, match="neither a model folder"):
+        look_encoder(tmp_path / "x", "a")
