@@ -52,7 +52,7 @@ def answer_lines(seen: "EncoderLook") -> list[str]:
                 lines.append(f"{one.score:8.4f}  {one.label}")
         elif isinstance(one, LabelledToken):
             lines.append(f"{one.score:8.4f}  {one.token}  {one.label}")
-        else:
+        elif isinstance(one, tuple):
             lines += [f"[MASK] {number}", *(f"{word.score:8.4f}  {word.token_text}" for word in one)]
     return lines
 

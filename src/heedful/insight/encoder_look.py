@@ -6,6 +6,7 @@ seen.save("attention.svg")  # of an image: the attention of the class token, lai
 """
 
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class EncoderLook:
     @property
     def side(self) -> int:
         """Of an image: how many patches there are in a row."""
-        return round((len(self.tokens) - 1) ** 0.5)
+        return math.isqrt(len(self.tokens) - 1)
 
     def over_image(self, layer: int | None = None, head: int | None = None) -> Tensor:
         """How much the class token attends to each patch, (rows, columns); counted from 1, by default the last layer
