@@ -152,10 +152,10 @@ def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> d
 
 def _export(model: Path, marian: Path) -> None:
     from heedful.errors import UserError
-    from heedful.interop.marian import export_marian
+    from heedful.interop.huggingface import export_huggingface
 
     try:
-        export_marian(model, marian)
+        export_huggingface(model, marian)
     except UserError as error:  # the others can be measured all the same
         print(f"Hugging Face: {error}", flush=True)
 

@@ -20,6 +20,7 @@ from heedful.decoding.settings import Sampling, SearchSettings, length_limit
 from heedful.decoding.step import Seq2SeqStep
 from heedful.decoding.torch_engine import TorchEngine, with_attention
 from heedful.errors import UserError
+from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import Seq2Seq
 from heedful.text import SPECIAL
 
@@ -163,7 +164,7 @@ def test_the_proven_stop_finds_what_a_search_to_the_limit_finds(penalty: float) 
 class Chain:
     """A model of one rule, for a search that knows no model: which token may follow which, and how likely."""
 
-    device, max_len, refills = torch.device("cpu"), None, False
+    device, max_len, refills, marks = torch.device("cpu"), None, False, MarksConfig()
 
     def __init__(self, follows: dict[int, dict[int, float]], vocab_size: int = 20) -> None:
         self.follows, self.vocab_size = follows, vocab_size

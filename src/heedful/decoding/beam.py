@@ -13,7 +13,6 @@ from heedful.decoding.board import Board, Ints, length_norm
 from heedful.decoding.candidates import Candidates, find_candidates
 from heedful.decoding.prediction import Prediction
 from heedful.decoding.required import with_required
-from heedful.text import SPECIAL
 
 Watch = Callable[[Board, Candidates], None]
 
@@ -36,7 +35,7 @@ def _set_aside(board: Board, found: Candidates) -> None:
     """Finish those of the first W candidates that end, or that reach the limit of their length."""
     first = slice(0, board.width)
     last = (board.lengths + 1 >= board.limits)[:, None]
-    ends = (found.tokens[:, first] == SPECIAL.end) | last
+    ends = (found.tokens[:, first] == board.marks.end_id) | last
     ends &= np.isfinite(found.scores[:, first]) & ~board.over[:, None]
     for place, number in np.argwhere(ends):
         parent, token = int(found.parents[place, number]), int(found.tokens[place, number])
@@ -46,7 +45,7 @@ def _set_aside(board: Board, found: Candidates) -> None:
 
 def _go_on(board: Board, found: Candidates) -> Ints:
     """The first W candidates that do not end become the rows; their parents (B, W)."""
-    ending = found.tokens == SPECIAL.end
+    ending = found.tokens == board.marks.end_id
     order = np.argsort(ending, axis=1, kind="stable")[:, : board.width]
     missing = board.width - order.shape[1]
     if missing > 0:  # a vocabulary smaller than the beam
@@ -67,6 +66,8 @@ def _is_over(board: Board, place: int) -> bool:
         return True
     if settings.stop == "proven":
         return len(finished) >= settings.n_best and _cannot_win(board, place, float(live))
+    if settings.stop == "estimated":
+        return _seems_worse(board, place, float(live))
     if len(finished) >= max(settings.n_best, round(settings.beam * settings.patience)):
         return True
     # Without penalties a score can only fall: the n best that have finished cannot be beaten by what lives.
@@ -74,6 +75,15 @@ def _is_over(board: Board, place: int) -> bool:
     if not bare or len(finished) < settings.n_best:
         return False
     return sorted((hypothesis.score for hypothesis in finished), reverse=True)[settings.n_best - 1] >= float(live)
+
+
+def _seems_worse(board: Board, place: int, live: float) -> bool:
+    """Whether as many have finished as the beam is wide, all better than the best live one as it stands: its score is
+    compared at its length of now, though a longer text may well be ranked higher.
+    """
+    ranks = sorted((hypothesis.rank for hypothesis in board.finished[place]), reverse=True)[: board.width]
+    now = live / length_norm(float(board.lengths[place]), board.settings)
+    return len(ranks) == board.width and now <= ranks[-1]
 
 
 def _cannot_win(board: Board, place: int, live: float) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from heedful.decoding.engine import Hypothesis, Request
 from heedful.decoding.settings import SearchSettings
-from heedful.text import SPECIAL
+from heedful.models.marks import MarksConfig
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -30,8 +30,11 @@ class Entry:
 class Board:
     """B sentences with W hypotheses each. Lengths count the tokens written, which all rows of a sentence share."""
 
-    def __init__(self, entries: Sequence[Entry], width: int, settings: SearchSettings) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], width: int, settings: SearchSettings, marks: MarksConfig | None = None
+    ) -> None:
         self.settings = settings
+        self.marks = marks or MarksConfig()
         self.width = width
         self.entries = list(entries)
         self.finished: list[list[Hypothesis]] = [[] for _ in entries]
@@ -41,7 +44,7 @@ class Board:
         self.ended = np.zeros((len(entries), width), bool)  # rows that wrote their end mark (a beam's rows never do)
         self.scores = np.zeros((len(entries), width), np.float64)
         self.written = np.zeros((len(entries), width, 32), np.int64)
-        self.tokens = np.full((len(entries), width), SPECIAL.start, np.int64)  # the newest of each row
+        self.tokens = np.full((len(entries), width), self.marks.start_id, np.int64)  # the newest of each row
         self.coverage: Floats | None = None  # (B, W, S): how much each source token has been looked at
         self.fresh(np.arange(len(entries)))
 
@@ -54,7 +57,7 @@ class Board:
         if self.settings.sampling is None:
             self.scores[places, 1:] = -np.inf
         self.lengths[places] = 0
-        self.tokens[places] = SPECIAL.start
+        self.tokens[places] = self.marks.start_id
         self.over[places] = False
         self.ended[places] = False
         if self.coverage is not None:
@@ -111,11 +114,11 @@ class Board:
     def finish(self, place: int, row: int, score: float, token: int | None = None) -> None:
         """Set a hypothesis aside: what the row has written and, if it did not end, one token more."""
         ids = self.row(place, row)
-        complete = token is None or token == SPECIAL.end
+        complete = token is None or token == self.marks.end_id
         if not complete:
             ids.append(token)  # type: ignore[arg-type]
         rank = self.rank(place, row, score, len(ids) + complete)
-        self.finished[place].append(Hypothesis(ids, score, rank, complete))
+        self.finished[place].append(Hypothesis(ids[self.marks.n_opening :], score, rank, complete))
 
     def best(self, place: int) -> list[Hypothesis]:
         ranked = sorted(self.finished[place], key=lambda hypothesis: -hypothesis.rank)

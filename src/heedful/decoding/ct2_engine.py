@@ -6,6 +6,7 @@ is waited for, the longest first; threads and batches are those that were fastes
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import ctranslate2
@@ -20,7 +21,6 @@ from heedful.errors import UserError
 from heedful.interop.ctranslate2 import source_token, target_token
 from heedful.interop.ctranslate2_cache import Converted
 from heedful.interop.shortlist import has_shortlist
-from heedful.text import SPECIAL
 
 Compute = Literal["float32", "int8"]
 
@@ -61,11 +61,11 @@ class CTranslate2Engine:
         self._translator = self._load(self.speed.inter, self.speed.intra)
         self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
         self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
-        self._end = self._sources[SPECIAL.end]
+        self._end = self._sources[self.facts.end_id]
 
     def why_not(self, requests: Iterable[Request], settings: SearchSettings) -> str | None:
         """Why it cannot do this with the torch engine's results; None if it can."""
-        reason = why_not_settings(settings, self.facts)
+        reason = why_not_settings(self._whole(settings), self.facts)
         if reason is not None:
             return reason
         reasons = (why_not_request(request, settings, self.facts) for request in requests)
@@ -75,6 +75,7 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
+        settings = self._whole(settings)
         places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
         distinct = [request for request, key in zip(requests, keys, strict=True) if _is_new(key, places)]
@@ -125,7 +126,8 @@ class CTranslate2Engine:
     def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
         scores = result.scores or [np.nan] * len(result.hypotheses)
         looked = result.attention if self._looks(settings) else [None] * len(result.hypotheses)
-        return [_hypothesis(*parts, settings) for parts in zip(result.hypotheses, scores, looked, strict=True)]
+        end = target_token(self.facts.end_id)
+        return [_hypothesis(*parts, settings, end) for parts in zip(result.hypotheses, scores, looked, strict=True)]
 
     def _must_score_again(self, requests: Sequence[Request], settings: SearchSettings) -> bool:
         """CTranslate2 counts a prefix as certain, and spreads the probability of what filters rule out."""
@@ -163,6 +165,12 @@ class CTranslate2Engine:
         share = -(-sum(map(len, requests)) // self.speed.inter)  # leave no worker idle
         best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
         return {"max_batch_size": max(1, min(best, share)), "batch_type": "tokens"}
+
+    def _whole(self, settings: SearchSettings) -> SearchSettings:
+        """With the ids that this model must never write."""
+        if not self.facts.forbidden:
+            return settings
+        return replace(settings, forbidden=tuple(sorted({*settings.forbidden, *self.facts.forbidden})))
 
     def _limit(self, request: Request, settings: SearchSettings) -> int:
         limit = settings.limit(len(request))
@@ -206,10 +214,10 @@ def _options(settings: SearchSettings) -> dict[str, Any]:
 
 
 def _hypothesis(
-    tokens: list[str], found: float, attention: list[list[float]] | None, settings: SearchSettings
+    tokens: list[str], found: float, attention: list[list[float]] | None, settings: SearchSettings, end: str
 ) -> Hypothesis:
     """`found` is CTranslate2's score: of a beam sum / length^alpha + coverage, else the sum."""
-    complete = tokens[-1] == target_token(SPECIAL.end)
+    complete = tokens[-1] == end
     ids = [int(token) for token in (tokens[:-1] if complete else tokens)]
     covered = _coverage(attention, settings)
     score = (found - covered) * length_norm(len(tokens), settings) if settings.beam > 1 else found

@@ -14,6 +14,7 @@ class Request:
     source: Sequence[int]  # ids without marks; the engine adds the end mark
     prefix: Sequence[int] = ()  # the translation begins with these ids
     required: Sequence[Sequence[int]] = ()  # each of these runs of ids must be in it somewhere
+    continues: bool = False  # the source is a prompt, and what is written goes on from it
 
     def __len__(self) -> int:
         return len(self.source) + 1

@@ -14,7 +14,7 @@ from heedful.decoding.engine import Engine, Hypothesis, Request
 from heedful.decoding.settings import SearchSettings
 from heedful.errors import UserError, one_of
 from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert
-from heedful.models.find import find_model_folder, require_family
+from heedful.models.find import ENCODER_DECODERS, find_model_folder, require_family
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -40,7 +40,7 @@ def open_engine(
     if compute not in get_args(Compute):
         raise one_of("compute", compute, get_args(Compute))
     folder = find_model_folder(path)
-    require_family(folder, "seq2seq")
+    require_family(folder, *ENCODER_DECODERS)
     if engine == "torch":
         return _torch_only(folder, compute, device, threads)
     try:
@@ -111,10 +111,10 @@ def _torch_only(folder: Path, compute: str, device: str, threads: int | None) ->
 def _torch_engine(folder: Path, device: str, threads: int | None) -> Engine:
     import torch
 
+    from heedful.decoding.step import encoder_decoder
     from heedful.decoding.torch_engine import TorchEngine
     from heedful.models.folder import load_model
-    from heedful.models.seq2seq import Seq2Seq
 
     if threads is not None:
         torch.set_num_threads(threads)
-    return TorchEngine(load_model(folder, device=device).expect(Seq2Seq))
+    return TorchEngine(encoder_decoder(load_model(folder, device=device)))

@@ -7,7 +7,6 @@ import numpy as np
 
 from heedful.decoding.board import Board
 from heedful.decoding.candidates import Candidates
-from heedful.text import SPECIAL
 
 Fate = Literal["kept", "finished", "pruned"]
 
@@ -46,9 +45,9 @@ class BeamLog:
             if not np.isfinite(score):
                 continue
             fate: Fate = "pruned"
-            if (token == SPECIAL.end or last) and number < board.width:
+            if (token == board.marks.end_id or last) and number < board.width:
                 fate = "finished"
-            elif token != SPECIAL.end and not last and len(rows) < board.width:
+            elif token != board.marks.end_id and not last and len(rows) < board.width:
                 fate = "kept"
             node = len(self.events) + 1
             rank = board.rank(0, row, score, step)

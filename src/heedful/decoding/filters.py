@@ -8,17 +8,17 @@ from torch import Tensor
 from heedful.decoding.board import Board
 from heedful.decoding.engine import Request
 from heedful.decoding.settings import Sampling, SearchSettings
-from heedful.text import SPECIAL
+from heedful.models.marks import MarksConfig
 
 Filter = Callable[[Tensor, Tensor, Board], None]  # logits (N, V) to change, as the model said them, the board
 
 
-def filters_of(settings: SearchSettings, requests: Sequence[Request]) -> list[Filter]:
+def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: MarksConfig) -> list[Filter]:
     """The filters that a search needs, in the order in which they apply."""
     wanted: list[tuple[bool, Filter]] = [
         (settings.repetition_penalty != 1.0, dampen_repetition),
         (settings.no_repeat_ngram > 0, forbid_ngrams),
-        (bool(settings.forbidden), forbid_tokens),
+        (bool(settings.forbidden or marks.forbidden), forbid_tokens),
         (settings.min_len > 0, forbid_early_end),
         (any(request.prefix for request in requests), force_prefix),
     ]
@@ -45,19 +45,22 @@ def forbid_ngrams(logits: Tensor, said: Tensor, board: Board) -> None:
 
 
 def forbid_tokens(logits: Tensor, said: Tensor, board: Board) -> None:
-    logits[:, list(board.settings.forbidden)] = -torch.inf
+    logits[:, [*board.settings.forbidden, *board.marks.forbidden]] = -torch.inf
 
 
 def forbid_early_end(logits: Tensor, said: Tensor, board: Board) -> None:
-    early = torch.from_numpy(board.lengths < board.settings.min_len).repeat_interleave(board.width)
-    logits[early.to(logits.device), SPECIAL.end] = -torch.inf
+    early = torch.from_numpy(board.lengths < board.settings.min_len + board.marks.n_opening).repeat_interleave(
+        board.width
+    )
+    if board.marks.end_id < logits.size(1):  # a model may have an end outside of its vocabulary: it never ends
+        logits[early.to(logits.device), board.marks.end_id] = -torch.inf
 
 
 def force_prefix(logits: Tensor, said: Tensor, board: Board) -> None:
     """Where a request prescribes the next token, no other is possible, whatever else is forbidden."""
     for place, entry in enumerate(board.entries):
-        prefix, length = entry.request.prefix, int(board.lengths[place])
-        if length < len(prefix):
+        prefix, length = entry.request.prefix, int(board.lengths[place]) - board.marks.n_opening
+        if 0 <= length < len(prefix):
             rows = slice(place * board.width, (place + 1) * board.width)
             logits[rows] = -torch.inf
             logits[rows, prefix[length]] = said[rows, prefix[length]]
@@ -84,10 +87,13 @@ def sampling_filter(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def _histories(board: Board) -> list[tuple[int, list[int]]]:
-    """(row of the logits, what it has written), for rows that still count."""
+    """(row of the logits, what stands there: what it has written and any prompt), for rows that still count."""
     return [
-        (place * board.width + row, board.row(place, row))
-        for place in range(len(board))
+        (
+            place * board.width + row,
+            [*(entry.request.source if entry.request.continues else ()), *board.row(place, row)],
+        )
+        for place, entry in enumerate(board.entries)
         if not board.over[place]
         for row in range(board.width)
     ]

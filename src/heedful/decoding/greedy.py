@@ -4,7 +4,6 @@ import numpy as np
 
 from heedful.decoding.board import Board, Floats, Ints
 from heedful.decoding.prediction import Prediction, as_ints
-from heedful.text import SPECIAL
 
 
 def take_likeliest(board: Board, prediction: Prediction) -> None:
@@ -16,7 +15,7 @@ def take_likeliest(board: Board, prediction: Prediction) -> None:
 def follow(board: Board, tokens: Ints, gains: Floats) -> None:
     """Every row goes on with its own token (B, W); a sentence is over when all its rows have ended."""
     scores = board.scores + gains
-    ends = (tokens == SPECIAL.end) | (board.lengths + 1 >= board.limits)[:, None]
+    ends = (tokens == board.marks.end_id) | (board.lengths + 1 >= board.limits)[:, None]
     ends &= ~board.ended & ~board.over[:, None]
     for place, row in np.argwhere(ends):
         board.finish(place, row, float(scores[place, row]), int(tokens[place, row]))

@@ -140,7 +140,10 @@ def _lines(n: int) -> str:
 
 
 class Planner:
-    """Makes the plans. The limit counts the source tokens of a line and the end mark after them."""
+    """Makes the plans. The limit counts the source tokens of a line and the end mark after them.
+
+    `prefix` goes to the model before everything, as T5 is told what to do: "summarize: ". It is never split off.
+    """
 
     def __init__(
         self,
@@ -150,6 +153,7 @@ class Planner:
         long: Long = "split",
         limit: int | None = None,
         language: str = "en",
+        prefix: str = "",
     ) -> None:
         taken = reach.max_len if limit is None else limit
         if taken < 2:
@@ -163,12 +167,16 @@ class Planner:
         self.ends_there = reach.ends_there
         self.long: Long = long
         self.language = language
+        self.prefix = prefix
+        self.n_prefix = len(tokenizer.encode(prefix)) if prefix else 0
+        if taken < 2 + self.n_prefix:
+            raise UserError(f"prefix = {prefix!r}: has {self.n_prefix} tokens, and the model takes {taken} at once")
 
     def plan(self, texts: Sequence[str]) -> tuple[list[Plan], Tally]:
         """A plan for each text; a text that is refused is a BadText with its number."""
         plans, tally = [], Tally(limit=self.limit)
         cut = [cut_lines(checked(text, number)) for number, text in enumerate(texts)]
-        ids_of = iter(self.tokenizer.encode_batch([line for parts in cut for line in parts[1::2]]))
+        ids_of = iter(self._encode([line for parts in cut for line in parts[1::2]]))
         for number, parts in enumerate(cut):
             plan = Plan()
             for place, part in enumerate(parts):
@@ -218,13 +226,13 @@ class Planner:
 
     def _extract(self, plan: Plan, line: Piece) -> Tally:
         parts = [(part, ids) for part, ids in self._parts(line.text) if 0 < len(ids) < self.limit]
-        kept = most_important([ids for _, ids in parts], room=self.limit - 1)
+        kept = most_important([ids[self.n_prefix :] for _, ids in parts], room=self.limit - 1 - self.n_prefix)
         text = "".join(parts[number][0] for number in kept).strip()
-        ids = self.tokenizer.encode(text)
+        [ids] = self._encode([text])
         while len(ids) >= self.limit and len(kept) > 1:  # joined, they may have more tokens than each alone
             kept.pop()
             text = "".join(parts[number][0] for number in kept).strip()
-            ids = self.tokenizer.encode(text)
+            [ids] = self._encode([text])
         if kept:
             plan.translate(Piece(text, ids))
         return Tally(n_extracted=1, n_sentences=len(parts), n_kept=len(kept))
@@ -243,7 +251,16 @@ class Planner:
         return list(zip(parts, self._encode(parts), strict=True))
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer.encode_batch([text.strip() for text in texts])
+        """The ids of each text, after the prefix; none of a text in which the tokenizer sees nothing."""
+        stripped = [text.strip() for text in texts]
+        found = self.tokenizer.encode_batch(stripped)
+        if not self.prefix:
+            return found
+        wanted = [number for number, ids in enumerate(found) if ids]
+        with_prefix = self.tokenizer.encode_batch([self.prefix + stripped[number] for number in wanted])
+        for number, ids in zip(wanted, with_prefix, strict=True):
+            found[number] = ids
+        return found
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._encode(texts)]

@@ -13,9 +13,7 @@ import torch
 from heedful.data.batch import pad_sources
 from heedful.decoding.engine import Request
 from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import longest_target
 from heedful.models.seq2seq import Seq2Seq
-from heedful.text import SPECIAL
 
 
 @dataclass(frozen=True)
@@ -27,13 +25,13 @@ class Looked:
 @torch.inference_mode()
 def look_ahead(model: Seq2Seq, request: Request, *, block: int = 8, settings: SearchSettings | None = None) -> Looked:
     """The greedy translation of one request, `block` tokens guessed at a time."""
-    device = next(model.parameters()).device
-    source, mask = (x.to(device) for x in pad_sources([request.source]))
+    device, marks = next(model.parameters()).device, model.config.marks
+    source, mask = (x.to(device) for x in pad_sources([marks.opened(request.source)], special=marks.special))
     memory, cache = model.encode(source, mask), model.make_cache()
     limit = (settings or SearchSettings()).limit(len(request))
-    limit = min(limit, longest_target(model) or limit)
+    limit = min(limit, model.longest or limit)
     ids: list[int] = []
-    newest, guesses, rounds = SPECIAL.start, [SPECIAL.unk] * (block - 1), 0
+    newest, guesses, rounds = marks.start_id, [marks.end_id] * (block - 1), 0
     while len(ids) < limit:
         guesses = guesses[: limit - len(ids) - 1]
         fed = torch.tensor([[newest, *guesses]], device=device)
@@ -41,10 +39,10 @@ def look_ahead(model: Seq2Seq, request: Request, *, block: int = 8, settings: Se
         rounds += 1
         n_right = next((i for i, guess in enumerate(guesses) if guess != said[i]), len(guesses))
         settled = said[: n_right + 1]  # the first prediction after the last right guess is right as well
-        if SPECIAL.end in settled:
-            return Looked(ids + settled[: settled.index(SPECIAL.end)], rounds)
+        if marks.end_id in settled:
+            return Looked(ids + settled[: settled.index(marks.end_id)], rounds)
         ids += settled
         newest = ids[-1]
         cache.cut(len(ids))  # forget the columns of wrong guesses
-        guesses = [*said[n_right + 1 :], *[SPECIAL.unk] * block][: block - 1]
+        guesses = [*said[n_right + 1 :], *[marks.end_id] * block][: block - 1]
     return Looked(ids[:limit], rounds)

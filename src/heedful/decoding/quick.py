@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from heedful.data.batch import pad_sources
 from heedful.decoding.packed import Linear, fused
-from heedful.decoding.step import longest_target, rows_of
+from heedful.decoding.step import rows_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import MultiHeadAttention, attention_weights, share_heads
 from heedful.nn.feedforward import FeedForward, GatedFeedForward
@@ -31,7 +31,7 @@ Function = Callable[[Tensor], Tensor]
 
 def is_quick(config: Seq2SeqConfig) -> bool:
     """Whether this step computes that model: full attention, and norms that look at one token."""
-    return config.pattern.kind == "full" and config.norm != "batch"
+    return config.pattern.kind == "full" and config.norm != "batch" and config.marks.first_id is None
 
 
 class QuickState:
@@ -134,7 +134,8 @@ class QuickStep:
             raise ValueError("this model's attention or norm needs the reference step")
         self.model = model
         self.device = next(model.parameters()).device
-        self.max_len = longest_target(model)
+        self.max_len = model.longest
+        self.marks = model.config.marks
         self.table, self.scale = model.target_embedding.table.weight, model.target_embedding.scale
         self.positions = model.target_positions
         self.codes = self.table.new_empty(0)  # of sinusoidal positions, as many as were needed so far
@@ -180,7 +181,7 @@ class QuickStep:
         return x + self.codes[positions]
 
     def _read(self, sources: Sequence[Sequence[int]]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        source, mask = (x.to(self.device) for x in pad_sources(sources))
+        source, mask = (x.to(self.device) for x in pad_sources(sources, special=self.marks.special))
         states = self.model.encode(source, mask).states
         return [
             layer.remember(states[number if len(states) > 1 else 0]) for number, layer in enumerate(self.layers)

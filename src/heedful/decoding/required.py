@@ -12,7 +12,6 @@ import numpy as np
 from heedful.decoding.board import Board
 from heedful.decoding.candidates import Candidates
 from heedful.decoding.prediction import Prediction
-from heedful.text import SPECIAL
 
 Runs = Sequence[Sequence[int]]
 Candidate = tuple[float, int, int]  # score, row, token
@@ -24,7 +23,7 @@ def with_required(board: Board, found: Candidates, prediction: Prediction) -> Ca
         if entry.request.required and not board.over[place]:
             chosen = _choose(board, place, found, prediction)
             for number in range(found.scores.shape[1]):
-                score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, SPECIAL.pad)
+                score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, board.marks.pad_id)
                 found.scores[place, number], found.parents[place, number] = score, row
                 found.tokens[place, number] = token
     return found
@@ -57,8 +56,8 @@ def _choose(board: Board, place: int, found: Candidates, prediction: Prediction)
     ending: list[Candidate] = []
     banks: dict[int, list[Candidate]] = {}
     for score, row, token in sorted(_all(board, place, found, prediction, written), reverse=True):
-        have = progress(written[row], runs) if token == SPECIAL.end else progress([*written[row], token], runs)
-        if token == SPECIAL.end:
+        have = progress(written[row], runs) if token == board.marks.end_id else progress([*written[row], token], runs)
+        if token == board.marks.end_id:
             if have == total and len(ending) < board.width:
                 ending.append((score, row, token))
         elif total - have <= left - 1:  # what is missing must still fit in
@@ -87,7 +86,7 @@ def _all(
     for row in range(board.width):
         before = board.scores[place, row]
         if np.isfinite(before):
-            for token in {SPECIAL.end} | next_tokens(written[row], board.entries[place].request.required):
+            for token in {board.marks.end_id} | next_tokens(written[row], board.entries[place].request.required):
                 score = float(before) + prediction.gain(place * board.width + row, token)
                 if (row, token) not in known and np.isfinite(score):
                     listed.add((score, row, token))

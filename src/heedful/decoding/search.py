@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from heedful.decoding.beam import extend_beam
 from heedful.decoding.board import Board, Entry, Ints
@@ -49,7 +50,7 @@ def search(
         waiting = deque(entries[lane::lanes])
         with torch.inference_mode():
             while (first := _taken(waiting, n_places)) and not given_up.is_set():
-                for _ in _run_batch(step, first, waiting, settings, advance or choose_advance(settings), results):
+                for _ in run_batch(step, first, waiting, settings, advance or choose_advance(settings), results):
                     if given_up.is_set():
                         return
 
@@ -71,7 +72,7 @@ def choose_advance(settings: SearchSettings) -> Advance:
     return extend_beam if settings.beam > 1 else take_likeliest
 
 
-def _run_batch(
+def run_batch(
     step: Step[S],
     first: list[Entry],
     waiting: deque[Entry],
@@ -81,14 +82,14 @@ def _run_batch(
 ) -> Iterator[None]:
     """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
     width = settings.beam if settings.sampling is None else settings.n_best
-    board = Board(first, width, settings)
-    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]])
+    board = Board(first, width, settings, step.marks)
+    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.marks)
     watched = settings.coverage_penalty > 0
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
     while len(board):
         tokens = torch.from_numpy(board.tokens.ravel())
         said = step(tokens.to(step.device), state)
-        said = said if said.dtype == torch.float64 else said.float()
+        said = _opened(said if said.dtype == torch.float64 else said.float(), board)
         logits = said.clone() if filters else said
         for apply in filters:
             apply(logits, said, board)
@@ -126,6 +127,16 @@ def _taken(waiting: deque[Entry], n: int) -> list[Entry]:
     return [waiting.popleft() for _ in range(min(n, len(waiting)))]
 
 
+def _opened(said: Tensor, board: Board) -> Tensor:
+    """Where a model's targets open with a given mark, nothing else can come first, and it costs nothing."""
+    if board.marks.n_opening == 0 or (board.lengths > 0).all():
+        return said
+    begins = torch.from_numpy(board.lengths == 0).repeat_interleave(board.width).to(said.device)
+    given = torch.full_like(said, -torch.inf)
+    given[:, board.marks.first_id] = 0.0
+    return torch.where(begins[:, None], given, said)
+
+
 def _limit(step: Step[S], request: Request, settings: SearchSettings) -> int:
-    limit = settings.limit(len(request))
+    limit = settings.limit(len(request)) + step.marks.n_opening
     return limit if step.max_len is None else min(limit, step.max_len)

@@ -41,7 +41,8 @@ class SearchSettings:
     length_rule: Literal["power", "gnmt"] = "power"  # length^alpha, or ((5 + length) / 6)^alpha
     coverage_penalty: float = 0.0  # GNMT's beta: source tokens that nobody looked at cost
     patience: float = 1.0
-    stop: Literal["patience", "proven"] = "patience"  # "proven": not before no live hypothesis can win
+    # "proven": not before no live hypothesis can win; "estimated": as Hugging Face's generate by default
+    stop: Literal["patience", "proven", "estimated"] = "patience"
     min_len: int = 0
     max_len: int | None = None  # target tokens; None: by the length of the source (`length_limit`)
     repetition_penalty: float = 1.0  # above 1: tokens that are already there become less likely

@@ -4,15 +4,47 @@ A batch holds sentences, and `width` rows for each: the hypotheses of one beam, 
 encoder said of their sentence; only their own past is copied when a search moves them.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.data.batch import pad_sources
-from heedful.models.seq2seq import Memory, Seq2Seq
+from heedful.models.find import ENCODER_DECODERS, wrong_family
+from heedful.models.folder import LoadedModel
+from heedful.models.marks import MarksConfig
+from heedful.models.memory import Memory
+from heedful.nn.cache import Cache
 from heedful.nn.record import record_attention
+
+
+class Settings(Protocol):
+    @property
+    def marks(self) -> MarksConfig: ...
+
+
+class EncoderDecoder(Protocol):
+    """What every encoder-decoder has: it reads once, and then writes with what it keeps of the past."""
+
+    @property
+    def config(self) -> Settings: ...
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that it can write, if there is a limit."""
+
+    def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory: ...
+
+    def decode(self, target: Tensor, memory: Memory, *, cache: Cache | None = None) -> Tensor: ...
+
+    def states(self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None) -> Tensor: ...
+
+    @property
+    def head(self) -> Callable[[Tensor], Tensor]:
+        """From `states` to logits."""
+
+    def make_cache(self) -> Cache: ...
 
 
 class State(Protocol):
@@ -42,6 +74,10 @@ class Step(Protocol[S]):
         """The most tokens that it can write, if there is a limit."""
 
     @property
+    def marks(self) -> MarksConfig:
+        """The model's ids that are not text."""
+
+    @property
     def refills(self) -> bool:
         """Whether `replace` works, so that sentences of different ages can stand in one batch."""
 
@@ -56,7 +92,7 @@ class Step(Protocol[S]):
 
 
 class Seq2SeqState:
-    def __init__(self, model: Seq2Seq, memory: Memory, width: int, records: list[Tensor] | None) -> None:
+    def __init__(self, model: EncoderDecoder, memory: Memory, width: int, records: list[Tensor] | None) -> None:
         self.model = model
         self.memory = memory
         self.records = records
@@ -81,17 +117,20 @@ class Seq2SeqStep:
 
     refills = False  # the model's positions and patterns count from one common start
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
-        self.device = next(model.parameters()).device
-        self.max_len = longest_target(model)
+        self.marks = model.config.marks
+        self.device = device_of(model)
+        self.max_len = model.longest
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
-        source, mask = (x.to(self.device) for x in pad_sources(sources))
+        opened = [self.marks.opened(ids) for ids in sources]
+        source, mask = (x.to(self.device) for x in pad_sources(opened, special=self.marks.special))
         model, records = self.model, None
         if attention:
-            model, recorded = record_attention(model)
-            records = recorded[f"decoder.layers.{len(model.decoder.layers) - 1}.cross_attention"]
+            twin, recorded = record_attention(_module(model))
+            model, records = cast(EncoderDecoder, twin), list(recorded.items())[-1][1]
+            assert list(recorded)[-1].endswith("cross_attention"), "the last attention reads the memory"
         return Seq2SeqState(model, model.encode(source, mask), width, records)
 
     def replace(self, state: Seq2SeqState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
@@ -100,13 +139,26 @@ class Seq2SeqStep:
     def __call__(self, tokens: Tensor, state: Seq2SeqState) -> Tensor:
         logits = state.model.decode(tokens[:, None], state.memory, cache=state.cache)[:, -1]
         if state.records is not None:
-            state.attention = state.records.pop().mean(dim=1).flatten(0, -2)  # (n, H, width, S) -> (N, S)
+            looked = state.records[-1].mean(dim=1).flatten(0, -2)  # (n, H, width, S) -> (N, S)
+            state.attention = looked[:, self.marks.n_before :]
+            state.records.clear()
         return logits
 
 
-def longest_target(model: Seq2Seq) -> int | None:
-    """Learned positions end with their table; all others go on, further than training went."""
-    return model.config.max_len if model.config.positions == "learned" else None
+def encoder_decoder(loaded: LoadedModel) -> EncoderDecoder:
+    """The model of a folder, if it reads one text and writes another; else a UserError that says what runs it."""
+    if loaded.family not in ENCODER_DECODERS:
+        raise wrong_family(loaded.folder or "this model", loaded.family, *ENCODER_DECODERS)
+    return cast(EncoderDecoder, loaded.model)
+
+
+def device_of(model: EncoderDecoder) -> torch.device:
+    return next(_module(model).parameters()).device
+
+
+def _module(model: EncoderDecoder) -> nn.Module:
+    assert isinstance(model, nn.Module)
+    return model
 
 
 def rows_of(sentences: Tensor, width: int) -> Tensor:

@@ -11,9 +11,8 @@ from heedful.decoding.events import BeamEvent, BeamLog
 from heedful.decoding.quick import QuickStep, is_quick
 from heedful.decoding.search import search
 from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import S, Seq2SeqStep, Step
+from heedful.decoding.step import EncoderDecoder, S, Seq2SeqStep, Step
 from heedful.models.seq2seq import Seq2Seq
-from heedful.text import SPECIAL
 
 MANY = 16  # requests for which several lanes pay
 WIDE_ENOUGH = 8  # rows for a search with required words: some must be free to go another way
@@ -24,11 +23,12 @@ class TorchEngine:
 
     name = "torch"
 
-    def __init__(self, model: Seq2Seq, *, batch_rows: int = 64, lanes: int | None = None) -> None:
+    def __init__(self, model: EncoderDecoder, *, batch_rows: int = 64, lanes: int | None = None) -> None:
         self.model = model
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
-        self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_quick(model.config) else Seq2SeqStep(model)
+        is_fast = isinstance(model, Seq2Seq) and is_quick(model.config)
+        self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_fast else Seq2SeqStep(model)  # type: ignore[arg-type]
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         step: Step = self.step  # type: ignore[type-arg]
@@ -72,12 +72,14 @@ def with_attention(
         ids = [found[i][j].ids for i, j in part]
         state = step.begin([requests[i].source for i, _ in part], 1, attention=True)
         rows: list[list[list[float]]] = [[] for _ in part]
-        for position in range(max(map(len, ids), default=0)):
-            fed = [([SPECIAL.start, *row] + [SPECIAL.pad] * position)[position] for row in ids]
+        opening = [step.marks.start_id, *step.marks.opened([])][: 1 + step.marks.n_opening]
+        for position in range(max(map(len, ids), default=0) + step.marks.n_opening):
+            fed = [([*opening, *row] + [step.marks.pad_id] * position)[position] for row in ids]
             step(torch.tensor(fed, device=step.device), state)
             assert state.attention is not None
             for row, weights, (i, _) in zip(rows, state.attention.tolist(), part, strict=True):
                 row.append(weights[: len(requests[i])])
         for (i, j), row, written in zip(part, rows, ids, strict=True):
-            looked[i][j] = replace(found[i][j], attention=row[: len(written)])
+            attention = row[step.marks.n_opening :][: len(written)]
+            looked[i][j] = replace(found[i][j], attention=attention)
     return looked

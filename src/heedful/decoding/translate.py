@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from heedful.decoding.engine import Request
 from heedful.decoding.settings import SearchSettings
+from heedful.decoding.step import EncoderDecoder
 from heedful.decoding.torch_engine import TorchEngine
-from heedful.models.seq2seq import Seq2Seq
 from heedful.text import Tokenizers
 
 
-def translate_greedily(model: Seq2Seq, tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:
+def translate_greedily(model: EncoderDecoder, tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:
     """Greedy translations, in the order of the texts."""
     requests = [Request(ids) for ids in tokenizers.source.encode_batch(texts)]
     found = TorchEngine(model).search(requests, SearchSettings(beam=1))

@@ -25,7 +25,7 @@ from heedful.decoding.settings import Sampling, SearchSettings
 from heedful.decoding.translation import Answer, Translation, put_together
 from heedful.decoding.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
-from heedful.models.find import Reach, find_model_folder, read_reach, require_family
+from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
 from heedful.text import Tokenizers
 
 # A block is translated at once: large enough to sort its texts by length, small enough for memory.
@@ -44,6 +44,7 @@ class Translator:
         long: Long = "split",
         limit: int | None = None,
         language: str = "en",
+        prefix: str = "",
         opening: Opening | None = None,
     ) -> None:
         if long not in get_args(Long):
@@ -51,7 +52,7 @@ class Translator:
         self.engine = engine
         self.tokenizers = tokenizers
         self.opening = opening
-        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language)
+        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
 
     @classmethod
     def load(
@@ -65,19 +66,21 @@ class Translator:
         limit: int | None = None,
         language: str = "en",
         shortlist: bool = False,
+        prefix: str = "",
     ) -> "Translator":
         """The model of a run or a model folder.
 
         `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
-        `language` whose abbreviations are known where a line is split into sentences. The rest is `open_engine`'s.
+        `language` whose abbreviations are known where a line is split into sentences; `prefix` goes to the model before
+        each text, as T5 is told what to do. The rest is `open_engine`'s.
         """
-        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, shortlist))
+        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, shortlist, prefix=prefix))
 
     @classmethod
     def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
         """What `load` does, from one value; `threads` for the engine, by default its own choice."""
         folder = find_model_folder(opening.path)
-        require_family(folder, "seq2seq")
+        require_family(folder, *ENCODER_DECODERS)
         reach = read_reach(folder)
         engine = open_engine(
             folder,
@@ -98,6 +101,7 @@ class Translator:
             long=opening.long,
             limit=opening.limit,
             language=opening.language,
+            prefix=opening.prefix,
             opening=opening,
         )
 
@@ -141,7 +145,7 @@ class Translator:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        found = self._find([piece for plan in plans for piece in plan.pieces], _reseeded(settings, start))
+        found = self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start))
         pieces = iter(found)
         return Answer(
             [
@@ -225,7 +229,7 @@ def in_blocks(
         yield block
 
 
-def _reseeded(settings: SearchSettings, start: int) -> SearchSettings:
+def reseeded(settings: SearchSettings, start: int) -> SearchSettings:
     """Draws are numbered within a block: without this, each block would draw what the first one drew."""
     if settings.sampling is None or start == 0:
         return settings

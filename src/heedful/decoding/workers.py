@@ -41,6 +41,7 @@ class Opening:
     language: str = "en"
     shortlist: bool = False
     scores: bool = True
+    prefix: str = ""
 
 
 class Translates(Protocol):

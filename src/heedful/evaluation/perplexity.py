@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch, collate
+from heedful.decoding.step import EncoderDecoder, device_of
 from heedful.errors import UserError
-from heedful.models.seq2seq import Seq2Seq
 from heedful.text import Tokenizers
 
 ROWS = 512  # rows of logits alive at a time
@@ -41,7 +41,7 @@ class Likelihood:
 
 @torch.inference_mode()
 def likelihood(
-    model: Seq2Seq,
+    model: EncoderDecoder,
     tokenizers: Tokenizers,
     sources: Sequence[str],
     references: Sequence[str],
@@ -54,7 +54,7 @@ def likelihood(
     """
     if len(sources) != len(references):
         raise UserError(f"{len(sources):,} sources, but {len(references):,} references")
-    device = next(model.parameters()).device
+    device = device_of(model)
     log_probs, n_tokens = [0.0] * len(sources), [0] * len(sources)
     for batch in _batches(model, tokenizers, sources, references, batch_tokens):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
@@ -64,7 +64,7 @@ def likelihood(
     return Likelihood(log_probs, n_tokens)
 
 
-def _of_rows(model: Seq2Seq, batch: Batch) -> Tensor:
+def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
     """(B,) float64: the log-probability of each row of `target_out`."""
     memory = model.encode(batch.source, batch.source_mask)
     states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
@@ -79,11 +79,12 @@ def _of_rows(model: Seq2Seq, batch: Batch) -> Tensor:
 
 
 def _batches(
-    model: Seq2Seq, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str], batch_tokens: int
+    model: EncoderDecoder, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str], batch_tokens: int
 ) -> Iterator[Batch]:
     """Pairs of like lengths together; none is left out, however long."""
-    source_ids = [np.array(ids, np.int64) for ids in tokenizers.source.encode_batch(sources)]
-    target_ids = [np.array(ids, np.int64) for ids in tokenizers.target.encode_batch(references)]
+    marks = model.config.marks
+    source_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.source.encode_batch(sources)]
+    target_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.target.encode_batch(references)]
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(source_ids, target_ids, strict=True)]
     _check_lengths(model, lengths)
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -93,16 +94,21 @@ def _batches(
         while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= batch_tokens:
             stop += 1
         numbers = order[start:stop]
-        yield collate([source_ids[i] for i in numbers], [target_ids[i] for i in numbers], np.array(numbers))
+        yield collate(
+            [source_ids[i] for i in numbers],
+            [target_ids[i] for i in numbers],
+            np.array(numbers),
+            special=marks.special,
+        )
         start = stop
 
 
-def _check_lengths(model: Seq2Seq, lengths: Sequence[int]) -> None:
-    if model.config.positions != "learned":
+def _check_lengths(model: EncoderDecoder, lengths: Sequence[int]) -> None:
+    if model.longest is None:
         return
     for number, length in enumerate(lengths, start=1):
-        if length > model.config.max_len:
+        if length > model.longest:
             raise UserError(
-                f"sentence {number} has {length:,} tokens, and this model has learned {model.config.max_len:,} "
+                f"sentence {number} has {length:,} tokens, and this model has learned {model.longest:,} "
                 "positions: its references cannot be scored; leave the sentence out"
             )

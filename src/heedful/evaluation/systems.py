@@ -54,18 +54,18 @@ def file_system(path: Path, texts: Texts) -> System:
 
 def model_system(path: Path, texts: Texts, *, beam: int = 5, compute: Compute = "float32") -> System:
     """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
+    from heedful.decoding.step import encoder_decoder
     from heedful.decoding.translator import Translator
     from heedful.evaluation.perplexity import likelihood
     from heedful.models.find import find_model_folder
     from heedful.models.folder import load_model
-    from heedful.models.seq2seq import Seq2Seq
 
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
     hypotheses = Translator.load(path, compute=compute).translate(texts.sources, beam=beam)
     loaded = load_model(find_model_folder(path))
     assert loaded.tokenizers is not None  # the translator would have refused it
-    likely = likelihood(loaded.expect(Seq2Seq), loaded.tokenizers, texts.sources, texts.references[0])
+    likely = likelihood(encoder_decoder(loaded), loaded.tokenizers, texts.sources, texts.references[0])
     return System(str(path), hypotheses, likely)
 
 

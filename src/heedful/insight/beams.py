@@ -11,7 +11,7 @@ from heedful.decoding.engine import Hypothesis, Request
 from heedful.decoding.events import BeamEvent, BeamLog
 from heedful.decoding.search import search
 from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import Seq2SeqState, longest_target
+from heedful.decoding.step import Seq2SeqState
 from heedful.models.seq2seq import Memory, Seq2Seq
 from heedful.text import SPECIAL, Tokenizer
 
@@ -75,7 +75,8 @@ class MemoryStep:
         self.model = model
         self.memory = memory
         self.device = memory.states[0].device
-        self.max_len = longest_target(model)
+        self.max_len = model.longest
+        self.marks = model.config.marks
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
         if attention:

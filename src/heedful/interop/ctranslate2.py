@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from heedful.config import to_values
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.models.marks import MarksConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
     from heedful.nn.attention import MultiHeadAttention
+    from heedful.text import Tokenizer, Tokenizers
 
 Floats = npt.NDArray[np.float32]
 
@@ -47,12 +48,15 @@ def why_not(config: "Seq2SeqConfig") -> str | None:
 def why_not_values(values: Mapping[str, Any]) -> str | None:
     """The same from the plain values of a config.json, for those who must not import torch."""
     pattern = (values.get("pattern") or {}).get("kind", "full")
+    family = values.get("family", "seq2seq")
     refusals = {
+        f"heedful does not map the family '{family}' onto it": family != "seq2seq",
         f"it has no '{pattern}' attention": pattern != "full",
         "it has no batch norm": values.get("norm") == "batch",
         "it always adds the residual": values.get("residual") == "none",
         "its encoder has no ALiBi": values.get("positions") == "alibi",
         "its decoder layers all read the last encoder layer": values.get("join", "last") != "last",
+        "it writes no mark before the first token": (values.get("marks") or {}).get("first_id") is not None,
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
 
@@ -74,21 +78,41 @@ def n_positions(config: "Seq2SeqConfig") -> int | None:
     return sizes.get(config.positions)
 
 
-def write_model(model: "Seq2Seq", folder: Path) -> None:
-    """Write the model into an empty folder, in float32, as CTranslate2 reads it."""
+def write_model(model: "Seq2Seq", folder: Path, *, tokenizers: "Tokenizers | None" = None) -> None:
+    """Write the model into an empty folder, in float32, as CTranslate2 reads it.
+
+    Ids are called by their numbers, as heedful's own engine needs it. With tokenizers they are called by their pieces,
+    and the end mark is added to each source, so that any program that speaks to CTranslate2 can use the folder.
+    """
     reason = why_not(model.config)
     if reason is not None:
         raise UserError(f"this model cannot be converted to CTranslate2: {reason}")
     spec = _Mapping(model).spec()
-    spec.register_source_vocabulary([source_token(number) for number in range(model.config.source_vocab_size)])
-    spec.register_target_vocabulary([target_token(number) for number in range(model.config.target_vocab_size)])
-    spec.config.unk_token = target_token(SPECIAL.unk)
-    spec.config.bos_token = spec.config.decoder_start_token = target_token(SPECIAL.start)
-    spec.config.eos_token = target_token(SPECIAL.end)
+    marks, config = model.config.marks, model.config
+    sources = [source_token(number) for number in range(config.source_vocab_size)]
+    targets = [target_token(number) for number in range(config.target_vocab_size)]
+    unknown = 1 if marks == MarksConfig() else marks.end_id  # no id of ours is unknown
+    if tokenizers is not None:
+        sources, targets = _pieces(tokenizers.source, sources), _pieces(tokenizers.target, targets)
+        unknown = tokenizers.target.special.unk
+        spec.config.add_source_eos = True
+    spec.register_source_vocabulary(sources)
+    spec.register_target_vocabulary(targets)
+    spec.config.unk_token = targets[unknown]
+    spec.config.bos_token = spec.config.decoder_start_token = targets[marks.start_id]
+    spec.config.eos_token = targets[marks.end_id]
     spec.config.layer_norm_epsilon = EPSILONS[model.config.norm]
     spec.validate()
     spec.optimize()  # tensors that are equal are written once
     spec.save(str(folder))
+
+
+def _pieces(tokenizer: "Tokenizer", numbers: list[str]) -> list[str]:
+    """How a tokenizer writes each id; a row of the embedding that it has no piece for keeps its number."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    if len(set(pieces)) < len(pieces):
+        raise UserError("two ids of its tokenizer are written alike, and CTranslate2 knows them by their writing alone")
+    return [*pieces, *numbers[len(pieces) :]]
 
 
 class _Mapping:
@@ -123,6 +147,8 @@ class _Mapping:
         encoder.embeddings[0].weight = _numbers(model.source_embedding.table.weight)
         decoder.embeddings.weight = _numbers(model.target_embedding.table.weight)
         decoder.projection.weight = _numbers(model.head.linear.weight)
+        if config.logits_bias:
+            decoder.projection.bias = _numbers(model.head.linear.bias)
         for side, embedding in ((encoder, model.source_embedding), (decoder, model.target_embedding)):
             side.scale_embeddings = np.float32(embedding.scale)
         return specs.TransformerSpec(encoder, decoder)

@@ -38,6 +38,8 @@ class Facts:
     target_vocab_size: int
     n_positions: int | None = None  # no source and no translation may be longer
     learned_positions: bool = False  # the model itself has no more
+    end_id: int = 3
+    forbidden: tuple[int, ...] = ()  # ids that the model must never write
     tokenizers: dict[str, str] = field(
         default_factory=dict
     )  # file -> SHA-256, found sound when the model was converted

@@ -39,6 +39,8 @@ def convert_into(model_folder: Path, folder: Path) -> None:
         target_vocab_size=model.config.target_vocab_size,
         n_positions=n_positions(model.config),
         learned_positions=model.config.positions == "learned",
+        end_id=model.config.marks.end_id,
+        forbidden=model.config.marks.forbidden,
         tokenizers=tokenizers,
     )
     (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")

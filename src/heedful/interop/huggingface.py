@@ -6,6 +6,7 @@ each family, and whatever does not fit exactly is refused with the reason. Neith
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +16,21 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config import read_json
+from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, nearest
 from heedful.files import folder_aside
+from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, t5, vit
+from heedful.interop.marian import VOCABULARY
 from heedful.interop.table import Row, read_table, write_table
 from heedful.models.find import find_model_folder
-from heedful.models.folder import CARD, CONFIG, FAMILIES, PRECISIONS, WEIGHTS, load_model, save_model, weights_of
+from heedful.models.folder import CARD, CONFIG, FAMILIES, WEIGHTS, load_model, save_model, weights_of
+from heedful.models.weights import PRECISIONS
+from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizers, save_tokenizers
+from heedful.text.folder import JOINT
+from heedful.text.foreign import export_foreign, load_foreign
 
+WITHOUT_TEXT = ("vit",)
+OWN = "heedful"  # the key of heedful's own settings in a config.json that it wrote
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
@@ -34,46 +43,133 @@ class Family(NamedTuple):
     config_to: Callable[[Any], dict[str, Any]]  # our settings -> values, or a UserError with the reason
     table: Callable[[Any], list[Row]]  # our settings -> one row for each tensor of theirs
     prefix: str = ""  # of the names of the base model: a file of the base model alone goes without
-    ignored: tuple[str, ...] = ()  # patterns of tensors that hold nothing to keep: masks, position numbers
+    ignored: tuple[str, ...] = ()  # patterns of tensors that hold nothing to keep, unless the table asks for them
+    settle: Callable[..., Any] | None = None  # (config, tensors, *, where) -> config, for what the tensors alone say
+    complete: Callable[..., Any] | None = None  # (config, folder, tokenizers) -> config, for what other files say
+    finish_export: Callable[[Any, Path], None] | None = None  # (config, folder): writes other files
 
 
 # model_type -> how. Of several for one family the export takes the first whose config_to does not refuse.
-MODEL_TYPES: dict[str, Family] = {}
+MODEL_TYPES: dict[str, Family] = {
+    "marian": Family(
+        "seq2seq",
+        marian_config.config_from,
+        marian_config.config_to,
+        marian.table,
+        ignored=marian.IGNORED,
+        settle=marian.settle,
+        complete=generation.complete,
+        finish_export=generation.write,
+    ),
+    "bart": Family(
+        "bart",
+        bart.config_from,
+        bart.config_to,
+        bart.table,
+        prefix="model.",
+        ignored=bart.IGNORED,
+        complete=generation.complete,
+        finish_export=generation.write,
+    ),
+    "gpt2": Family(
+        "gpt",
+        gpt2.config_from,
+        gpt2.config_to,
+        gpt2.table,
+        prefix="transformer.",
+        ignored=gpt2.IGNORED,
+        complete=gpt2.complete,
+        finish_export=gpt2.finish_export,
+    ),
+    "llama": Family(
+        "gpt",
+        llama.config_from,
+        llama.config_to,
+        llama.table,
+        prefix="model.",
+        ignored=llama.IGNORED,
+        complete=gpt2.complete,
+        finish_export=gpt2.finish_export,
+    ),
+    "t5": Family(
+        "t5",
+        t5.config_from,
+        t5.config_to,
+        t5.table,
+        ignored=t5.IGNORED,
+        complete=generation.complete,
+        finish_export=generation.write,
+    ),
+    "bert": Family(
+        "bert",
+        bert.config_from,
+        bert.config_to,
+        bert.table,
+        prefix=bert.PREFIX,
+        ignored=bert.IGNORED,
+        complete=bert.complete,
+    ),
+    "vit": Family(
+        "vit",
+        vit.config_from,
+        vit.config_to,
+        vit.table,
+        prefix=vit.PREFIX,
+        ignored=vit.IGNORED,
+        complete=vit.complete,
+        finish_export=vit.finish_export,
+    ),
+}
 
 
 def import_huggingface(folder: str | Path, output: str | Path) -> Path:
     """Read a folder such as `save_pretrained` writes into a model folder of heedful's."""
     folder = Path(folder)
-    family, config = read_config(folder)
-    module = FAMILIES[family.family][1]
+    kind, config = read_config(folder)
+    family, where = MODEL_TYPES[kind], str(folder)
+    theirs = read_folder_weights(folder)
+    if family.settle is not None:
+        config = family.settle(config, theirs, where=where)
+    tokenizers = read_tokenizers(folder, kind)
+    if tokenizers is None and family.family not in WITHOUT_TEXT:
+        warnings.warn(f"{folder}: has no tokenizer files, so the model will take ids, not text", stacklevel=2)
+    if family.complete is not None:
+        config = family.complete(config, folder, tokenizers)
     with torch.device("meta"):
-        model = module(config)
-    weights = fitting(family, read_folder_weights(folder), config, where=str(folder))
-    check_shapes(weights, weights_of(model), where=str(folder))
+        model = FAMILIES[family.family][1](config)
+    weights = fitting(family, theirs, config, where=where)
+    check_shapes(weights, weights_of(model), where=where)
     model.load_state_dict(weights, strict=False, assign=True)
     model.tie()
     card = folder / CARD
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    return save_model(output, model.eval(), None, card=text)
+    return save_model(output, model.eval(), tokenizers, card=text)
 
 
 def export_huggingface(folder: str | Path, output: str | Path) -> Path:
     """Write a model folder (or a run's best model) as a folder that `from_pretrained` reads."""
     source, output = find_model_folder(folder), Path(output)
     loaded = load_model(source)
-    family, values = chosen(loaded.family, loaded.model.config, where=str(source))
-    ours = weights_of(loaded.model)
+    kind, values = chosen(loaded.family, loaded.model.config, where=str(source))
+    family, ours = MODEL_TYPES[kind], weights_of(loaded.model)
     with folder_aside(output) as aside:
+        values |= {OWN: {**to_values(loaded.model.config)}}
         values["dtype"] = str(next(iter(ours.values())).dtype).removeprefix("torch.")
         write_json(aside / CONFIG, values)
         save_file(write_table(family.table(loaded.model.config), ours), aside / WEIGHTS, metadata={"format": "pt"})
+        if loaded.tokenizers is not None:
+            write_tokenizers(loaded.tokenizers, aside, kind)
+        elif family.family not in WITHOUT_TEXT:
+            warnings.warn(f"{source}: has no tokenizer, so none is written", stacklevel=2)
+        if family.finish_export is not None:
+            family.finish_export(loaded.model.config, aside)
         if (source / CARD).is_file():
             (aside / CARD).write_bytes((source / CARD).read_bytes())
     return output
 
 
-def read_config(folder: Path) -> tuple[Family, Any]:
-    """The family and our settings of a folder of theirs."""
+def read_config(folder: Path) -> tuple[str, Any]:
+    """The model_type and our settings of a folder of theirs."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
     values, where = read_json(folder / CONFIG), str(folder / CONFIG)
@@ -81,20 +177,37 @@ def read_config(folder: Path) -> tuple[Family, Any]:
         raise UserError(f"{where}: 'auto_map' asks for code of its own, and heedful runs no code of a model's folder")
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        raise UserError(
-            f"{where}: 'model_type' is {kind!r}{nearest(str(kind), MODEL_TYPES)}\nheedful reads: {', '.join(MODEL_TYPES)}"
-        )
-    family = MODEL_TYPES[kind]
-    return family, family.config_from(values, where=where)
+        meant = nearest(str(kind), MODEL_TYPES)
+        raise UserError(f"{where}: 'model_type' is {kind!r}{meant}\nheedful reads: {', '.join(MODEL_TYPES)}")
+    own, family = values.pop(OWN, None), MODEL_TYPES[kind]
+    config = _own_config(family, own, values)
+    if config is not None:
+        return kind, config
+    try:
+        return kind, family.config_from(values, where=where)
+    except UserError as error:
+        raise error if str(error).startswith(where) else UserError(f"{where}: {error}") from None
 
 
-def chosen(name: str, config: object, *, where: str) -> tuple[Family, dict[str, Any]]:
+def _own_config(family: Family, own: object, values: Mapping[str, Any]) -> Any:
+    """The settings that heedful wrote beside theirs, if these still say the same: so a model comes back as it was."""
+    if not isinstance(own, dict):
+        return None
+    try:
+        config = from_values(FAMILIES[family.family][0], own, where=OWN)
+        said = family.config_to(config)
+    except UserError:
+        return None
+    return config if all(values[name] == value for name, value in said.items() if name in values) else None
+
+
+def chosen(name: str, config: object, *, where: str) -> tuple[str, dict[str, Any]]:
     """The first model_type that computes what such a model computes, and its values; else all the reasons."""
     reasons = []
     for kind, family in MODEL_TYPES.items():
         if family.family == name:
             try:
-                return family, {**family.config_to(config), "model_type": kind}
+                return kind, {**family.config_to(config), "model_type": kind}
             except UserError as error:
                 reasons.append(f"as {kind}: {error}")
     raise UserError(
@@ -105,12 +218,39 @@ def chosen(name: str, config: object, *, where: str) -> tuple[Family, dict[str, 
 def fitting(family: Family, theirs: Mapping[str, Tensor], config: object, *, where: str) -> dict[str, Tensor]:
     """The tensors of a file under our names."""
     prefix, rows = family.prefix, family.table(config)
+    known = {name for row in rows for name in row.names}
     if prefix and not any(name.startswith(prefix) for name in theirs):
-        known = {name for row in rows for name in row.names}
         theirs = {f"{prefix}{name}" if name not in known else name: tensor for name, tensor in theirs.items()}
     dropped = re.compile("|".join(family.ignored)) if family.ignored else None
-    kept = {name: tensor for name, tensor in theirs.items() if dropped is None or not dropped.fullmatch(name)}
+    kept = {
+        name: tensor
+        for name, tensor in theirs.items()
+        if name in known or dropped is None or not dropped.fullmatch(name)
+    }
     return one_precision(read_table(rows, kept, where=where), where=where)
+
+
+def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
+    """The tokenizers of a folder of theirs; those that heedful itself wrote there come back as they were."""
+    if (folder / JOINT).is_file() and not (folder / VOCABULARY).is_file():
+        return load_tokenizers(folder)
+    own = marian.own_tokenizers(folder) if kind == "marian" else None
+    return load_foreign(folder, model_type=kind) if own is None else own
+
+
+def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
+    """As `transformers` reads them; of heedful's own it knows none but Marian's, so others are kept for heedful."""
+    if not isinstance(tokenizers.source, SentencePieceTokenizer):
+        export_foreign(tokenizers, folder, model_type=kind)
+    elif kind == "marian":
+        marian.write_tokenizers(folder, tokenizers)
+    else:
+        save_tokenizers(folder, tokenizers)
+        warnings.warn(
+            f"transformers has no tokenizer like heedful's for '{kind}': it takes ids; {JOINT} is a SentencePiece "
+            "model that the sentencepiece package reads",
+            stacklevel=3,
+        )
 
 
 def read_folder_weights(folder: Path) -> dict[str, Tensor]:
@@ -149,7 +289,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             for name in file.keys():  # noqa: SIM118 (not a dict)
-                if (precision := file.get_slice(name).get_dtype()) not in PRECISIONS + ("I64", "I32", "U8", "BOOL"):
+                if (precision := file.get_slice(name).get_dtype()) not in (*PRECISIONS, "I64", "I32", "U8", "BOOL"):
                     raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
@@ -180,5 +320,3 @@ def check_shapes(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], 
 
 def write_json(path: Path, values: object) -> None:
     path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-

@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
-
-from heedful.config import from_values
 from heedful.errors import UserError
+from heedful.interop.generation import marks_from, marks_to
+from heedful.interop.values import Values
 from heedful.models.seq2seq import Seq2SeqConfig
-from heedful.text import SPECIAL
 
 # Ours -> theirs.
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "swish": "swish"}
-# What other names theirs goes by.
-ALIASES = {"silu": "swish", "gelu_new": "gelu_pytorch_tanh"}
+# Theirs -> ours, with the other names that theirs go by.
+NAMED = {**{theirs: ours for ours, theirs in ACTIVATIONS.items()}, "silu": "swish", "gelu_new": "gelu_tanh"}
 FEWEST_POSITIONS = 1024  # rows of Marian's table of positions, where heedful's sinusoids know no last one
 
 Tied = Literal["all", "target", "none"]
@@ -35,13 +33,17 @@ def why_not(config: Seq2SeqConfig) -> str | None:
         f"join = '{config.join}': Marian's decoder reads the last encoder layer": config.join != "last",
         "n_kv_heads: Marian has as many key as query heads": config.n_kv_heads not in (None, config.n_heads),
         f"d_head = {d_head}: Marian's heads share d_model among them": d_head * config.n_heads != config.d_model,
+        "marks.first_id: Marian puts nothing before a source": config.marks.first_id is not None,
         "init = 't5': such a model does without the division by the root of d_head": config.init == "t5",
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
 
 
-def marian_config(config: Seq2SeqConfig, *, precision: torch.dtype) -> dict[str, Any]:
-    """The values of Hugging Face's config.json."""
+def config_to(config: Seq2SeqConfig) -> dict[str, Any]:
+    """The values of Hugging Face's config.json, or a UserError with the reason why there are none."""
+    reason = why_not(config)
+    if reason is not None:
+        raise UserError(reason)
     sides = {
         "layers": (config.n_layers, config.n_decoder_layers or config.n_layers),
         "attention_heads": (config.n_heads, config.n_heads),
@@ -50,8 +52,6 @@ def marian_config(config: Seq2SeqConfig, *, precision: torch.dtype) -> dict[str,
     }
     return {
         "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "dtype": str(precision).removeprefix("torch."),
         "is_encoder_decoder": True,
         "vocab_size": config.source_vocab_size,
         "decoder_vocab_size": config.target_vocab_size,
@@ -68,68 +68,50 @@ def marian_config(config: Seq2SeqConfig, *, precision: torch.dtype) -> dict[str,
         "normalize_before": False,
         "normalize_embedding": False,
         "max_position_embeddings": max(FEWEST_POSITIONS, config.max_len),
-        "pad_token_id": SPECIAL.pad,
-        "bos_token_id": SPECIAL.start,
-        "eos_token_id": SPECIAL.end,
-        "decoder_start_token_id": SPECIAL.start,
-        "forced_eos_token_id": None,  # Hugging Face's default would write id 0 at the longest length
+        **marks_to(config.marks),
         "use_cache": True,
     }
 
 
-def seq2seq_config(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
+def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     """The settings of a Marian model, or a UserError that names what heedful has no place for."""
-    _require(values, where, {"model_type": ("marian",), "scale_embedding": (True,)})
-    _require(values, where, {"normalize_before": (False, None), "normalize_embedding": (False, None)})
-    ids = {
-        "pad_token_id": SPECIAL.pad,
-        "eos_token_id": SPECIAL.end,
-        "decoder_start_token_id": SPECIAL.start,
-    }
-    _require(values, where, {name: (number,) for name, number in ids.items()})
+    given = Values(values, where=where)
+    given.architecture("MarianMTModel", "MarianModel")
+    if not given.flag("scale_embedding", False):
+        raise UserError(f"{where}: 'scale_embedding' is not true: heedful's embeddings are multiplied by the root of D")
+    given.require("static_position_embeddings", True)
+    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "is_decoder"):
+        given.require(name, False)
+    given.require("extra_pos_embeddings", 0)
     for name in ("attention_heads", "ffn_dim"):
-        encoder, decoder = (_whole(values, f"{side}_{name}", where) for side in ("encoder", "decoder"))
-        if encoder != decoder:
-            raise UserError(f"{where}: encoder and decoder differ in '{name}' ({encoder} and {decoder})")
-    activation = ALIASES.get(str(values.get("activation_function")), str(values.get("activation_function")))
-    named = {theirs: ours for ours, theirs in ACTIVATIONS.items()}
-    if activation not in named:
-        raise UserError(f"{where}: 'activation_function' is {activation!r}; allowed: {', '.join(named)}")
-    ours = {
-        "source_vocab_size": _whole(values, "vocab_size", where),
-        "target_vocab_size": _whole(values, "vocab_size", where),
-        "d_model": _whole(values, "d_model", where),
-        "n_layers": _whole(values, "encoder_layers", where),
-        "n_decoder_layers": _whole(values, "decoder_layers", where),
-        "n_heads": _whole(values, "encoder_attention_heads", where),
-        "d_ff": _whole(values, "encoder_ffn_dim", where),
-        "dropout": values.get("dropout", 0.0),
-        "attention_dropout": values.get("attention_dropout", 0.0),
-        "activation": named[activation],
-        "positions": "sinusoidal_halves",
-        "max_len": _whole(values, "max_position_embeddings", where),
-        "tied": _tied(values, where),
-    }
-    if values.get("decoder_vocab_size") is not None:
-        ours["target_vocab_size"] = _whole(values, "decoder_vocab_size", where)
-    return from_values(Seq2SeqConfig, ours, where=where)
+        given.same(f"encoder_{name}", f"decoder_{name}")
+    config = Seq2SeqConfig(
+        source_vocab_size=given.whole("vocab_size"),
+        target_vocab_size=given.whole("decoder_vocab_size", given.whole("vocab_size")),
+        d_model=given.whole("d_model"),
+        n_layers=given.whole("encoder_layers"),
+        n_decoder_layers=given.whole("decoder_layers"),
+        n_heads=given.whole("encoder_attention_heads"),
+        d_ff=given.whole("encoder_ffn_dim"),
+        dropout=given.number("dropout", 0.0),
+        attention_dropout=given.number("attention_dropout", 0.0),
+        activation=given.choice("activation_function", NAMED, "gelu"),  # type: ignore[arg-type]
+        positions="sinusoidal_halves",
+        max_len=given.whole("max_position_embeddings", FEWEST_POSITIONS),
+        tied=_tied(given),
+        marks=marks_from(given),
+    )
+    given.warn_unread(
+        ("init_std", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout",
+         "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout")
+    )  # fmt: skip
+    return config
 
 
-def _tied(values: Mapping[str, Any], where: str) -> Tied:
-    shared, tied = (values.get(name, True) for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
+def _tied(given: Values) -> Tied:
+    shared, tied = (given.flag(name, True) for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
     if shared and not tied:
-        raise UserError(f"{where}: embeddings that are shared, beside an output layer of its own: heedful has no such")
+        raise UserError(
+            f"{given.where}: embeddings that are shared, beside an output layer of its own: heedful has no such"
+        )
     return "all" if shared else "target" if tied else "none"
-
-
-def _require(values: Mapping[str, Any], where: str, allowed: Mapping[str, tuple[object, ...]]) -> None:
-    for name, expected in allowed.items():
-        if values.get(name) not in expected:
-            raise UserError(f"{where}: '{name}' is {values.get(name)!r}; heedful reads {expected[0]!r} only")
-
-
-def _whole(values: Mapping[str, Any], name: str, where: str) -> int:
-    value = values.get(name)
-    if type(value) is not int:
-        raise UserError(f"{where}: '{name}' should be a whole number, found {value!r}")
-    return value

@@ -16,8 +16,9 @@ HARMLESS = frozenset(
         "_commit_hash", "_name_or_path", "architectures", "attn_implementation", "author", "bad_words_ids",
         "begin_suppress_tokens", "chunk_size_feed_forward", "diversity_penalty", "do_sample", "dtype",
         "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
-        "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "keys_to_ignore_at_inference",
-        "label2id", "language", "length_penalty", "license", "max_length", "min_length", "model_type", "name",
+        "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
+        "keys_to_ignore_at_inference", "label2id", "language", "length_penalty", "license",
+        "max_length", "min_length", "model_type", "name",
         "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels", "num_return_sequences",
         "output_attentions", "output_hidden_states", "output_past", "output_scores", "prefix", "problem_type",
         "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "save_step",
@@ -70,6 +71,19 @@ class Values:
         value = self.get(name, allowed[0])
         if not any(type(value) is type(one) and value == one for one in allowed):
             raise UserError(f"{self.where}: '{name}' is {value!r}, and heedful's model can only have {allowed[0]!r}")
+
+    def same(self, one: str, other: str) -> None:
+        """Refuse two sides that differ, where heedful has one number for both."""
+        if (first := self.whole(one)) != (second := self.whole(other)):
+            raise UserError(
+                f"{self.where}: '{one}' is {first} and '{other}' is {second}; heedful's model has one number"
+            )
+
+    def architecture(self, *allowed: str) -> None:
+        """Refuse a model with another head: its weights would have no place."""
+        named = self.get("architectures")
+        if isinstance(named, list) and named and not any(name in allowed for name in named):
+            raise UserError(f"{self.where}: 'architectures' is {named}; heedful reads {', '.join(allowed)}")
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value as it stands there, unchecked; null counts as absent."""

@@ -1,0 +1,156 @@
+"""heedful's BART and Hugging Face's: the same numbers, the same texts, both ways."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from encoder_decoders import (
+    EXACT,
+    ours_from,
+    same_gradients,
+    same_outputs,
+    same_searches,
+    same_searches_of_several,
+    shuffled,
+)
+
+from deterministic import fill
+from heedful.errors import UserError
+from heedful.interop.bart import config_from, config_to, table
+from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.models.bart import Bart, BartConfig
+from heedful.models.folder import load_model, save_model, weights_of
+from heedful.models.marks import MarksConfig
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+SIZES = {
+    "vocab_size": 60,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+    "dropout": 0.0,
+}
+# The switches that public checkpoints use: bart-base and large, distilbart, bart-large-cnn, those with other bends.
+CASES = {
+    "base": {},
+    "scaled": {"scale_embedding": True},
+    "relu": {"activation_function": "relu"},
+    "gelu_new": {"activation_function": "gelu_new"},
+    "first forced": {"forced_bos_token_id": 0},
+    "one layer": {"encoder_layers": 1, "decoder_layers": 1},
+}
+
+
+def hugging_face(dtype: torch.dtype = torch.float32, seed: int = 7, **changes: object):
+    config = transformers.BartConfig(**{**SIZES, **changes})
+    return shuffled(transformers.BartForConditionalGeneration(config), dtype, seed=seed)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+@pytest.mark.parametrize("dtype", EXACT, ids=str)
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_outputs_are_equal(changes: dict, dtype: torch.dtype, left: bool) -> None:
+    theirs = hugging_face(dtype, **changes)
+    same_outputs(theirs, ours_from(theirs, "bart", dtype), atol=EXACT[dtype], left=left)
+
+
+@pytest.mark.parametrize("dtype", EXACT, ids=str)
+def test_gradients_are_equal(dtype: torch.dtype) -> None:
+    theirs = hugging_face(dtype)
+    same_gradients(theirs, ours_from(theirs, "bart", dtype), "bart", atol=EXACT[dtype])
+
+
+@pytest.mark.parametrize("case", ["base", "first forced"])
+def test_generate_writes_the_same(case: str) -> None:
+    same_searches_of_several(lambda seed: hugging_face(seed=seed, **CASES[case]), "bart")
+
+
+@pytest.mark.parametrize("case", ["base", "scaled", "first forced"])
+def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
+    theirs = hugging_face(**CASES[case])
+    theirs.save_pretrained(tmp_path / "theirs")
+    with pytest.warns(UserWarning, match="no tokenizer"):
+        loaded = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours"))
+    assert loaded.family == "bart" and loaded.tokenizers is None
+    same_outputs(theirs, loaded.model, atol=1e-5)
+
+
+def test_the_model_without_its_head_is_read(tmp_path: Path) -> None:
+    theirs = hugging_face()
+    theirs.model.save_pretrained(tmp_path / "theirs")
+    with pytest.warns(UserWarning, match="no tokenizer"):
+        ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
+    assert not ours.head.linear.bias.any()
+    theirs.final_logits_bias.zero_()
+    same_outputs(theirs, ours, atol=1e-5)
+
+
+OWN = {
+    "trained here": BartConfig(
+        vocab_size=50, d_model=16, n_layers=1, n_decoder_layers=2, n_heads=2, d_ff=20, max_len=24
+    ),
+    "marks of its own": BartConfig(
+        vocab_size=50,
+        d_model=16,
+        n_layers=2,
+        n_heads=4,
+        d_ff=20,
+        max_len=24,
+        scaled_embedding=True,
+        activation="relu",
+        marks=MarksConfig(pad_id=1, start_id=2, end_id=2, first_id=0),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("case", OWN)
+def test_there_and_back_is_the_identity(case: str, tmp_path: Path) -> None:
+    model = fill(Bart(OWN[case]), dtype=torch.float32)
+    exported = export_huggingface(save_model(tmp_path / "model", model, None), tmp_path / "theirs")
+    theirs = transformers.BartForConditionalGeneration.from_pretrained(exported).eval()
+    same_outputs(theirs, model, atol=1e-5)
+    same_searches(theirs, model, n_inputs=8)
+    for folder in (exported, tmp_path / "again"):
+        theirs.save_pretrained(tmp_path / "again")
+        back = load_model(import_huggingface(folder, tmp_path / "back")).model
+        assert back.config == model.config
+        for name, tensor in weights_of(model).items():
+            assert torch.equal(weights_of(back)[name], tensor), name
+
+
+def test_settings_go_there_and_back() -> None:
+    for config in OWN.values():
+        back = config_from(config_to(config), where="")
+        assert dataclasses.replace(back, n_decoder_layers=config.n_decoder_layers) == dataclasses.replace(
+            config, marks=back.marks
+        )
+    assert {part for row in table(OWN["trained here"]) for part in row.parts} == set(
+        weights_of(Bart(OWN["trained here"]))
+    )
+
+
+REFUSED = {
+    "tie_word_embeddings": False,
+    "normalize_before": True,
+    "static_position_embeddings": True,
+    "activation_function": "tanh",
+    "decoder_ffn_dim": 28,
+    "architectures": ["BartForSequenceClassification"],
+    "eos_token_id": [2, 3],
+    "d_model": None,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_place_is_refused_by_name(name: str) -> None:
+    values = {**transformers.BartConfig(**SIZES).to_dict(), name: REFUSED[name]}
+    with pytest.raises(UserError, match=name):
+        config_from(values, where="config.json")
