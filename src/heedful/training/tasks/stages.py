@@ -8,7 +8,6 @@ from pathlib import Path
 
 from heedful.files import folder_aside, sync
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizer, load_tokenizers, save_tokenizers
-from heedful.training.prepare import describe_tokenizers
 from heedful.training.tasks.task import Preparation
 
 
@@ -22,7 +21,8 @@ def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence
         more = tuple(symbol for symbol in symbols if symbol not in wanted.symbols)
         tokenizer = learn_tokenizer(texts, replace(wanted, symbols=(*more, *wanted.symbols)))
         tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
-        given.say(describe_tokenizers(tokenizers, given.settings))
+        fewer = "" if tokenizer.vocab_size >= wanted.vocab_size else f" ({wanted.vocab_size:,} were allowed)"
+        given.say(f"learned a {wanted.kind} tokenizer: {tokenizer.vocab_size:,} pieces{fewer}")
     else:
         tokenizers = given.tokenizers
         given.say("the tokenizer is that of the model to start from")

@@ -1,0 +1,128 @@
+"""What the models of benchmarks/family.py are compared with: words in a bag and a linear model; a small CNN."""
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.data.images import Images, flip, normalised, open_images, shift, splits_of
+from heedful.models.folder import load_model
+from heedful.models.vit import Vit
+
+N_TEST = 500  # of a set of pictures that has no test part of its own
+
+
+def bag_of_words(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> float:
+    """Logistic regression on words and pairs of neighbours, TF-IDF, the strength of its decay chosen on a tenth."""
+    held = max(1, len(train) // 10)
+    scores = {decay: _linear(train[held:], train[:held], decay) for decay in (1e-4, 1e-3, 1e-2)}
+    return _linear(train, test, max(scores, key=lambda decay: scores[decay]))
+
+
+def _linear(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], decay: float) -> float:
+    torch.manual_seed(0)
+    counts = Counter(feature for text, _ in train for feature in set(features(text)))
+    known = {feature: number for number, (feature, n) in enumerate(counts.items()) if n > 1 or len(train) < 1000}
+    weight = torch.tensor([np.log(len(train) / counts[feature]) for feature in known], dtype=torch.float32)
+    labels = sorted({label for _, label in train})
+    rows, wanted = _matrix([text for text, _ in train], known, weight), _numbers(train, labels)
+    model = nn.Linear(max(1, len(known)), len(labels))
+    optimiser = torch.optim.LBFGS(model.parameters(), max_iter=100)
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        logits = torch.sparse.mm(rows, model.weight.T) + model.bias
+        loss = F.cross_entropy(logits, wanted) + decay * model.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    with torch.no_grad():
+        said = (
+            torch.sparse.mm(_matrix([text for text, _ in test], known, weight), model.weight.T) + model.bias
+        ).argmax(1)
+    return 100.0 * sum(labels[i] == label for i, (_, label) in zip(said.tolist(), test, strict=True)) / len(test)
+
+
+def features(text: str) -> list[str]:
+    words = text.lower().split()
+    return words + [f"{a} {b}" for a, b in itertools.pairwise(words)]
+
+
+def _matrix(texts: Sequence[str], known: dict[str, int], weight: Tensor) -> Tensor:
+    places, values = [], []
+    for row, text in enumerate(texts):
+        found = [known[feature] for feature in set(features(text)) if feature in known]
+        length = float(weight[found].norm()) if found else 1.0
+        places += [(row, column) for column in found]
+        values += [float(weight[column]) / max(length, 1e-6) for column in found]
+    where = torch.tensor(places, dtype=torch.long).reshape(-1, 2).T
+    size = (len(texts), max(1, len(known)))
+    return torch.sparse_coo_tensor(where, values, size, check_invariants=True).coalesce()
+
+
+def _numbers(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Tensor:
+    return torch.tensor([labels.index(label) for _, label in pairs])
+
+
+def divided_pictures(path: Path, folder: Path) -> tuple[Path, Images]:
+    """The file to train with, and the pictures to test on: the file's own, or some taken out of it."""
+    if "test" in splits_of(path):
+        return path, open_images(path, split="test")
+    images = open_images(path)
+    training, test = images.divided(N_TEST / len(images), seed=1)
+    given = folder / f"{images.name}.train.npz"
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(given, x=training.pixels.transpose(0, 2, 3, 1), y=training.targets)
+    return given, test
+
+
+def picture_accuracy(model_folder: Path, test: Images) -> float:
+    model = load_model(model_folder).model
+    assert isinstance(model, Vit)
+    with torch.inference_mode():
+        said = model(normalised(test.pixels, model.config.mean, model.config.std)).argmax(dim=-1).numpy()
+    return 100.0 * float((said == test.targets).mean())
+
+
+def cnn_accuracy(path: Path, test: Images, *, seconds: float) -> float:
+    """Four convolutions with batch norm, trained as long as the other was, on the same pictures, moved alike."""
+    torch.manual_seed(1)
+    images = open_images(path, split="train" if splits_of(path) else None)
+    mean, std = [float(images.pixels.mean() / 255)], [float(images.pixels.std() / 255)]
+    photographs = images.pixels.shape[1] == 3
+    model = _cnn(images.pixels.shape[1], len(images.labels))
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05)
+    random, started, share = np.random.default_rng(1), time.perf_counter(), 0.0
+    while share < 1.0:
+        for rows in np.array_split(random.permutation(len(images)), -(-len(images) // 64)):
+            share = min(1.0, (time.perf_counter() - started) / seconds)
+            for group in optimiser.param_groups:
+                group["lr"] = 2e-3 * (1.0 - share)
+            pixels = shift(images.pixels[rows], random, by=4 if photographs else 2)
+            pixels = flip(pixels, random) if photographs else pixels
+            logits = model(normalised(pixels, mean, std))
+            loss = F.cross_entropy(logits, torch.from_numpy(images.targets[rows]), label_smoothing=0.1)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    model.eval()
+    with torch.inference_mode():
+        said = model(normalised(test.pixels, mean, std)).argmax(dim=-1).numpy()
+    return 100.0 * float((said == test.targets).mean())
+
+
+def _cnn(n_channels: int, n_labels: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for wide, stride in ((32, 1), (64, 2), (64, 1), (128, 2)):
+        layers += [nn.Conv2d(n_channels, wide, 3, stride=stride, padding=1), nn.BatchNorm2d(wide), nn.ReLU()]
+        n_channels = wide
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(n_channels, n_labels)
+    )
