@@ -136,13 +136,15 @@ def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_p
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list[str], tmp_path: Path) -> None:
-    made(kind, tmp_path, lines)
+    first = made(kind, tmp_path, lines)
     tokenizers = load_foreign(tmp_path, model_type=kind.split()[0])
     (tmp_path / "there").mkdir()
     export_foreign(tokenizers, tmp_path / "there", model_type=kind.split()[0])
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "there")
     same_ids(tokenizers.source, theirs)
     assert theirs.unk_token == tokenizers.source.roles["unk_token"]
+    wanted = first(TEXTS[:500])["input_ids"]  # with their marks
+    assert theirs(TEXTS[:500])["input_ids"] == wanted
 
 
 def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str], tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Filler:
         return Candidate(
             score=score,
             token=token,
-            token_text=self.tokenizer.decode([token]) if known else "",
+            token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if known else "",
             text=self.tokenizer.decode(filled),
         )
 

@@ -36,11 +36,13 @@ def word_piece(
         "max_input_chars_per_word": 100,
         "vocab": dict(vocabulary),
     }
+    added = _added(vocabulary, roles.values())
     return _json(
         model,
-        _added(vocabulary, roles.values()),
+        added,
         normalizer=normalizer,
         pre_tokenizer={"type": "BertPreTokenizer"},
+        post_processor=_template(added, roles, "cls_token", "sep_token"),
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
 
@@ -56,10 +58,12 @@ def byte_level(
     """GPT-2's, RoBERTa's and BART's: any text is bytes, and neighbours are merged in the order of learning."""
     prefix = _flag(settings, "add_prefix_space", False, where)
     byte_level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
+    added = _added(vocabulary, roles.values())
     return _json(
         _bpe(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""),
-        _added(vocabulary, roles.values()),
+        added,
         pre_tokenizer=byte_level,
+        post_processor=_template(added, roles, "cls_token", "sep_token", twice=True),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
     )
 
@@ -74,10 +78,12 @@ def t5_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str
     vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
     metaspace = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
     model = {"type": "Unigram", "unk_id": facts.types.index(UNKNOWN), "vocab": pieces, "byte_fallback": False}
+    added = _added(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts))
     return _json(
         model,
-        _added(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts)),
+        added,
         normalizer=_charsmap(facts),
+        post_processor=_template(added, roles, "", "eos_token"),
         pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
         decoder=metaspace,
     )
@@ -94,9 +100,13 @@ def llama_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[
     decoders: list[dict[str, Any]] = [*_SPACES_AND_BYTES]
     if prefix:
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    before = "bos_token" if _flag(settings, "add_bos_token", False, where) else ""
+    after = "eos_token" if _flag(settings, "add_eos_token", False, where) else ""
+    added = _added(vocabulary, roles.values(), _own_symbols(facts))
     return _json(
         _bpe(vocabulary, merges_of(vocabulary), fuse_unk=True, byte_fallback=True),
-        _added(vocabulary, roles.values(), _own_symbols(facts)),
+        added,
+        post_processor=_template(added, roles, before, after),
         pre_tokenizer={"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": False},
         decoder={"type": "Sequence", "decoders": decoders},
     )
@@ -195,12 +205,39 @@ def _added(
     ]
 
 
+def _template(
+    added: Sequence[Mapping[str, Any]], roles: Mapping[str, str], before: str, after: str, *, twice: bool = False
+) -> dict[str, Any] | None:
+    """The marks that other programs put around a text; of a pair `twice` between the two, as RoBERTa has it."""
+    ids = {token["content"]: token["id"] for token in added}
+    first, last = roles.get(before), roles.get(after)
+    if first is None and last is None:
+        return None
+
+    def mark(piece: str | None, segment: int) -> list[dict[str, Any]]:
+        return [] if piece is None else [{"SpecialToken": {"id": piece, "type_id": segment}}]
+
+    def text(name: str, segment: int) -> list[dict[str, Any]]:
+        return [{"Sequence": {"id": name, "type_id": segment}}]
+
+    second = 0 if twice else 1
+    between = mark(last, 0) * 2 if twice else [*mark(last, 0), *([] if last else mark(first, 0))]
+    pieces = [piece for piece in dict.fromkeys((first, last)) if piece is not None]
+    return {
+        "type": "TemplateProcessing",
+        "single": [*mark(first, 0), *text("A", 0), *mark(last, 0)],
+        "pair": [*mark(first, 0), *text("A", 0), *between, *text("B", second), *mark(last, second)],
+        "special_tokens": {piece: {"id": piece, "ids": [ids[piece]], "tokens": [piece]} for piece in pieces},
+    }
+
+
 def _json(
     model: dict[str, Any],
     added: list[dict[str, Any]],
     *,
     normalizer: object = None,
     pre_tokenizer: object = None,
+    post_processor: object = None,
     decoder: object = None,
 ) -> str:
     values = {
@@ -210,7 +247,7 @@ def _json(
         "added_tokens": added,
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
+        "post_processor": post_processor,
         "decoder": decoder,
         "model": model,
     }

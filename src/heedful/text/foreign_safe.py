@@ -35,11 +35,13 @@ PARTS = {
         {"BPEDecoder", "ByteFallback", "ByteLevel", "CTC", "Fuse", "Metaspace", "Replace", "Sequence", "Strip",
          "WordPiece"}
     ),
+    # Adds marks when asked to; heedful adds them itself and keeps it for who reads the file elsewhere.
+    "post_processor": frozenset({"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"}),
 }  # fmt: skip
 
 
 def check_content(content: str, *, where: str) -> str:
-    """The same tokenizer without padding, truncation and marks, which heedful adds itself; or a UserError."""
+    """The same tokenizer without padding and truncation, which heedful does itself; or a UserError."""
     if len(content.encode("utf-8", "replace")) > MAX_JSON_BYTES:
         raise UserError(f"{where}: more than {MAX_JSON_BYTES:,} bytes; no tokenizer is that large")
     try:
@@ -47,9 +49,7 @@ def check_content(content: str, *, where: str) -> str:
         _check_values(values)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{where}: not a usable tokenizer.json: {str(error)[:300]}") from None
-    return json.dumps(
-        {**values, "truncation": None, "padding": None, "post_processor": None}, ensure_ascii=False, allow_nan=False
-    )
+    return json.dumps({**values, "truncation": None, "padding": None}, ensure_ascii=False, allow_nan=False)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,7 +130,9 @@ def _parts(part: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
     if not isinstance(part, dict) or depth > 5:
         raise ValueError("a part is no object, or lies too deep")
     yield part
-    inner: list[Any] = next((part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), [])
+    inner: list[Any] = next(
+        (part[key] for key in ("normalizers", "pretokenizers", "decoders", "processors") if key in part), []
+    )
     for one in inner:
         yield from _parts(one, depth + 1)
 

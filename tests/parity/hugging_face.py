@@ -1,0 +1,56 @@
+"""What the parity tests of encoders share: their model with numbers of its own, ours read from its folder."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from deterministic import numbers
+from heedful.interop.huggingface import MODEL_TYPES, import_huggingface
+from heedful.interop.table import read_table
+from heedful.models.folder import load_model
+
+BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def unlike(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Every parameter with numbers of its own: no bias zero, no norm the identity."""
+    model = model.to(dtype).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            values = numbers(*parameter.shape, name=name, dtype=dtype)
+            norm = "norm" in name.lower() and name.endswith("weight")
+            parameter.copy_(values * 0.1 + 1 if norm else values * (0.3 if parameter.dim() > 1 else 0.2))
+    return model
+
+
+def imported(theirs, folder: Path) -> nn.Module:
+    """Our model, read from what `save_pretrained` wrote."""
+    theirs.save_pretrained(folder / "theirs")
+    return load_model(import_huggingface(folder / "theirs", folder / "ours")).model
+
+
+def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
+    """Equal to the bound, for numbers that are of the order of one, or relative to the largest of them."""
+    assert ours.shape == theirs.shape, f"{tuple(ours.shape)} is not {tuple(theirs.shape)}"
+    assert ours.dtype == theirs.dtype == dtype
+    scale = max(1.0, float(theirs.detach().abs().max()))
+    return float((ours - theirs).detach().abs().max()) <= BOUNDS[dtype] * scale
+
+
+def gradients_differ(ours: nn.Module, theirs: nn.Module, kind: str, dtype: torch.dtype) -> list[str]:
+    """The parameters, by our names, of which the gradients are not the same."""
+    family, config = MODEL_TYPES[kind], ours.config
+    there = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
+    wanted = read_table(family.table(config), there)
+    found = {name: parameter.grad for name, parameter in ours.named_parameters()}
+    assert set(wanted) == set(found)
+    return [name for name, gradient in found.items() if not close(gradient, wanted[name], dtype)]
+
+
+def recorded(model: nn.Module, *modules: nn.Module) -> list[Tensor]:
+    """A list that gets what each module gives, in order, when the model runs."""
+    outputs: list[Tensor] = []
+    for module in modules:
+        module.register_forward_hook(lambda _, __, output: outputs.append(output))
+    return outputs

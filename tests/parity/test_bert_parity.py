@@ -1,0 +1,226 @@
+"""heedful's bert and Hugging Face's: the same logits, hidden states and gradients, both ways."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hugging_face import close, gradients_differ, imported, recorded, unlike
+from torch import Tensor
+
+from deterministic import fill, numbers, whole_numbers
+from heedful.errors import UserError
+from heedful.interop.bert import config_from, config_to, table
+from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.models.bert import Bert, BertConfig
+from heedful.models.folder import load_model, save_model, weights_of
+from heedful.models.marks import MarksConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no tokenizer:UserWarning")
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+SIZES = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "max_position_embeddings": 12,
+}
+HEADS = {
+    "masked": transformers.BertForMaskedLM,
+    "classify": transformers.BertForSequenceClassification,
+    "label_tokens": transformers.BertForTokenClassification,
+    "pool": transformers.BertModel,
+}
+SWITCHES = {
+    "plain": {},
+    "gelu through tanh": {"hidden_act": "gelu_new"},
+    "relu": {"hidden_act": "relu"},
+    "silu": {"hidden_act": "silu"},
+    "one segment": {"type_vocab_size": 1},
+    "five segments": {"type_vocab_size": 5},
+    "another eps": {"layer_norm_eps": 1e-5},
+    "another padding": {"pad_token_id": 7},
+    "dropout of the classifier": {"classifier_dropout": 0.3},
+}
+
+
+def theirs_of(head: str, dtype: torch.dtype = torch.float32, **changes):
+    labels = {"num_labels": 3} if head in ("classify", "label_tokens") else {}
+    return unlike(HEADS[head](transformers.BertConfig(**{**SIZES, **labels, **changes})), dtype)
+
+
+def batch(config: BertConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows with padding on the right, on the left and without; segments."""
+    ids = whole_numbers(3, 9, below=config.vocab_size - 1, name="ids")
+    ids += ids >= config.marks.pad_id  # theirs learns nothing for padding, wherever it stands
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[0, 5:] = False
+    mask[1, :4] = False
+    ids[~mask] = config.marks.pad_id
+    return ids, mask, whole_numbers(3, 9, below=config.n_segments, name="segments")
+
+
+def answer(theirs, ids: Tensor, mask: Tensor, segments: Tensor | None):
+    return theirs(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments, output_hidden_states=True)
+
+
+def logits_of(output, head: str) -> Tensor:
+    return output.pooler_output if head == "pool" else output.logits
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_logits_states_and_gradients_are_equal(switch: str, head: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    theirs = theirs_of(head, dtype, **SWITCHES[switch])
+    ours = imported(theirs, tmp_path)
+    ids, mask, segments = batch(ours.config)
+    states = recorded(ours, ours.dropout, *ours.encoder.layers)
+    logits, there = ours(ids, mask, segments), answer(theirs, ids, mask, segments)
+    per_token = head in ("masked", "label_tokens")
+    chosen = mask if per_token else torch.ones(len(ids), dtype=torch.bool)
+    if not per_token:
+        chosen[1] = False  # its first token is padding, which has no meaning
+    assert close(logits[chosen], logits_of(there, head)[chosen], dtype)
+    assert len(states) == len(there.hidden_states) == SIZES["num_hidden_layers"] + 1
+    for state, hidden in zip(states, there.hidden_states, strict=True):
+        assert close(state[mask], hidden[mask], dtype)
+    weights = numbers(*logits[chosen].shape, name="loss", dtype=dtype)
+    (logits[chosen] * weights).sum().backward()
+    (logits_of(there, head)[chosen] * weights).sum().backward()
+    assert gradients_differ(ours, theirs, "bert", dtype) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_a_decoder_of_its_own_is_equal(dtype: torch.dtype, tmp_path: Path) -> None:
+    theirs = theirs_of("masked", dtype, tie_word_embeddings=False)
+    ours = imported(theirs, tmp_path)
+    assert not ours.config.tied
+    ids, mask, _ = batch(ours.config)
+    logits, there = ours(ids, mask), answer(theirs, ids, mask, None)
+    assert close(logits[mask], there.logits[mask], dtype)
+    weights = numbers(*logits[mask].shape, name="loss", dtype=dtype)
+    (logits[mask] * weights).sum().backward()
+    (there.logits[mask] * weights).sum().backward()
+    assert gradients_differ(ours, theirs, "bert", dtype) == []
+
+
+def test_what_pre_training_left_is_read_as_a_model_for_hidden_words(tmp_path: Path) -> None:
+    theirs = unlike(transformers.BertForPreTraining(transformers.BertConfig(**SIZES)), torch.float32)
+    ours = imported(theirs, tmp_path)
+    assert ours.config.head == "masked"
+    ids, mask, segments = batch(ours.config)
+    there = theirs(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).prediction_logits
+    assert close(ours(ids, mask, segments)[mask], there[mask], torch.float32)
+
+
+def test_the_names_that_the_first_files_had_are_read(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    theirs = theirs_of("masked")
+    imported(theirs, tmp_path)
+    path = tmp_path / "theirs" / "model.safetensors"
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {}
+    for name, tensor in load_file(path).items():
+        for new, before in old.items():
+            name = name.replace(new, before)
+        renamed[name] = tensor
+    renamed["bert.embeddings.position_ids"] = torch.arange(12)[None]
+    save_file(renamed, path, metadata={"format": "pt"})
+    first = weights_of(load_model(tmp_path / "ours").model)
+    again = weights_of(load_model(import_huggingface(tmp_path / "theirs", tmp_path / "again")).model)
+    assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
+
+
+OURS = {
+    "masked": {"head": "masked"},
+    "its own decoder": {"head": "masked", "tied": False},
+    "classify": {"head": "classify", "labels": ("bad", "so-so", "good"), "classifier_dropout": 0.2},
+    "several labels": {"head": "classify", "labels": ("red", "green"), "exclusive": False},
+    "one label": {"head": "classify", "labels": ("red",), "exclusive": False},
+    "tokens": {"head": "label_tokens", "labels": ("O", "B", "I")},
+    "pool": {"head": "pool", "marks": MarksConfig(5, 6, 7), "mask_id": 8},
+}
+
+
+def made(**changes) -> Bert:
+    sizes = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 12, "activation": "gelu_tanh"}
+    return fill(Bert(BertConfig(50, **{**sizes, **changes})), dtype=torch.float32)
+
+
+@pytest.mark.parametrize("case", OURS)
+def test_there_and_back_is_the_same_to_the_bit(case: str, tmp_path: Path) -> None:
+    model = made(**OURS[case])
+    exported = export_huggingface(save_model(tmp_path / "model", model, None), tmp_path / "there")
+    theirs, info = HEADS[model.config.head].from_pretrained(exported, output_loading_info=True)
+    assert [info[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys") if info[name]] == []
+    ids, mask, segments = batch(model.config)
+    there = logits_of(answer(theirs.eval(), ids, mask, segments), model.config.head)
+    ours = model(ids, mask, segments)
+    chosen = mask if ours.dim() == 3 else torch.tensor([True, False, True])
+    assert close(ours[chosen], there[chosen], torch.float32)
+    theirs.save_pretrained(tmp_path / "saved")
+    for place in (exported, tmp_path / "saved"):
+        back = load_model(import_huggingface(place, tmp_path / "back")).model
+        assert back.config == model.config
+        found = weights_of(back)
+        assert all(torch.equal(tensor, found[name]) for name, tensor in weights_of(model).items())
+
+
+def test_every_tensor_has_its_row() -> None:
+    for changes in OURS.values():
+        model = made(**changes)
+        parts = [name for row in table(model.config) for name in row.parts]
+        assert sorted(parts) == sorted(weights_of(model))
+
+
+def values(**changes) -> dict:
+    return {**SIZES, "model_type": "bert", "architectures": ["BertForMaskedLM"], **changes}
+
+
+REFUSED = {
+    "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+    "a decoder": ({"is_decoder": True}, "is_decoder"),
+    "cross-attention": ({"add_cross_attention": True}, "add_cross_attention"),
+    "another head": ({"architectures": ["BertForQuestionAnswering"]}, "architectures"),
+    "a bend": ({"hidden_act": "gelu_10"}, "hidden_act"),
+    "numbers for labels": (
+        {"architectures": ["BertForSequenceClassification"], "problem_type": "regression"},
+        "problem_type",
+    ),
+    "labels with a gap": (
+        {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "2": "b"}},
+        "id2label",
+    ),
+    "no number": ({"hidden_size": "16"}, "hidden_size"),
+    "heads that do not fit": ({"num_attention_heads": 3}, "n_heads"),
+    "no layer": ({"num_hidden_layers": 0}, "n_layers"),
+    "far too many": ({"num_hidden_layers": 10**9}, "n_layers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_heedful_does_not_compute_is_refused_by_name(case: str) -> None:
+    changes, word = REFUSED[case]
+    with pytest.raises(UserError, match=word):
+        config_from(values(**changes), where="config.json")
+
+
+def test_a_key_that_nobody_knows_is_named() -> None:
+    with pytest.warns(UserWarning, match="brand_new_switch"):
+        config_from(values(brand_new_switch=3), where="config.json")
+
+
+def test_an_encoder_without_a_head_is_not_exported() -> None:
+    with pytest.raises(UserError, match="head = 'none'"):
+        config_to(BertConfig(50, d_model=16, n_heads=4, head="none"))
+
+
+def test_pickles_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(values()))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin.*safetensors"):
+        import_huggingface(tmp_path, tmp_path / "out")

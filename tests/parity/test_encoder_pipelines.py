@@ -1,0 +1,87 @@
+"""From a Hugging Face folder, tokenizer and all, to the same words and labels as their pipelines give; and back."""
+
+from pathlib import Path
+
+import pytest
+from hugging_face import unlike
+
+from encoder_models import word_pieces
+from heedful import load_model, pipeline
+from heedful.interop.huggingface import export_huggingface, import_huggingface
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+import torch  # noqa: E402
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "max_position_embeddings": 40,
+}
+TEXTS = ["A dog [MASK] through the snow.", "[MASK] men sit on the [MASK]!", "The cat is [MASK]"]
+PLAIN = [text.replace("[MASK]", "sleeps") for text in TEXTS]
+
+
+def folder_of(head, folder: Path, **settings) -> Path:
+    """What `save_pretrained` writes of a model and of its tokenizer."""
+    word_pieces(folder / "words")
+    tokenizer = transformers.BertTokenizer.from_pretrained(folder / "words")
+    config = transformers.BertConfig(vocab_size=len(tokenizer), **{**SIZES, **settings})
+    unlike(head(config), torch.float32).save_pretrained(folder / "theirs")
+    tokenizer.save_pretrained(folder / "theirs")
+    return folder / "theirs"
+
+
+def same(ours: list[dict], theirs: list[dict]) -> bool:
+    assert [sorted(one) for one in ours] == [sorted(one) for one in theirs]
+    scores = zip(ours, theirs, strict=True)
+    return all(abs(a["score"] - b["score"]) < 1e-5 for a, b in scores) and [
+        {key: value for key, value in one.items() if key != "score"} for one in ours
+    ] == [{key: value for key, value in one.items() if key != "score"} for one in theirs]
+
+
+def test_hidden_words(tmp_path: Path) -> None:
+    there = folder_of(transformers.BertForMaskedLM, tmp_path)
+    ours = pipeline("fill-mask", model=import_huggingface(there, tmp_path / "ours"))
+    theirs = transformers.pipeline("fill-mask", model=str(there))
+    for text in TEXTS:
+        found, wanted = ours(text, top_k=4), theirs(text, top_k=4)
+        if text.count("[MASK]") == 1:
+            assert same(found, wanted)
+        else:  # their texts keep the other masks, ours leave them out
+            for a, b in zip(found, wanted, strict=True):
+                assert [(one["token"], one["token_str"]) for one in a] == [
+                    (one["token"], one["token_str"]) for one in b
+                ]
+
+
+LABELS = {
+    "one of three": {"id2label": {0: "bad", 1: "good", 2: "so-so"}},
+    "each for itself": {"id2label": {0: "red", 1: "green"}, "problem_type": "multi_label_classification"},
+    "a single one": {"id2label": {0: "spam"}},
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels(case: str, tmp_path: Path) -> None:
+    there = folder_of(transformers.BertForSequenceClassification, tmp_path, **LABELS[case])
+    ours = pipeline("text-classification", model=import_huggingface(there, tmp_path / "ours"))
+    theirs = transformers.pipeline("text-classification", model=str(there))
+    assert same(ours(PLAIN), theirs(PLAIN))
+    for found, wanted in zip(ours(PLAIN, top_k=None), theirs(PLAIN, top_k=None), strict=True):
+        assert same(found, wanted)
+
+
+def test_marks_come_from_the_tokenizer_and_the_way_back_keeps_all(tmp_path: Path) -> None:
+    there = folder_of(transformers.BertForMaskedLM, tmp_path)
+    ours = import_huggingface(there, tmp_path / "ours")
+    config = load_model(ours).model.config
+    tokenizer = transformers.BertTokenizer.from_pretrained(there)
+    assert (config.marks.start_id, config.marks.end_id) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert (config.marks.pad_id, config.mask_id) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
+    back = export_huggingface(ours, tmp_path / "back")
+    again, first = (transformers.pipeline("fill-mask", model=str(place)) for place in (back, there))
+    for text in TEXTS:
+        assert again(text) == first(text)
