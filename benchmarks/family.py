@@ -84,7 +84,7 @@ def labels(options: argparse.Namespace) -> list[Row]:
 
 
 def pictures(options: argparse.Namespace) -> list[Row]:
-    from family_peers import cnn_accuracy, picture_accuracy, divided_pictures
+    from family_peers import cnn_accuracy, divided_pictures, picture_accuracy
 
     files = {"cifar": "cifar10_2000train_500test.npz", "mnist": "mnist_5k.csv.gz"}
     rows = []

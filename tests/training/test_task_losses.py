@@ -18,9 +18,9 @@ from heedful.models.gpt import Gpt
 from heedful.nn.patches import to_patches
 from heedful.training.run import files_of
 from heedful.training.settle import settle
-from heedful.training.tasks.images import hidden_patch_loss, order_loss
 from heedful.training.tasks.masked_tokens import masked_token_loss
 from heedful.training.tasks.next_token import next_token_loss
+from heedful.training.tasks.patches import hidden_patch_loss, order_loss
 from heedful.training.tasks.table import task_of
 from heedful.training.tasks.task import Lesson, Preparation
 

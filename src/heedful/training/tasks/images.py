@@ -1,4 +1,4 @@
-"""Pictures: which label one has (ViT), or, without labels, what a hidden patch shows and where a patch came from.
+"""Pictures: how they are prepared, and which label one has (ViT).
 
 run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy, facts.json
 """
@@ -11,20 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.config import read_json
 from heedful.data.batching import IntArray
 from heedful.data.documents import LARGEST_SHARE
 from heedful.data.images import Images, Pixels, open_images, splits_of
-from heedful.data.labelled import NONE
 from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
 from heedful.errors import UserError
 from heedful.files import check_manifest, folder_aside
 from heedful.models.folder import Model
 from heedful.models.vit import Vit, VitConfig
-from heedful.nn.patches import to_patches
 from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
@@ -32,7 +29,6 @@ from heedful.training.tasks.labels import accuracy, label_loss
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
-HIDDEN_RATE = 0.5
 N_SAMPLES = 3
 ARRAYS = ("pixels", "targets", "valid_pixels", "valid_targets")
 
@@ -190,44 +186,8 @@ def ask_label(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
     return lambda number, random: np.asarray(targets[number], np.int64)
 
 
-def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
-    """Some patches of each picture are hidden: their places, NONE elsewhere."""
-    n_hidden = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
-
-    def ask(number: int, random: np.random.Generator) -> IntArray:
-        labels = np.full(config.n_patches, NONE, np.int64)
-        hidden = random.permutation(config.n_patches)[:n_hidden]
-        labels[hidden] = hidden
-        return labels
-
-    return ask
-
-
-def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
-    """The patches in a random order: for each place, where its patch came from."""
-    return lambda number, random: random.permutation(config.n_patches)
-
-
 def picture_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
     return label_loss(model(batch.pixels), batch.labels, label_smoothing=label_smoothing)
-
-
-def hidden_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
-    """The mean squared error of the pixels of each hidden patch, summed over these."""
-    hidden = batch.labels != NONE  # (B, P)
-    painted = model(batch.pixels, masked=hidden)[hidden]  # (M, C x s x s)
-    wanted = to_patches(batch.pixels, model.config.patch_size)[hidden]
-    return F.mse_loss(painted, wanted, reduction="none").mean(dim=-1).sum()
-
-
-def order_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
-    return label_loss(order_logits(model, batch), batch.labels, label_smoothing=label_smoothing)
-
-
-def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
-    """Where each patch came from (B, P, P), without a word about where it stands now."""
-    logits: Tensor = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))
-    return logits
 
 
 def judge_labels(
@@ -266,14 +226,7 @@ def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list
     return [Said(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
 
 
-def judge_loss(
-    batches: Sequence[ImageBatch], prepared: PreparedImages, loss: Callable[..., Tensor], model: Model
-) -> Validation:
-    with judging(model) as device:
-        return Validation(loss=mean_loss(batches, partial(loss, model), device))
-
-
-def _task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson]) -> Task[PreparedImages]:
+def image_task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson]) -> Task[PreparedImages]:
     return Task(
         families=("vit",),
         content="images",
@@ -285,7 +238,7 @@ def _task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings],
     )
 
 
-IMAGE_CLASSIFICATION = _task(
+IMAGE_CLASSIFICATION = image_task(
     ("accuracy", "loss"),
     partial(
         lesson_with,
@@ -294,27 +247,5 @@ IMAGE_CLASSIFICATION = _task(
         loss=picture_loss,
         judge=judge_labels,
         what=("classifier of images", "labels", "image-classification"),
-    ),
-)
-MASKED_PATCHES = _task(
-    ("loss",),
-    partial(
-        lesson_with,
-        head="masked_patches",
-        ask=ask_hidden,
-        loss=hidden_patch_loss,
-        judge=judge_loss,
-        what=("encoder of images", "pixels that it paints", "image-feature-extraction"),
-    ),
-)
-SHUFFLED_PATCHES = _task(
-    ("accuracy", "loss"),
-    partial(
-        lesson_with,
-        head="patch_order",
-        ask=ask_order,
-        loss=order_loss,
-        judge=partial(judge_labels, logits_of=order_logits),
-        what=("encoder of images", "places of patches", "image-feature-extraction"),
     ),
 )

@@ -6,10 +6,11 @@ from heedful.errors import UserError, one_of
 from heedful.training.record import Content
 from heedful.training.settings import Settings
 from heedful.training.tasks.classification import CLASSIFICATION
-from heedful.training.tasks.images import IMAGE_CLASSIFICATION, MASKED_PATCHES, SHUFFLED_PATCHES
+from heedful.training.tasks.images import IMAGE_CLASSIFICATION
 from heedful.training.tasks.masked_tokens import MASKED_TOKENS
 from heedful.training.tasks.next_token import NEXT_TOKEN
 from heedful.training.tasks.pairs import TRANSLATION
+from heedful.training.tasks.patches import MASKED_PATCHES, SHUFFLED_PATCHES
 from heedful.training.tasks.restoring import DENOISING, SPANS
 from heedful.training.tasks.tagging import TAGGING
 from heedful.training.tasks.task import Task
