@@ -47,6 +47,7 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
         valid_source=files["valid"].source,
         valid_target=files["valid"].target,
         recipe="demo",
+        overrides=[f'data.languages=["{source_language}", "{target_language}"]'],
         resume=(run / "settings.toml").exists(),
         listeners=[make_view(sys.stderr)],
     )
@@ -62,14 +63,22 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
     picture = draw(loaded, corpus.test, folder / "attention.svg")
     print(f"\nwhat it looked at while translating one of them: {picture}")
     print(f"the model: {run / 'average'} ({time.perf_counter() - started:.0f} seconds in all)")
-    print(
-        "\nWhat to type next:\n"
-        f"  heedful translate -m {run!s:<41} translate with it what you type\n"
-        "  heedful check YOUR.en YOUR.de                                  is your own corpus fit to train on?\n"
-        "  heedful train runs/mine --source YOUR.en --target YOUR.de      train on it\n"
-        "  heedful demo --pair zh-en                                      the same from Chinese to English"
-    )
+    say_what_next(run, min((example.source for example in corpus.test), key=len))
     return 0
+
+
+def say_what_next(run: Path, sentence: str) -> None:
+    commands = {
+        f"heedful translate -m {run}": "translate with it what you type",
+        f'heedful look "{sentence}" -m {run} --output look.html': "a page that shows what happens inside",
+        f"heedful serve -m {run}": "translate in a browser, and look inside there",
+        "heedful check YOUR.en YOUR.de": "is your own corpus fit to train on?",
+        "heedful train runs/mine --source YOUR.en --target YOUR.de": "train on it",
+        "heedful demo --pair zh-en": "the same from Chinese to English",
+    }
+    print("\nWhat to type next:")
+    for command, what in commands.items():
+        print(f"  {command:<63}{what}" if len(command) < 62 else f"  {command}\n{'':<65}{what}")
 
 
 class Files(NamedTuple):
