@@ -417,8 +417,8 @@ IN_MODELS = [
     Mutant(
         "the vocabulary of the source alone is compared",
         "models/folder.py",
-        '"target": (tokenizers.target.vocab_size, config.target_vocab_size),',
-        '"target": (tokenizers.target.vocab_size, tokenizers.target.vocab_size),',
+        '"target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),',
+        '"target tokenizer": (tokenizers.target.vocab_size, tokenizers.target.vocab_size),',
         FOLDER,
     ),
     Mutant(

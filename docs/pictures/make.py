@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codes import positions
+from decoders import gpt
 from grids import masks, patterns
 from wiring import joins, transformer
 
@@ -16,6 +17,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "patterns.svg": patterns,
     "positions.svg": positions,
     "joins.svg": joins,
+    "gpt.svg": gpt,
 }
 
 

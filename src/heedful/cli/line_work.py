@@ -1,4 +1,4 @@
-"""The work of a filter: blocks of lines go out to be translated, and are written in their order when they come back."""
+"""The work of a filter: blocks of lines go out to be worked on, and are written in their order when they come back."""
 
 import contextlib
 import itertools
@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from heedful.cli.progress import Passing
 from heedful.cli.text_input import TextInput
@@ -18,26 +18,67 @@ from heedful.decoding.long_text import LINE_BREAK, BadText, Tally
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.translation import Answer, Translation
-    from heedful.decoding.workers import Translates
+    from heedful.decoding.translation import Translation
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]
+
+
+class AnyAnswer(Protocol):
+    """What comes back for a block of texts."""
+
+    @property
+    def translations(self) -> Sequence[Any]:
+        """One for each text; the writer knows what it is."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+
+class Works(Protocol):
+    """Where the work is done: decoding.workers has two such places for translations."""
+
+    @property
+    def width(self) -> int:
+        """How many blocks may be under way."""
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Any]":
+        """Begin a block, of which the first text has the number `start`; an AnyAnswer, or a BadText."""
+
+
+class Writes(Protocol):
+    def write(self, number: int, best: Any) -> None:
+        """What became of line `number`, counted from 0."""
+
+    def write_bad(self, content: bytes) -> None:
+        """In place of a line that could not be read."""
+
+    def flush(self) -> None: ...
 
 
 class Job(NamedTuple):
     lines: list[Line]
     cells: list[Cell]
     start: int  # the number of the first line, from 0
-    answer: "Future[Answer]"
+    answer: "Future[AnyAnswer]"
 
 
 class LineWork:
     """From an input to a writer."""
 
-    def __init__(self, source: TextInput, place: "Translates", writer: "Writer", *, on_bad_line: BadLines) -> None:
+    def __init__(
+        self,
+        source: TextInput,
+        place: Works,
+        writer: Writes,
+        *,
+        on_bad_line: BadLines | None = None,
+        to: str = "translate",
+    ) -> None:
         self.source, self.place, self.writer = source, place, writer
-        self.on_bad_line: BadLines = on_bad_line
+        self.to = to  # what is done to a line
+        self.on_bad_line = on_bad_line or "error"
+        self.has_option = on_bad_line is not None  # of that name; otherwise nobody is told to use it
         self.n_bad = 0
         self.tally = Tally()
 
@@ -46,12 +87,14 @@ class LineWork:
         progress, which would stand between the lines.
         """
         if self.source.is_terminal:
-            print("type a line to translate it; Ctrl-D ends", file=sys.stderr)
+            print(f"type a line to {self.to} it; Ctrl-D ends", file=sys.stderr)
         n_bytes = self.source.n_bytes
         with contextlib.nullcontext() if hidden else Passing(unit="sentences") as passing:
             for n_lines, at in itertools.chain([(0, 0)], self._blocks(full=full)):
                 if passing is not None:
-                    passing.update("translating", n_lines, min(1.0, at / n_bytes) if n_bytes else None)
+                    passing.update(
+                        f"{self.to.removesuffix('e')}ing", n_lines, min(1.0, at / n_bytes) if n_bytes else None
+                    )
 
     def warnings(self) -> list[str]:
         """What a user must know when it is done."""
@@ -77,7 +120,7 @@ class LineWork:
             while pending and (bad or len(pending) >= self.place.width or not self.source.ready()):
                 yield self._finish(pending.popleft())
             if bad is not None:
-                raise _bad_data(self.source.name, bad)
+                raise _bad_data(self.source.name, bad, has_option=self.has_option)
         while pending:
             yield self._finish(pending.popleft())
 
@@ -110,11 +153,11 @@ def bad_kind(cell: Cell) -> str | None:
     return next((problem.kind for problem in cell.problems if problem.kind in ("encoding", "too-long")), None)
 
 
-def _bad_data(name: str, cell: Cell) -> BadData:
+def _bad_data(name: str, cell: Cell, *, has_option: bool) -> BadData:
     problem = next(problem for problem in cell.problems if problem.kind in ("encoding", "too-long"))
     place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
     ways = "keep|skip" if problem.kind == "encoding" else "skip"
-    remedy = f"{remedy_for(problem.kind, name)} Or pass --on-bad-line {ways}"
+    remedy = remedy_for(problem.kind, name) + (f" Or pass --on-bad-line {ways}" if has_option else "")
     return BadData(problem.kind, place, problem.value, remedy=remedy)
 
 

@@ -21,9 +21,15 @@ COMMANDS = {
     "check": "heedful.cli.check:check",
     "train": "heedful.cli.train:train",
     "translate": "heedful.cli.translate:translate",
+    "generate": "heedful.cli.generate:generate",
+    "fill": "heedful.cli.fill:fill",
+    "classify": "heedful.cli.classify:classify",
+    "embed": "heedful.cli.embed:embed",
+    "summarize": "heedful.cli.summarize:summarize",
     "evaluate": "heedful.cli.evaluate:evaluate",
     "look": "heedful.cli.look:look",
     "serve": "heedful.cli.serve:serve",
+    "convert": "heedful.cli.convert:convert",
     "doctor": "heedful.cli.doctor:doctor",
 }
 

@@ -1,0 +1,145 @@
+"""How fast a decoder-only model writes, beside Hugging Face's `generate`: the same weights, prompts and texts.
+
+    python benchmarks/generate.py [--threads 2] [--rounds 5] [--json generate.json]
+    python benchmarks/generate.py --quick                                           # does it run?
+
+Both write greedily, with a cache, exactly as many tokens for every prompt; neither ever ends by itself. Both are in one
+process and take turns, round after round; a ratio is taken within a round, and the median of the rounds is shown. The
+weights are random: what a step costs does not depend on them. The texts must be equal, token for token; with random
+weights the two likeliest tokens are sometimes equal but for rounding, and then a text goes another way, so the share of
+equal texts is shown.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from heedful.cli.machine import processor
+from heedful.decoding.generator import Generator
+from heedful.interop.huggingface import export_huggingface
+from heedful.models.folder import save_model
+from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.marks import MarksConfig
+
+SHAPES = {
+    "gpt2": {"d_model": 384, "n_layers": 6, "n_heads": 6, "d_ff": 1536},
+    "gpt2-wide-vocabulary": {"d_model": 256, "n_layers": 6, "n_heads": 4, "d_ff": 1024, "vocab_size": 50257},
+    "llama": {
+        "d_model": 384, "n_layers": 6, "n_heads": 6, "n_kv_heads": 2, "d_ff": 1024, "positions": "rotary",
+        "norm": "rms", "activation": "swiglu", "attention_bias": False, "feed_forward_bias": False, "tied": False,
+    },
+}  # fmt: skip
+Texts = list[list[int]]
+Program = Callable[[Texts, int], Texts]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
+    parser.add_argument("--prompt", type=int, default=32, help="tokens of each prompt")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.tokens, options.prompt = 1, 8, 5
+    torch.set_num_threads(options.threads)
+    print(
+        f"{processor()}, {options.threads} threads, torch {torch.__version__}; "
+        f"{options.prompt} + {options.tokens} tokens\n"
+    )
+    print("| model | parameters | batch | heedful, tokens/s | Hugging Face, tokens/s | ratio | equal texts |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    results = []
+    for shape in options.shapes:
+        model = make(shape, options)
+        with tempfile.TemporaryDirectory() as folder:
+            programs = {"heedful": ours(model), "Hugging Face": theirs(model, Path(folder))}
+        for batch in options.batches:
+            results.append({"shape": shape, **compare(programs, batch, options)})
+            show(results[-1], sum(one.numel() for one in model.parameters()))
+    if options.json:
+        options.json.write_text(json.dumps({"options": {**vars(options), "json": None}, "results": results}, indent=1))
+
+
+def make(shape: str, options: argparse.Namespace) -> Gpt:
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 16384, **SHAPES[shape]}
+    if options.quick:
+        sizes |= {"vocab_size": 300, "d_model": 48, "n_layers": 2, "d_ff": 96}
+    # An end outside of the vocabulary never comes.
+    model = Gpt(GptConfig(**sizes, max_len=1024, marks=MarksConfig(start_id=0, end_id=sizes["vocab_size"])))
+    with torch.no_grad():  # as drawn, a tied model repeats the last token; larger numbers make texts that move
+        for parameter in model.parameters():
+            parameter.mul_(3.0)
+    return model.eval()
+
+
+def ours(model: Gpt) -> Program:
+    generator = Generator(model, None)
+
+    def write(prompts: Texts, n_tokens: int) -> Texts:
+        return [best[0].ids for best in generator.search_ids(prompts, max_len=n_tokens)]
+
+    return write
+
+
+def theirs(model: Gpt, folder: Path) -> Program:
+    from transformers import AutoModelForCausalLM
+
+    save_model(folder / "ours", model, None)
+    export_huggingface(folder / "ours", folder / "theirs")
+    peer = AutoModelForCausalLM.from_pretrained(folder / "theirs").eval()
+    peer.generation_config.eos_token_id = None
+
+    def write(prompts: Texts, n_tokens: int) -> Texts:
+        ids = torch.tensor(prompts)
+        with torch.inference_mode():
+            found = peer.generate(
+                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=n_tokens, pad_token_id=0
+            )
+        return found[:, ids.size(1) :].tolist()
+
+    return write
+
+
+def compare(programs: dict[str, Program], batch: int, options: argparse.Namespace) -> dict:
+    """Rounds in turn, after one that nobody counts."""
+    torch.manual_seed(2)
+    vocab = 300 if options.quick else 16384
+    prompts = torch.randint(1, vocab, (batch, options.prompt)).tolist()
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    found: dict[str, Texts] = {}
+    for number in range(options.rounds + 1):
+        for name, write in programs.items():
+            start = time.perf_counter()
+            found[name] = write(prompts, options.tokens)
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+    equal = sum(a == b for a, b in zip(found["heedful"], found["Hugging Face"], strict=True))
+    assert all(len(text) == options.tokens for texts in found.values() for text in texts)
+    return {"batch": batch, "seconds": seconds, "equal": equal, "n_tokens": batch * options.tokens}
+
+
+def show(result: dict, n_parameters: int) -> None:
+    seconds = result["seconds"]
+    ratios = [b / a for a, b in zip(seconds["heedful"], seconds["Hugging Face"], strict=True)]
+    rates = [result["n_tokens"] / statistics.median(seconds[name]) for name in ("heedful", "Hugging Face")]
+    print(
+        f"| {result['shape']} | {n_parameters:,} | {result['batch']} | {rates[0]:,.0f} | {rates[1]:,.0f} "
+        f"| {statistics.median(ratios):.2f} | {result['equal']} of {result['batch']} |",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

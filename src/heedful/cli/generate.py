@@ -1,0 +1,195 @@
+"""`heedful generate`: a text that goes on from a prompt, as it is written; or line by line, as a filter."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+
+from cyclopts import Parameter
+
+from heedful.cli.line_work import Format, LineWork, one_line
+from heedful.cli.text_input import STANDARD_INPUT, TextInput
+from heedful.cli.text_output import open_output
+from heedful.config import with_overrides
+from heedful.decoding.long_text import LINE_BREAK, BadText, Tally
+from heedful.decoding.settings import SearchSettings
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding.generator import Generation, Generator
+
+
+WHICH_MODEL = (
+    'which model? Name the folder of a run: heedful generate "Once upon a time" -m runs/book\n'
+    "`heedful train runs/book --family gpt --text book.txt` makes one of your own text"
+)
+
+
+def generate(
+    prompt: str = "-",
+    *,
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    output: Path | None = None,
+    max_tokens: int = 100,
+    beam: int = 1,
+    n_best: int = 1,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    format: Format = "text",
+    set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+) -> None:
+    """Write what follows a prompt, or each line of standard input.
+
+    The text appears as it is written: each time the likeliest next token, or
+    with --temperature, --top-k, --top-p or --seed one that is drawn.
+
+    Parameters
+    ----------
+    prompt
+        What the text begins with; - takes each line of standard input as a prompt, and writes a line for each.
+    model
+        The folder of a run or of a model.
+    output
+        Write to this file; until it is complete it is called OUTPUT.part.
+    max_tokens
+        How many tokens to add at most; the text ends earlier where the model ends it.
+    beam
+        How many hypotheses the search follows; 1 takes the likeliest next token.
+    n_best
+        How many texts for each prompt; as text "line ||| text ||| score", lines counted from 0.
+    temperature
+        Draw tokens; below 1 likely ones become likelier still, above 1 unlikely ones get a chance.
+    top_k
+        Draw only among so many likeliest tokens.
+    top_p
+        Draw only among the likeliest tokens that together have this probability.
+    seed
+        Where the drawing begins.
+    format
+        Text, or one JSON object for each prompt: prompt, text, score, tokens, complete.
+    set
+        Change any setting of the search: --set repetition_penalty=1.2 no_repeat_ngram=3 sampling.min_p=0.05
+    """
+    from heedful.decoding.generator import Generator
+
+    if model is None:
+        raise UserError(WHICH_MODEL)
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    settings = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
+    with _said_at_the_end():
+        if prompt == "-":
+            _filter(model, output, format, settings)
+        else:
+            with open_output(output) as out:
+                _one(Generator.load(model), prompt, out, format, settings)
+
+
+def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> SearchSettings:
+    """Tokens are drawn if anything is said of how."""
+    from heedful.decoding.generator import generation_settings
+
+    given = {name: value for name, value in drawing.items() if value is not None}
+    return generation_settings(with_overrides({**values, **({"sampling": given} if given else {})}, overrides))
+
+
+def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, settings: SearchSettings) -> None:
+    """One prompt: as text it appears while it is written, with its line breaks."""
+    if format == "jsonl" or settings.n_best > 1:
+        GenerationWriter(out, format, n_best=settings.n_best).write(0, generator.answer([prompt], settings)[0])
+        return
+    pieces = generator.stream_with(prompt, settings)
+    out.write(prompt.encode())
+    for piece in pieces:
+        out.write(piece.encode())
+        out.flush()
+    out.write(b"\n")
+
+
+def _filter(model: Path, output: Path | None, format: Format, settings: SearchSettings) -> None:
+    from heedful.decoding.generator import Generator
+
+    with TextInput(STANDARD_INPUT) as source:
+        place = Here(Generator.load(model), settings)
+        with open_output(output) as out:
+            writer = GenerationWriter(out, format, n_best=settings.n_best)
+            work = LineWork(source, place, writer, to="continue")
+            work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+
+
+class Generated(NamedTuple):
+    translations: "list[list[Generation]]"
+    tally: Tally
+
+
+class Here:
+    """Works on a block while it is submitted."""
+
+    width = 1
+
+    def __init__(self, generator: "Generator", settings: SearchSettings) -> None:
+        self._generator, self._settings = generator, settings
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Generated]":
+        """An empty line stays empty, and the model is not asked."""
+        from heedful.decoding.generator import Generation
+
+        done: Future[Generated] = Future()
+        try:
+            found = iter(self._generator.answer([text for text in texts if text.strip()], self._settings, start=start))
+        except BadText as error:  # told to who asks for the result, and knows the line
+            done.set_exception(error)
+            return done
+        empty = [[Generation(text, "", 0.0, (), True)] * self._settings.n_best for text in texts]
+        best = [next(found) if text.strip() else nothing for text, nothing in zip(texts, empty, strict=True)]
+        done.set_result(Generated(best, Tally()))
+        return done
+
+
+class GenerationWriter:
+    """Texts as lines, or as lines of JSON."""
+
+    def __init__(self, out: BinaryIO, format: Format, *, n_best: int) -> None:
+        self._out, self._format, self._n_best = out, format, n_best
+
+    def write(self, number: int, best: "Sequence[Generation]") -> None:
+        if self._format == "jsonl":
+            candidates = {"candidates": [_values(one) for one in best]} if self._n_best > 1 else {}
+            text = json.dumps(
+                {"prompt": best[0].prompt, **_values(best[0]), **candidates}, ensure_ascii=False, allow_nan=False
+            )
+            # Some readers take U+2028 for the end of a line, inside of a string too.
+            self._line(LINE_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        elif self._n_best == 1:
+            self._line(one_line(best[0].prompt + best[0].text))
+        else:
+            for one in best:
+                self._line(f"{number} ||| {one_line(one.prompt + one.text)} ||| {one.score:.6f}")
+
+    def write_bad(self, content: bytes) -> None:
+        raise AssertionError("a line that cannot be read stops the work")
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def _line(self, text: str) -> None:
+        self._out.write(text.encode() + b"\n")
+
+
+def _values(one: "Generation") -> dict[str, Any]:
+    return {"text": one.text, "score": one.score, "tokens": one.tokens, "complete": one.complete}
+
+
+@contextmanager
+def _said_at_the_end() -> Iterator[None]:
+    """Warnings, each once, in the words of a command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for words in dict.fromkeys(str(one.message) for one in caught):
+        print(f"heedful: {words}", file=sys.stderr)

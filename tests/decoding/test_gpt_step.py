@@ -1,0 +1,135 @@
+"""The step of a decoder-only model: the model's own logits, whatever was read, moved, replaced or outgrown."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from deterministic import fill, largest_difference, whole_numbers
+from heedful.decoding.gpt_step import GptStep
+from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
+from heedful.models.marks import MarksConfig
+
+SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
+LLAMA = {
+    "positions": "rotary", "norm": "rms", "activation": "swiglu", "attention_bias": False, "feed_forward_bias": False,
+    "n_kv_heads": 2, "d_head": 6, "tied": False, "rotary": RotaryConfig(base=1000.0, factor=2.0, first_len=16),
+}  # fmt: skip
+SHAPES = {"gpt2": {}, "llama": LLAMA, "none": {"positions": "none", "score_scale": "layer"}}
+
+
+def make(shape: str, *, dtype: torch.dtype = torch.float64, **changes) -> Gpt:
+    return fill(Gpt(GptConfig(**{**SIZES, **SHAPES[shape], **changes})), dtype=dtype)
+
+
+def text(n: int, name: str = "") -> list[int]:
+    return whole_numbers(n, below=17, name=f"{name}{n}").tolist()
+
+
+class Rows:
+    """A step, and beside it what each row has been fed, so that the model can be asked for the same."""
+
+    def __init__(self, model: Gpt, prompts: Sequence[Sequence[int]], width: int = 1) -> None:
+        self.model, self.width = model, width
+        self.step = GptStep(model)
+        self.fed = [list(prompt) for prompt in prompts for _ in range(width)]
+        self.state = self.step.begin(prompts, width)
+        self.begins = [True] * len(self.fed)
+        self.n = 0
+
+    def go(self) -> float:
+        """Feed one token to each row; how far the logits are from the model's."""
+        self.n += 1
+        tokens = text(len(self.fed), name=f"step {self.n}")
+        logits = self.step(torch.tensor(tokens), self.state)
+        for row, token in enumerate(tokens):
+            if not self.begins[row]:
+                self.fed[row].append(token)
+        self.begins = [False] * len(self.fed)
+        worst = 0.0
+        for row, ids in enumerate(self.fed):
+            worst = max(worst, largest_difference(logits[row], self.model(torch.tensor([ids]))[0, -1]))
+        return worst
+
+
+@pytest.fixture(autouse=True)
+def without_gradients():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("lengths", [(5,), (1,), (1, 1), (3, 9, 1), (4, 4)])
+def test_the_models_own_logits(shape: str, lengths: tuple[int, ...]) -> None:
+    rows = Rows(make(shape), [text(n) for n in lengths])
+    assert max(rows.go() for _ in range(12)) < 1e-12
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_moved_kept_and_replaced(shape: str) -> None:
+    rows = Rows(make(shape), [text(7), text(2), text(4)], width=2)
+    assert max(rows.go() for _ in range(3)) < 1e-12
+    moved = [1, 1, 2, 3, 5, 4]
+    rows.state.reorder(torch.tensor(moved))
+    rows.fed = [list(rows.fed[row]) for row in moved]
+    assert rows.go() < 1e-12
+    rows.state.keep(torch.tensor([0, 2]))
+    rows.fed, rows.begins = rows.fed[:2] + rows.fed[4:], rows.begins[:4]
+    assert rows.go() < 1e-12
+    for place, new in ((1, text(3, "new")), (0, text(20, "long")), (1, text(1, "short"))):
+        rows.step.replace(rows.state, torch.tensor([place]), [new])
+        rows.fed[2 * place : 2 * place + 2] = [list(new), list(new)]
+        rows.begins[2 * place : 2 * place + 2] = [True, True]
+        assert max(rows.go() for _ in range(4)) < 1e-12
+
+
+def test_many_columns_fall_off_the_front() -> None:
+    """Replaced again and again, rows never need more room than their own texts."""
+    rows = Rows(make("llama"), [text(3), text(3)])
+    for round in range(12):
+        place = round % 2
+        new = text(2 + round % 5, name=str(round))
+        rows.step.replace(rows.state, torch.tensor([place]), [new])
+        rows.fed[place], rows.begins[place] = list(new), True
+        assert max(rows.go() for _ in range(15)) < 1e-12
+    assert rows.state.columns.tensors[0].size(2) <= 96
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_text_that_outgrows_the_window_is_read_again_from_its_last_half(shape: str) -> None:
+    model = make(shape, max_len=8)
+    step, prompts = GptStep(model), [text(6), text(2), text(11)]
+    state = step.begin(prompts, 1)
+    seen = [list(prompt)[-8:] for prompt in prompts]  # what the window holds
+    for number in range(30):
+        tokens = text(3, name=f"step {number}")
+        logits = step(torch.tensor(tokens), state)
+        for row, token in enumerate(tokens):
+            if number:
+                seen[row] = [*(seen[row] if len(seen[row]) < 8 else seen[row][-4:]), token]
+            assert largest_difference(logits[row], model(torch.tensor([seen[row]]))[0, -1]) < 1e-12
+
+
+def test_a_window_of_one_token() -> None:
+    model = make("gpt2", max_len=1)
+    step = GptStep(model)
+    state = step.begin([[3], [5, 6]], 1)
+    for fed, tokens in (([3, 6], [0, 0]), ([1, 2], [1, 2]), ([4, 4], [4, 4])):
+        expected = model(torch.tensor(fed)[:, None])[:, -1]
+        assert largest_difference(step(torch.tensor(tokens), state), expected) < 1e-12
+
+
+def test_in_float32_the_packed_weights_give_the_same() -> None:
+    rows = Rows(make("gpt2", dtype=torch.float32), [text(5), text(2)])
+    assert max(rows.go() for _ in range(8)) < 1e-5
+
+
+def test_other_ends_stand_for_the_end() -> None:
+    model = make("gpt2", marks=MarksConfig(start_id=2, end_id=3, other_ends=(5, 9)))
+    plain = model(torch.tensor([[4, 8]]))[0, -1]
+    step = GptStep(model)
+    logits = step(torch.tensor([0]), step.begin([[4, 8]], 1))[0]
+    assert largest_difference(logits[3], plain[[3, 5, 9]].max()) < 1e-12
+    assert torch.isneginf(logits[[5, 9]]).all()
+    others = [id for id in range(17) if id not in (3, 5, 9)]
+    assert largest_difference(logits[others], plain[others]) < 1e-12
