@@ -19,6 +19,7 @@ import socket
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -142,15 +143,18 @@ def bad_bytes(how: How, folder: Path) -> None:
     n = how.n(100_000)
     with real_server(folder / "model", "--engine", "torch") as server:
         wait_until_ready(server)
-        worst = asyncio.run(send_bad_bytes(server, n))
+        with asking_health(server) as times:
+            asyncio.run(send_bad_bytes(server, n))
         assert json.loads(server.get("/health")) == {"status": "ok"} and server.process.poll() is None
-    how.judge(f"{n:,} bad connections; /health within {worst:.0f} ms, goal {HEALTH_MS:.0f}", worst <= HEALTH_MS)
+    print(
+        f"  {n:,} bad connections, {len(times)} answers of /health, half of them in {statistics.median(times):.0f} ms"
+    )
+    how.judge(f"all within {max(times):.0f} ms, goal {HEALTH_MS:.0f}", max(times) <= HEALTH_MS)
 
 
-async def send_bad_bytes(server: Running, n: int, *, n_clients: int = 50) -> float:
-    """The longest that /health took meanwhile, in milliseconds."""
+async def send_bad_bytes(server: Running, n: int, *, n_clients: int = 50) -> None:
     host, port = server.url.removeprefix("http://").split(":")
-    left, worst = n, 0.0
+    left = n
 
     async def client(number: int) -> None:
         nonlocal left
@@ -164,22 +168,28 @@ async def send_bad_bytes(server: Running, n: int, *, n_clients: int = 50) -> flo
                     await asyncio.wait_for(reader.read(64), 0.05)  # some are never answered: the end is cut off
                 writer.transport.abort()
 
-    async def health(clients: "asyncio.Future[list[None]]") -> None:
-        nonlocal worst
-        while not clients.done():
-            started = time.monotonic()
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            answer = await reader.read()
-            assert answer.startswith(b"HTTP/1.1 200"), answer
-            writer.close()
-            worst = max(worst, 1000.0 * (time.monotonic() - started))
-            await asyncio.sleep(0.05)
+    await asyncio.gather(*(client(number) for number in range(n_clients)))
 
-    clients = asyncio.gather(*(client(number) for number in range(n_clients)))
-    await health(clients)
-    await clients
-    return worst
+
+@contextlib.contextmanager
+def asking_health(server: Running) -> Iterator[list[float]]:
+    """Milliseconds that each answer took while the context lasted."""
+    times: list[float] = []
+    is_over = threading.Event()
+
+    def ask() -> None:
+        while not is_over.wait(0.05):
+            started = time.monotonic()
+            assert json.loads(server.get("/health")) == {"status": "ok"}
+            times.append(1000.0 * (time.monotonic() - started))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield times
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def bad_request(draw: random.Random) -> bytes:
