@@ -141,10 +141,14 @@ def test_a_flip_is_the_image_or_its_mirror() -> None:
 def test_a_shift_moves_all_channels_alike_and_keeps_what_stays_inside() -> None:
     pixels = images().pixels
     moved = shift(pixels, np.random.default_rng(0), by=1)
+    places = []
     for before, after in zip(pixels, moved, strict=True):
         padded = np.pad(before, ((0, 0), (1, 1), (1, 1)))
-        windows = [padded[:, y : y + 6, x : x + 6] for y in range(3) for x in range(3)]
-        assert sum(np.array_equal(after, window) for window in windows) == 1
+        windows = {(y, x): padded[:, y : y + 6, x : x + 6] for y in range(3) for x in range(3)}
+        [place] = [place for place, window in windows.items() if np.array_equal(after, window)]
+        places.append(place)
+    assert {y for y, _ in places} == {x for _, x in places} == {0, 1, 2}
+    assert len(set(places)) > 6  # down and aside are drawn apart
     assert np.array_equal(shift(pixels, np.random.default_rng(0), by=0), pixels)
 
 

@@ -184,6 +184,7 @@ def values(**changes) -> dict:
 REFUSED = {
     "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
     "a decoder": ({"is_decoder": True}, "is_decoder"),
+    "heads taken out": ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
     "cross-attention": ({"add_cross_attention": True}, "add_cross_attention"),
     "another head": ({"architectures": ["BertForQuestionAnswering"]}, "architectures"),
     "a bend": ({"hidden_act": "gelu_10"}, "hidden_act"),

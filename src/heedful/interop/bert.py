@@ -59,6 +59,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
     given.require("position_embedding_type", "absolute")
     given.require("is_decoder", False)
     given.require("add_cross_attention", False)
+    given.require("pruned_heads", {})
     head = head_from(given, HEADS, default="BertModel")
     labels = labels_from(given) if head in ("classify", "label_tokens") else ()
     ours: dict[str, Any] = {
@@ -86,7 +87,9 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
     }
     if given.get("classifier_dropout") is not None:
         ours["classifier_dropout"] = given.number("classifier_dropout")
-    given.warn_unread(("initializer_range", "bos_token_id", "eos_token_id", "directionality", *_OF_THE_OLD_POOLER))
+    given.warn_unread(
+        ("initializer_range", "bos_token_id", "eos_token_id", "eos_token_ids", "directionality", *_OF_THE_OLD_POOLER)
+    )
     return from_values(BertConfig, ours, where=where)
 
 

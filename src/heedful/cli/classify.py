@@ -1,0 +1,131 @@
+"""`heedful classify`: lines, or images, in; labels out, one line for each."""
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+
+from cyclopts import Parameter
+
+from heedful.cli.line_work import Format, LineWork, one_line
+from heedful.cli.text_input import STANDARD_INPUT, TextInput
+from heedful.cli.text_output import open_output
+from heedful.decoding.long_text import Tally
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding.classify import Classifier, Labelled, LabelledToken
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+def classify(
+    file: Path = STANDARD_INPUT,
+    *,
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    output: Path | None = None,
+    top_k: int = 1,
+    format: Format = "text",
+    on_bad_line: Literal["error", "skip"] = "error",
+) -> None:
+    """Tell which label each line, or each image, has.
+
+    One line in, one line out: the label and its probability, a tab between
+    them. A model of images (vit) reads lines with the names of image files, or
+    FILE is an image itself. A model that labels tokens answers with a word and
+    its label for each token.
+
+    Parameters
+    ----------
+    file
+        The lines to classify, or one image; - is standard input.
+    model
+        The folder of a run or of a model with labels, of the family bert or vit.
+    output
+        Write to this file; until it is complete it is called OUTPUT.part.
+    top_k
+        How many labels for each line, the likeliest first.
+    format
+        Lines of text, or of JSON: label, score, and every label with its score.
+    on_bad_line
+        A line that is not UTF-8: stop with an error, or skip it, which leaves an empty line.
+    """
+    if model is None:
+        raise UserError("which model? Name the folder of a run or a model: heedful classify lines.txt -m runs/mood")
+    if top_k < 1:
+        raise UserError(f"--top-k {top_k}: must be at least 1")
+    from heedful.decoding.classify import Classifier
+
+    classifier = Classifier.load(model)
+    if classifier.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
+        with open_output(output) as out:
+            Writer(out, format, top_k).write(0, classifier.classify([file])[0])
+        return
+    place = Place(classifier)
+    with TextInput(file) as source, open_output(output) as out:
+        work = LineWork(source, place, Writer(out, format, top_k), on_bad_line=on_bad_line, to="classify")
+        work.run(hidden=output is None and sys.stdout.isatty())
+    for words in [*classifier.tally.warnings(), *work.warnings()]:
+        print(f"heedful: {words}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Answer:
+    translations: Sequence[Any]
+    tally: Tally = field(default_factory=Tally)
+
+
+class Place:
+    """Where the work is done: in this process, at once."""
+
+    width = 1
+
+    def __init__(self, classifier: "Classifier") -> None:
+        self._classifier = classifier
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+        done: Future[Answer] = Future()
+        if self._classifier.labels_tokens:
+            done.set_result(Answer(self._classifier.label_tokens(texts)))
+        else:
+            done.set_result(Answer(self._classifier.classify(texts)))
+        return done
+
+
+class Writer:
+    """Labels as lines of text or of JSON."""
+
+    def __init__(self, out: BinaryIO, format: Format, top_k: int) -> None:
+        self._out, self._format, self._top_k = out, format, top_k
+
+    def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledToken]") -> None:
+        self._write_line(_as_json(found, self._top_k) if self._format == "jsonl" else _as_text(found, self._top_k))
+
+    def write_bad(self, content: bytes) -> None:
+        self._write_line(json.dumps({"label": None, "error": "not UTF-8"}) if self._format == "jsonl" else "")
+
+    def flush(self) -> None:
+        self._out.flush()
+
+    def _write_line(self, text: str) -> None:
+        self._out.write(text.encode("utf-8", "replace") + b"\n")
+
+
+def _as_text(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+    from heedful.decoding.classify import Labelled
+
+    if all(isinstance(one, Labelled) for one in found) and found:
+        return "\t".join(f"{one_line(one.label)}\t{one.score:.4f}" for one in found[:top_k])
+    return " ".join(f"{one.token}/{one.label}" for one in found if not isinstance(one, Labelled))
+
+
+def _as_json(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+    from heedful.decoding.classify import Labelled
+
+    if found and isinstance(found[0], Labelled):
+        labels = [vars(one) for one in found[:top_k]]
+        return json.dumps({**labels[0], "labels": labels}, ensure_ascii=False)
+    return json.dumps({"tokens": [vars(one) for one in found]}, ensure_ascii=False)

@@ -1,0 +1,114 @@
+"""`heedful embed`: lines, or images, in; vectors out, to .npy or JSONL."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+
+from cyclopts import Parameter
+
+from heedful.cli.classify import IMAGE_SUFFIXES
+from heedful.cli.text_input import STANDARD_INPUT, TextInput
+from heedful.cli.text_output import open_output
+from heedful.data.findings import BadData, Place, remedy_for
+from heedful.data.records import decode
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding.embed import Embedder
+
+HEADER = 128  # bytes of an .npy file before its numbers: room for any count of rows
+
+
+def embed(
+    file: Path = STANDARD_INPUT,
+    *,
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    output: Path,
+    pool: Literal["mean", "class", "pooler", "tokens"] = "mean",
+) -> None:
+    """Turn each line, or each image, into a vector.
+
+    A .npy file gets one row of float32 for each line; a .jsonl file one object
+    for each: vector, or, for each token, tokens and vectors. Any family will do:
+    the states of an encoder (bert, vit), the memory of an encoder-decoder, the
+    states of a gpt.
+
+    Parameters
+    ----------
+    file
+        The lines, or one image; - is standard input. A model of images reads names of image files.
+    model
+        The folder of a run or of a model.
+    output
+        Where the vectors go: a .npy or a .jsonl file.
+    pool
+        One vector: the mean of all tokens, that of the class token, what a pooler makes of it; or one for each token.
+    """
+    if model is None:
+        raise UserError("which model? Name the folder of a run or a model: heedful embed lines.txt -m runs/bert")
+    if output.suffix not in (".npy", ".jsonl"):
+        raise UserError(f"--output {output}: vectors are written to .npy or .jsonl files")
+    if pool == "tokens" and output.suffix == ".npy":
+        raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
+    from heedful.decoding.embed import Embedder
+
+    embedder = Embedder.load(model)
+    if pool != "tokens":
+        embedder.check(pool)
+    with open_output(output) as out:
+        write = _write_npy if output.suffix == ".npy" else _write_jsonl
+        write(out, embedder, _blocks(file, embedder), pool)
+    for words in embedder.tally.warnings():
+        print(f"heedful: {words}", file=sys.stderr)
+
+
+def _blocks(file: Path, embedder: "Embedder") -> Iterator[list[str]]:
+    """The lines, some at a time, as text."""
+    if embedder.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
+        yield [str(file)]
+        return
+    with TextInput(file) as source:
+        for lines in source.blocks(full=True):
+            cells = [decode(line) for line in lines]
+            for cell in cells:
+                for problem in cell.problems:
+                    if problem.kind in ("encoding", "too-long"):
+                        place = Place(source.name, cell.line, cell.byte if problem.byte is None else problem.byte)
+                        raise BadData(problem.kind, place, problem.value, remedy=remedy_for(problem.kind, source.name))
+            yield [cell.text for cell in cells]
+
+
+def _write_npy(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]], pool: str) -> None:
+    """Rows as they come; the count, which stands in the header, is written last."""
+    assert pool in ("mean", "class", "pooler")
+    n_rows = 0
+    out.write(npy_header(0, embedder.width))
+    for block in blocks:
+        vectors = embedder.embed(block, pool=pool)  # type: ignore[arg-type]
+        out.write(vectors.numpy().astype("<f4").tobytes())
+        n_rows += len(block)
+    out.seek(0)
+    out.write(npy_header(n_rows, embedder.width))
+    out.seek(0, 2)
+
+
+def npy_header(n_rows: int, width: int) -> bytes:
+    """NumPy's format, version 1.0, always of one length."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({n_rows}, {width}), }}".encode()
+    return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
+
+
+def _write_jsonl(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]], pool: str) -> None:
+    for block in blocks:
+        if pool == "tokens":
+            for tokens, vectors in embedder.embed_tokens(block):
+                _write_line(out, {"tokens": tokens, "vectors": vectors.tolist()})
+        else:
+            for vector in embedder.embed(block, pool=pool).tolist():  # type: ignore[arg-type]
+                _write_line(out, {"vector": vector})
+
+
+def _write_line(out: BinaryIO, values: dict[str, object]) -> None:
+    out.write(json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

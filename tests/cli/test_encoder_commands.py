@@ -1,0 +1,155 @@
+"""`heedful fill`, `classify` and `embed`: what comes in and what comes out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+from heedful.cli.embed import npy_header
+from heedful.cli.main import run
+from heedful.decoding.classify import Classifier
+from heedful.decoding.embed import Embedder
+from heedful.decoding.fill import Filler
+
+LINES = ["a dog runs", "", "two dogs run on the beach", "a cat\u2028sleeps"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A model for hidden words, one for labels of texts, one for those of tokens, one for those of images."""
+    place, tokenizers = tmp_path_factory.mktemp("encoders"), own_tokenizers()
+    bert_folder(place / "bert", tokenizers)
+    bert_folder(place / "mood", tokenizers, head="classify", labels=("bad", "good", "so-so"))
+    bert_folder(place / "tags", tokenizers, head="label_tokens", labels=("O", "B"))
+    vit_folder(place / "vit")
+    (place / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return place
+
+
+def test_fill_prints_words_with_their_probabilities(folder: Path, capsys) -> None:
+    assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--top-k", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [wanted] = Filler.load(folder / "bert").fill("a [MASK] runs", top_k=3)
+    assert [float(line.split()[0]) for line in lines] == [pytest.approx(c.score, abs=1e-4) for c in wanted]
+
+
+def test_fill_as_json(folder: Path, capsys) -> None:
+    arguments = ["fill", "a [MASK] runs on [MASK]", "-m", str(folder / "bert"), "--json", "--target", "dog", "cat"]
+    assert run(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [len(place) for place in found] == [2, 2]
+    assert sorted(found[0][0]) == ["score", "text", "token", "token_text"]
+
+
+def test_classify_answers_each_line_with_one(folder: Path, capsys) -> None:
+    assert run(["classify", str(folder / "lines.txt"), "-m", str(folder / "mood")]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    wanted = Classifier.load(folder / "mood").classify(LINES)
+    assert lines[-1] == "" and len(lines) == len(LINES) + 1
+    for line, labels in zip(lines, wanted, strict=False):
+        label, score = line.split("\t")
+        assert (label, float(score)) == (labels[0].label, pytest.approx(labels[0].score, abs=1e-3))
+
+
+def test_classify_as_json(folder: Path, tmp_path: Path) -> None:
+    arguments = ["classify", str(folder / "lines.txt"), "-m", str(folder / "mood"), "--format", "jsonl", "--top-k", "2"]
+    assert run([*arguments, "--output", str(tmp_path / "out.jsonl")]) == 0
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert len(found) == len(LINES)
+    assert all(one["label"] == one["labels"][0]["label"] and len(one["labels"]) == 2 for one in found)
+
+
+def test_classify_tokens(folder: Path, capsys) -> None:
+    assert run(["classify", str(folder / "lines.txt"), "-m", str(folder / "tags")]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == len(LINES) + 1 and lines[1] == ""
+    assert all(word.rsplit("/", 1)[1] in ("O", "B") for word in lines[0].split(" "))
+
+
+def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
+    files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(3)]
+    assert run(["classify", str(files[1]), "-m", str(folder / "vit")]) == 0
+    one = capsys.readouterr().out
+    (tmp_path / "names.txt").write_text("".join(f"{file}\n" for file in files))
+    assert run(["classify", str(tmp_path / "names.txt"), "-m", str(folder / "vit")]) == 0
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    assert len(lines) == 3 and lines[1].split("\t")[0] == one.split("\t")[0]
+    (tmp_path / "names.txt").write_text("nowhere.png\n")
+    assert run(["classify", str(tmp_path / "names.txt"), "-m", str(folder / "vit")]) == 1
+    assert "nowhere.png" in capsys.readouterr().err
+
+
+def test_a_line_that_is_not_utf8(folder: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"a dog\n\xff\xfe\na cat\n")
+    arguments = ["classify", str(tmp_path / "bad.txt"), "-m", str(folder / "mood")]
+    assert run(arguments) == 1
+    assert "bad.txt" in capsys.readouterr().err
+    assert run([*arguments, "--on-bad-line", "skip"]) == 0
+    assert capsys.readouterr().out.split("\n")[1] == ""
+    assert (
+        run(["embed", str(tmp_path / "bad.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / "v.npy")]) == 1
+    )
+
+
+@pytest.mark.parametrize("pool", ["mean", "class"])
+def test_embed_to_npy(pool: str, folder: Path, tmp_path: Path) -> None:
+    arguments = ["embed", str(folder / "lines.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / "v.npy")]
+    assert run([*arguments, "--pool", pool]) == 0
+    found = np.load(tmp_path / "v.npy", allow_pickle=False)
+    assert found.dtype == np.float32
+    wanted = Embedder.load(folder / "bert").embed(LINES, pool=pool).numpy()
+    assert np.allclose(found, wanted, atol=1e-6)
+
+
+def test_embed_to_jsonl(folder: Path, tmp_path: Path) -> None:
+    arguments = ["embed", str(folder / "lines.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / "v.jsonl")]
+    assert run(arguments) == 0
+    assert [len(json.loads(line)["vector"]) for line in (tmp_path / "v.jsonl").open()] == [16] * len(LINES)
+    assert run([*arguments, "--pool", "tokens"]) == 0
+    for line in (tmp_path / "v.jsonl").open():
+        values = json.loads(line)
+        assert len(values["tokens"]) == len(values["vectors"]) >= 2
+
+
+def test_embed_an_image(folder: Path, tmp_path: Path) -> None:
+    file = picture(tmp_path / "a.png")
+    assert run(["embed", str(file), "-m", str(folder / "vit"), "--output", str(tmp_path / "v.npy")]) == 0
+    assert np.load(tmp_path / "v.npy").shape == (1, 16)
+
+
+@pytest.mark.parametrize("n_rows", [0, 7, 10**12])
+def test_the_header_is_numpys_and_always_of_one_length(n_rows: int) -> None:
+    import io
+
+    header = npy_header(n_rows, 1024)
+    assert len(header) == 128
+    assert np.lib.format.read_magic(stream := io.BytesIO(header)) == (1, 0)
+    assert np.lib.format.read_array_header_1_0(stream) == ((n_rows, 1024), False, np.dtype("<f4"))
+
+
+MISTAKES = {
+    "no model": (["fill", "a [MASK]"], "which model"),
+    "no mask": (["fill", "a dog", "-m", "bert"], "hides no word"),
+    "another family": (["fill", "a [MASK]", "-m", "vit"], "family 'vit'"),
+    "no labels": (["classify", "lines.txt", "-m", "bert"], "knows no labels"),
+    "no classifier": (["classify", "lines.txt"], "which model"),
+    "top_k": (["classify", "lines.txt", "-m", "mood", "--top-k", "0"], "--top-k"),
+    "a picture": (["embed", "lines.txt", "-m", "bert", "--output", "v.png"], ".npy or .jsonl"),
+    "tokens as a table": (
+        ["embed", "lines.txt", "-m", "bert", "--output", "v.npy", "--pool", "tokens"],
+        "write a .jsonl",
+    ),
+    "no pooler": (["embed", "lines.txt", "-m", "bert", "--output", "v.npy", "--pool", "pooler"], "no pooler"),
+    "no vectors' model": (["embed", "lines.txt", "--output", "v.npy"], "which model"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_said_in_one_paragraph(case: str, folder: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    arguments, words = MISTAKES[case]
+    assert run(arguments) == 1
+    error = capsys.readouterr().err
+    assert words in error and "Traceback" not in error
