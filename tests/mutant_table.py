@@ -323,8 +323,8 @@ IN_LAYERS = [
     Mutant(
         "tying copies instead of sharing",
         "nn/heads.py",
-        "self.linear.weight = table.weight",
-        "self.linear.weight = nn.Parameter(table.weight.detach().clone())",
+        "    linear.weight = table.weight",
+        "    linear.weight = nn.Parameter(table.weight.detach().clone())",
         ("nn/test_embeddings.py", "models/test_seq2seq.py"),
     ),
     Mutant(
@@ -402,14 +402,14 @@ IN_MODELS = [
     ),
     Mutant(
         "a sentence is read with its neighbour's padding",
-        "models/seq2seq.py",
+        "models/memory.py",
         "None if self.mask is None else self.mask[index]",
         "self.mask",
         ("models/test_seq2seq.py",),
     ),
     Mutant(
         "numbers that are not finite are loaded",
-        "models/folder.py",
+        "models/weights.py",
         "if not torch.isfinite(tensor).all():",
         "if torch.isnan(tensor).all():",
         FOLDER,

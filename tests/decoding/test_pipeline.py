@@ -24,6 +24,14 @@ def test_one_text_and_many(translator: Translator, task: str) -> None:
     assert pipe([]) == []
 
 
+def test_summaries_have_a_name_of_their_own(translator: Translator) -> None:
+    pipe = heedful.pipeline("summarization", model=translator)
+    assert pipe("A dog.") == [{"summary_text": "A dog."}]
+    assert pipe(["A dog.", "Cats."]) == [{"summary_text": "A dog."}, {"summary_text": "Cats."}]
+    assert pipe("abc", num_beams=4, num_return_sequences=2) == [{"summary_text": "abc"}, {"summary_text": "ab"}]
+    assert pipe([]) == []
+
+
 def test_several_answers(translator: Translator) -> None:
     pipe = heedful.pipeline("translation", model=translator)
     abc = [{"translation_text": "abc"}, {"translation_text": "ab"}]
@@ -50,7 +58,7 @@ def test_a_model_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert heedful.pipeline("translation", tmp_path, device=-1)("abc") == [{"translation_text": "abc"}]
 
 
-@pytest.mark.parametrize("task", ["text2text-generation", "summarization", "translation_en", "translate", ""])
+@pytest.mark.parametrize("task", ["text2text-generation", "translation_en", "translate", ""])
 def test_other_tasks_are_refused(translator: Translator, task: str) -> None:
     with pytest.raises(UserError, match="allowed: 'translation'"):
         heedful.pipeline(task, model=translator)

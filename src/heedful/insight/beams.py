@@ -12,7 +12,8 @@ from heedful.decoding.events import BeamEvent, BeamLog
 from heedful.decoding.search import search
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.step import Seq2SeqState
-from heedful.models.seq2seq import Memory, Seq2Seq
+from heedful.models.memory import Memory
+from heedful.models.seq2seq import Seq2Seq
 from heedful.text import SPECIAL, Tokenizer
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from heedful.insight.beams import MemoryStep, write_greedily
 from heedful.insight.outputs import LensStep, lens_steps
 from heedful.insight.trace import Trace
-from heedful.models.seq2seq import Memory, Seq2Seq
+from heedful.models.memory import Memory
+from heedful.models.seq2seq import Seq2Seq
 from heedful.text import Tokenizer
 
 MORE = 20  # tokens beyond the shown translation that an encoder layer may write: an early one may never end

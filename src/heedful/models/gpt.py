@@ -161,7 +161,7 @@ class Gpt(nn.Module):
             may_see = _real_or_self(mask, n_past)
         else:
             positions, may_see = torch.arange(n_past, n_past + ids.size(1), device=ids.device), None
-        self._check_length(positions)
+        self._check_length(positions, n_past)
         x = self.dropout(self.positions(self.embedding(ids), positions))
         for number, layer in enumerate(self.layers):
             past = None if cache is None else cache.layers[number].past
@@ -177,10 +177,11 @@ class Gpt(nn.Module):
         if self.config.tied:
             self.head.share(self.embedding.table)
 
-    def _check_length(self, positions: Tensor) -> None:
+    def _check_length(self, positions: Tensor, n_past: int) -> None:
         """Refuse more tokens than there are learned positions."""
         if self.config.positions == "learned" and positions.numel():
-            length = int(positions.max()) + 1
+            # Of plain positions the shape alone tells, so that a graph of the model can be drawn.
+            length = n_past + len(positions) if positions.dim() == 1 else int(positions.max()) + 1
             if length > self.config.max_len:
                 raise UserError(
                     f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "

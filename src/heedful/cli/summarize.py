@@ -1,0 +1,85 @@
+"""`heedful summarize`: one text on each line in, one summary on each line out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from heedful.cli.line_work import BadLines, Format, LineWork, Writer
+from heedful.cli.text_input import STANDARD_INPUT, TextInput
+from heedful.cli.text_output import open_output
+from heedful.config import from_values, with_overrides
+from heedful.decoding.long_text import Long
+from heedful.decoding.settings import SearchSettings
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding.translator import InThisProcess
+
+
+def summarize(
+    file: Path = STANDARD_INPUT,
+    *,
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    output: Path | None = None,
+    beam: int = 4,
+    min_len: int = 0,
+    max_len: int = 128,
+    prefix: str = "",
+    long: Literal["extract", "truncate", "error"] = "extract",
+    format: Format = "text",
+    on_bad_line: BadLines = "error",
+    set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+) -> None:
+    """Summarise texts, one on each line, with a model that was trained to.
+
+    Of a longer text than the model takes, it reads the most important sentences.
+
+    Parameters
+    ----------
+    file
+        The texts, each on a line of its own; - is standard input.
+    model
+        The folder of a run or of a model.
+    output
+        Write to this file; until it is complete it is called OUTPUT.part.
+    beam
+        How many hypotheses the search follows; 1 is greedy search, the fastest.
+    min_len
+        The fewest tokens of a summary.
+    max_len
+        The most tokens of a summary.
+    prefix
+        What the model reads before each text: T5 is told "summarize: ".
+    long
+        Texts that are longer than the model takes: extract what matters, truncate them, or stop with an error.
+    format
+        Lines of text, or of JSON: text, score, tokens, alignment.
+    on_bad_line
+        A line that is not UTF-8: stop with an error, keep it as it is, or skip it, which leaves an empty line.
+    set
+        Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
+    """
+    if model is None:
+        raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
+    if on_bad_line == "keep" and format == "jsonl":
+        raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
+    # Without repeats of three: a summary that says a thing twice is the commonest fault, and no good one does.
+    values = {"beam": beam, "min_len": min_len, "max_len": max_len, "no_repeat_ngram": 3}
+    settings = from_values(SearchSettings, with_overrides(values, set or ()), where="summarize")
+    with TextInput(file) as source:
+        place = _place(model, settings, long=long, prefix=prefix, scores=format == "jsonl")
+        with open_output(output) as out:
+            writer = Writer(out, format, n_best=settings.n_best)
+            work = LineWork(source, place, writer, on_bad_line=on_bad_line, to="summarize")
+            work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+    for words in work.warnings():
+        print(f"heedful: {words}", file=sys.stderr)
+
+
+def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str, scores: bool) -> "InThisProcess":
+    from heedful.decoding.translator import InThisProcess, Translator
+    from heedful.decoding.workers import Opening
+
+    return InThisProcess(Translator.open(Opening(str(model), long=long, prefix=prefix, scores=scores)), settings)

@@ -1,0 +1,68 @@
+"""From one program's format to another's: what `heedful convert` calls."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+from heedful.config import read_json
+from heedful.errors import UserError, one_of
+from heedful.files import folder_aside
+from heedful.models.find import CONFIG, find_model_folder, require_family
+
+Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
+
+
+def convert_model(source: str | Path, output: str | Path, *, to: Format) -> Path:
+    """Read a model in whatever format it is, and write it in another; what has no place there is refused by name."""
+    if to not in get_args(Format):
+        raise one_of("to", to, get_args(Format))
+    if to == "heedful":
+        return _to_heedful(Path(source), Path(output))
+    folder = find_model_folder(source)
+    if "model_type" in read_json(folder / CONFIG):
+        raise UserError(
+            f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
+        )
+    return WRITERS[to](folder, Path(output))
+
+
+def _to_heedful(source: Path, output: Path) -> Path:
+    from heedful.interop.huggingface import import_huggingface
+
+    if source.is_dir() and (source / CONFIG).is_file() and "family" in read_json(source / CONFIG):
+        raise UserError(f"{source}: is a model folder of heedful's already")
+    return import_huggingface(source, output)
+
+
+def _to_huggingface(source: Path, output: Path) -> Path:
+    from heedful.interop.huggingface import export_huggingface
+
+    return export_huggingface(source, output)
+
+
+def _to_ctranslate2(source: Path, output: Path) -> Path:
+    from heedful.interop.ctranslate2 import write_model
+    from heedful.models.folder import load_model
+    from heedful.models.seq2seq import Seq2Seq
+    from heedful.text import save_tokenizers
+
+    require_family(source, "seq2seq")
+    loaded = load_model(source)
+    with folder_aside(output) as aside:
+        write_model(loaded.expect(Seq2Seq), aside, tokenizers=loaded.tokenizers)
+        if loaded.tokenizers is not None:
+            save_tokenizers(aside, loaded.tokenizers)
+    return output
+
+
+def _to_onnx(source: Path, output: Path) -> Path:
+    from heedful.interop.onnx import export_onnx
+
+    return export_onnx(source, output)
+
+
+WRITERS: dict[str, Callable[[Path, Path], Path]] = {
+    "huggingface": _to_huggingface,
+    "ctranslate2": _to_ctranslate2,
+    "onnx": _to_onnx,
+}
