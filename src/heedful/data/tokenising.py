@@ -26,6 +26,7 @@ from heedful.data.chunks import (
     write_message,
 )
 from heedful.errors import UserError
+from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -53,7 +54,8 @@ def encode_chunks(
     first = list(itertools.islice(remaining, max(1, n_workers)))
     chunks = itertools.chain(first, remaining)
     n_workers = min(n_workers, len(first))  # a process takes longer to start than to encode a chunk
-    if n_workers < 2 or not sys.executable:
+    one_file_each = all(isinstance(tokenizer, SentencePieceTokenizer) for tokenizer in tokenizers)
+    if n_workers < 2 or not sys.executable or not one_file_each:  # foreign ones use all cores by themselves
         for chunk in chunks:
             yield tuple(map(encode_side, chunk, tokenizers, forms))
         return

@@ -9,6 +9,7 @@ from torch import Tensor
 from heedful.data.batching import plan_batches
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Masked, Masking
 from heedful.data.stretches import Stretches
+from heedful.evaluation.scores import Score
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
 from heedful.nn.heads import MaskedHead
@@ -16,6 +17,7 @@ from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.loss import linear_cross_entropy
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build, protected_ids
+from heedful.training.tasks.labels import accuracy
 from heedful.training.tasks.task import Lesson, Task
 from heedful.training.tasks.texts import (
     Texts,
@@ -85,7 +87,7 @@ class MaskedValidator:
     """The held-out text with the same places hidden every time."""
 
     def __init__(self, dataset: Masked, tokenizer: Tokenizer, *, batch_tokens: int) -> None:
-        self.tokenizer = tokenizer
+        self.dataset, self.tokenizer = dataset, tokenizer
         self.batches = fixed_batches(dataset, batch_tokens=batch_tokens)
 
     def __call__(self, model: Model) -> Validation:
@@ -98,9 +100,12 @@ class MaskedValidator:
                 right += int((model.head(states).argmax(dim=-1) == wanted).sum())
                 n_asked += len(wanted)
             samples = tuple(self._fill(model, batch.to(device)) for batch in self.batches[:N_SAMPLES])
+        score = accuracy(right, n_asked)
         return Validation(
             loss=loss,
-            metrics={"perplexity": perplexity_of(loss), "accuracy": 100.0 * right / max(1, n_asked)},
+            metrics={"perplexity": perplexity_of(loss), "accuracy": score.value},
+            scores=(Score("loss per hidden token", loss, ""), score),
+            n_scored=len(self.dataset.texts),
             samples=samples,
         )
 

@@ -12,21 +12,22 @@ from heedful.data.batch import AnyBatch
 from heedful.data.loader import Dataset
 from heedful.data.rows import RowBatch, Rows
 from heedful.data.windows import Windows, side_by_side
+from heedful.evaluation.scores import Score
 from heedful.models.folder import Model
 from heedful.models.gpt import Gpt
-from heedful.text import SpecialTokens
+from heedful.text import SpecialTokens, Tokenizer
 from heedful.training.loss import linear_cross_entropy
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.task import Lesson, Task
-from heedful.training.tasks.texts import Texts, about_texts, n_tokens, prepare_texts, reopen_texts
+from heedful.training.tasks.texts import Texts, about_texts, n_tokens, pieces_of, prepare_texts, reopen_texts
 from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
 
 N_SAMPLES, PROMPT, CONTINUATION = 3, 16, 48  # shown when a run validates, in tokens
 
 
 def lesson(texts: Texts, settings: Settings) -> Lesson:
-    config = settings.model_config(vocab_size=texts.tokenizer.vocab_size)
+    config = settings.model_config(vocab_size=texts.tokenizer.vocab_size, **stream_marks(texts.tokenizer, settings))
     apart = settings.data.apart and settings.data.rows == "packed"
     return Lesson(
         tokenizers=texts.tokenizers,
@@ -44,6 +45,15 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
             command='heedful generate "How it begins" -m {run}',
         ),
     )
+
+
+def stream_marks(tokenizer: Tokenizer, settings: Settings) -> dict[str, dict[str, int]]:
+    """A text without documents has no mark for a beginning: there, what it writes begins after the end of a line."""
+    if settings.data.rows != "random" or "marks" in settings.model:
+        return {}
+    pieces = pieces_of(tokenizer)
+    found = next((pieces.index(piece) for piece in ("\n", "<0x0A>", "Ċ") if piece in pieces), None)
+    return {} if found is None else {"marks": {"start_id": found}}
 
 
 def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[AnyBatch]:
@@ -81,7 +91,13 @@ class TextValidator:
             samples = tuple(self._continue(model, ids.to(device)) for ids in self.prompts)
         n_asked = sum(batch.n_target_tokens for batch in self.batches)
         bits = loss * n_asked / math.log(2) / max(1, self.texts.n_valid_characters)
-        return Validation(loss=loss, metrics={"perplexity": perplexity_of(loss), "bits": bits}, samples=samples)
+        return Validation(
+            loss=loss,
+            metrics={"perplexity": perplexity_of(loss), "bits": bits},
+            scores=(Score("loss per token", loss, ""), Score("bits per character", bits, "")),
+            n_scored=len(self.texts.valid),
+            samples=samples,
+        )
 
     def _continue(self, model: Gpt, ids: Tensor) -> Said:
         """The likeliest continuation of a beginning, beside the true one."""

@@ -15,6 +15,7 @@ from heedful.decoding.engine import Request
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import UserError
+from heedful.evaluation.scores import Score
 from heedful.models.folder import Model
 from heedful.models.marks import MarksConfig
 from heedful.text import MASK_PIECE, Tokenizer
@@ -137,7 +138,7 @@ class RestoringValidator:
     """The held-out text, damaged in the same way every time."""
 
     def __init__(self, dataset: Restored, tokenizer: Tokenizer, settings: Settings) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self.n_texts = tokenizer, len(dataset.texts)
         self.batches = _fixed_batches(dataset, batch_tokens=settings.data.batch_tokens)
 
     def __call__(self, model: Model) -> Validation:
@@ -145,7 +146,9 @@ class RestoringValidator:
         with judging(model) as device:
             loss = mean_loss(self.batches, partial(pair_loss, model), device)
             samples = tuple(self._restore(model, batch) for batch in self.batches[:N_SAMPLES])
-        return Validation(loss=loss, metrics={"perplexity": perplexity_of(loss)}, samples=samples)
+        score = Score("loss per token", loss, "")
+        metrics = {"perplexity": perplexity_of(loss)}
+        return Validation(loss=loss, metrics=metrics, scores=(score,), n_scored=self.n_texts, samples=samples)
 
     def _restore(self, model: EncoderDecoder, batch: Batch) -> Said:
         marks = model.config.marks

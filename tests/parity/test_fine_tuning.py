@@ -1,0 +1,93 @@
+"""From a public checkpoint, converted, to a model that goes on learning: its ids, its marks and its tokenizer stay."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_encoder_pipelines import folder_of
+
+from heedful.data.loader import Loader
+from heedful.interop.huggingface import import_huggingface
+from heedful.models.folder import load_model
+from heedful.training.record import Files
+from heedful.training.run import train
+from heedful.training.settle import settle
+from heedful.training.tasks.table import task_of
+from heedful.training.tasks.task import Preparation
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+from tokenizers import ByteLevelBPETokenizer  # noqa: E402
+
+QUICK = [
+    "data.max_len=32", "data.hold_out=8", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.average=1",
+    "run.threads=1", "run.device=cpu", "run.sentences=2",
+]  # fmt: skip
+TEXTS = [
+    "A dog runs through the snow.",
+    "Two men sit on the beach!",
+    "The cat is asleep",
+    "A woman sees a big red ball",
+]
+
+
+def labelled(folder: Path) -> Path:
+    draw, path = random.Random(0), folder / "labels.tsv"
+    texts = [f"{draw.choice(TEXTS)} {number}" for number in range(80)]
+    path.write_text("".join(f"{text}\t{'dog' if 'dog' in text else 'none'}\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def test_bert_with_its_word_pieces_learns_labels(tmp_path: Path) -> None:
+    there = folder_of(transformers.BertForMaskedLM, tmp_path)
+    ours = import_huggingface(there, tmp_path / "ours")
+    settings = [*QUICK, "data.batch_tokens=8", "optimiser.lr=1e-12"]
+    train(folder=tmp_path / "run", labels=labelled(tmp_path), start_from=ours, overrides=settings)
+    before, after = load_model(ours), load_model(tmp_path / "run" / "last")
+    assert before.tokenizers is not None and after.tokenizers is not None
+    assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
+    assert (after.model.config.marks, after.model.config.mask_id) == (
+        before.model.config.marks,
+        before.model.config.mask_id,
+    )
+    a, b = (load_file(path / "model.safetensors") for path in (ours, tmp_path / "run" / "last"))
+    body = [name for name in b if not name.startswith("head.")]
+    assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
+
+
+def bart_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    tokenizer = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(TEXTS * 20, vocab_size=320, special_tokens=special)
+    tokenizer.save_model(str(folder))
+    config = transformers.BartConfig(
+        vocab_size=320, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
+    )  # fmt: skip
+    transformers.BartForConditionalGeneration(config).save_pretrained(folder)
+    transformers.BartTokenizer.from_pretrained(folder).save_pretrained(folder)
+    return folder
+
+
+def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
+    """Sources are <s> ids </s>, targets </s> <s> ids </s>: as it was trained, not as heedful's own are."""
+    ours = import_huggingface(bart_folder(tmp_path / "theirs"), tmp_path / "ours")
+    marks = load_model(ours).model.config.marks
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{text} {i}\t{text[::-1]} {i}\n" for i in range(30) for text in TEXTS), encoding="utf-8")
+    files = Files.of(path, (), None, None, ours)
+    settings = settle(files, None, None, [*QUICK, "data.batch_tokens=128", "data.max_doubtful=1.0"]).settings
+    task = task_of(settings)
+    task.prepare(Preparation(tmp_path / "run", files, settings, load_model(ours).tokenizers, lambda text: None))
+    lesson = task.lesson(task.reopen(tmp_path / "run", settings), settings)
+    batch = next(Loader(lesson.make_dataset(False), batch_tokens=128, max_len=64, seed=1))
+    row = batch.source[0, batch.source_mask[0]].tolist()  # type: ignore[attr-defined]
+    assert (row[0], row[-1]) == (marks.first_id, marks.end_id) == (0, 2)
+    row = batch.target_in[0, batch.target_mask[0]].tolist()  # type: ignore[attr-defined]
+    assert row[:2] == [marks.start_id, marks.first_id] == [2, 0]
+    padding = batch.target_in[~batch.target_mask]  # type: ignore[attr-defined]
+    assert set(padding.tolist()) <= {marks.pad_id}
+    train(folder=tmp_path / "trained", source=path, start_from=ours, overrides=[*QUICK, "data.max_doubtful=1.0"])
+    assert load_model(tmp_path / "trained" / "last").model.config.marks == marks
