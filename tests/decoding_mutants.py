@@ -14,6 +14,13 @@ IN_DECODING = [
         SEARCH,
     ),
     Mutant(
+        "the likeliest token is looked for in the wrong chunk",
+        "decoding/candidates.py",
+        "inside = body[torch.arange(n), chunk]",
+        "inside = body[torch.arange(n), chunk.sort().values]",
+        SEARCH,
+    ),
+    Mutant(
         "a beam goes on from the wrong parents",
         "decoding/beam.py",
         "return (parents + np.arange(len(board))[:, None] * board.width).ravel()",

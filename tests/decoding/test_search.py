@@ -12,8 +12,9 @@ from torch import Tensor
 from heedful.data.batch import pad_sources
 from heedful.decoding.beam import extend_beam
 from heedful.decoding.board import length_norm
-from heedful.decoding.candidates import top
+from heedful.decoding.candidates import likeliest, top
 from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.prediction import Prediction
 from heedful.decoding.quick import QuickStep
 from heedful.decoding.search import search
 from heedful.decoding.settings import Sampling, SearchSettings, length_limit
@@ -402,6 +403,29 @@ def test_top_is_topk() -> None:
         expected = logits.topk(k, dim=1)
         assert torch.equal(values, expected.values)
         assert torch.equal(ids, expected.indices)
+
+
+def test_the_likeliest_is_argmax() -> None:
+    torch.manual_seed(0)
+    for n, size in ((7, 8000), (5, 8011), (3, 8000), (5, 100), (4, 2048), (6, 2049)):
+        logits = torch.randn(n, size)
+        assert torch.equal(likeliest(logits), logits.argmax(dim=1, keepdim=True))
+        logits[0, -1] = logits[1, 0] = 99.0  # the last, the first
+        logits[2, size // 3] = logits[2, size // 2] = 99.0  # of equals the first
+        assert likeliest(logits)[:3, 0].tolist() == [size - 1, 0, size // 3]
+    hidden = torch.full((5, 8000), -torch.inf)
+    assert likeliest(hidden).shape == (5, 1)
+
+
+def test_gains_are_the_same_by_either_kernel() -> None:
+    torch.manual_seed(0)
+    said = torch.randn(5, 300)
+    logits = said.clone()
+    logits[:, 7] = -torch.inf
+    tokens = torch.tensor([[7], [0], [7], [299], [3]])
+    for prediction in (Prediction(said, said), Prediction(logits, said)):
+        assert prediction.gain_of_one(tokens) == pytest.approx(prediction.gains(tokens), abs=1e-5)
+    assert Prediction(logits, said).gain_of_one(tokens)[0, 0] == -math.inf
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 import numpy as np
 
 from heedful.decoding.board import Board, Floats, Ints
+from heedful.decoding.candidates import likeliest
 from heedful.decoding.prediction import Prediction, as_ints
 
 
 def take_likeliest(board: Board, prediction: Prediction) -> None:
     """One step for all sentences."""
-    tokens = prediction.logits.argmax(dim=1, keepdim=True)
-    follow(board, as_ints(tokens), prediction.gains(tokens))
+    tokens = likeliest(prediction.logits)
+    follow(board, as_ints(tokens), prediction.gain_of_one(tokens))
 
 
 def follow(board: Board, tokens: Ints, gains: Floats) -> None:
