@@ -3,6 +3,7 @@
 from decoding_mutants import IN_DECODING
 from mutant_kind import Mutant
 from serving_mutants import IN_PAGE, IN_SERVING
+from training_mutants import IN_TRAINING
 
 ATTENTION = ("nn/test_attention.py", "models/test_torch_parity.py")
 PATTERNS = ("nn/test_patterns.py",)
@@ -540,6 +541,6 @@ IN_DATA = [
 ]
 
 MUTANTS = [
-    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING, *IN_SERVING,
-    *IN_PAGE,
+    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING, *IN_TRAINING,
+    *IN_SERVING, *IN_PAGE,
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Every task trains by the same `fit`: it learns, leaves models that load, and goes on bit for bit."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from small_tasks import CASES, Case
 
+from heedful import pipeline
 from heedful.errors import UserError
 from heedful.models.folder import load_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
@@ -56,6 +58,49 @@ def test_it_learns_and_leaves_models(
     metric = TASKS[name.split()[0]].metrics[0]
     assert metric == "loss" or metric in {**validations[0].get("metrics", {}), **validations[0]}
     assert all(event["score"] is not None for event in validations)
+
+
+RUNNING = {
+    "classification": ("text-classification", "a dog runs.", "label"),
+    "masked_tokens": ("fill-mask", "a <mask> runs.", "token_str"),
+    "next_token": ("text-generation", "a dog", "generated_text"),
+    "next_token windows": ("text-generation", "a dog", "generated_text"),
+    "translation t5": ("translation", "a dog runs", "translation_text"),
+    "translation bart": ("summarization", "a dog runs", "summary_text"),
+    "translation universal": ("translation", "a dog runs", "translation_text"),
+}
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_what_is_trained_here_runs_there(
+    name: str, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The run's folder is all that a pipeline needs."""
+    task, text, key = RUNNING[name]
+    answer = pipeline(task, model=str(finished(name, runs, tmp_path_factory)))(text)
+    assert isinstance(answer[0][key], str)
+
+
+def test_a_kill_while_preparing_costs_no_finished_stage(tmp_path: Path) -> None:
+    """Tokenizer and shards are there, the word that all is ready is not: nothing is learned again, and the end is the
+    same."""
+    case = CASES["next_token"]
+
+    def die(event: dict[str, object]) -> None:
+        if str(event.get("text")).startswith("training on"):
+            os._exit(9)
+
+    child = os.fork()
+    if child == 0:
+        run_case(case, tmp_path / "a" / "run", listeners=[die])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    said: list[str] = []
+    train(folder=tmp_path / "a" / "run", resume=True, listeners=[lambda event: said.append(str(event.get("text")))])
+    assert not any("learned a" in text for text in said)
+    run_case(case, tmp_path / "b" / "run")
+    a, b = (load_file(tmp_path / name / "run" / "last" / "model.safetensors") for name in "ab")
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
 
 
 RESUMED = ["next_token", "next_token windows", "masked_tokens", "image_classification", "denoising", "classification"]

@@ -1,0 +1,116 @@
+"""The bugs that `make mutants` plants in the tasks of training and in their data."""
+
+from mutant_kind import Mutant
+
+LOSSES = ("training/test_task_losses.py",)
+PARTS = ("training/test_parts.py",)
+TASKS = ("training/test_tasks.py",)
+TAGGED = ("data/test_tagged.py",)
+
+IN_TRAINING = [
+    Mutant(
+        "packed documents see each other",
+        "training/tasks/next_token.py",
+        "documents=batch.documents if several else None",
+        "documents=None",
+        LOSSES,
+    ),
+    Mutant(
+        "every rank draws windows of its own",
+        "data/windows.py",
+        "places = generator(seed).random(len(indices))",
+        "places = generator(seed, len(rows)).random(len(indices))",
+        LOSSES,
+    ),
+    Mutant(
+        "what is hidden depends on the rank",
+        "data/labelled.py",
+        "self.masking(ids, generator(seed, int(row)))",
+        "self.masking(ids, generator(seed, len(rows)))",
+        LOSSES,
+    ),
+    Mutant(
+        "noise depends on the rank",
+        "data/noised.py",
+        "self.noise(ids, generator(seed, int(row)))",
+        "self.noise(ids, generator(seed, len(rows)))",
+        LOSSES,
+    ),
+    Mutant(
+        "pictures are changed by rank",
+        "data/pictures.py",
+        "[generator(seed, int(row)) for row in rows]",
+        "[generator(seed, len(rows)) for row in rows]",
+        LOSSES,
+    ),
+    Mutant(
+        "all tokens are asked for, not the hidden ones",
+        "training/tasks/masked_tokens.py",
+        "asked = batch.labels != NONE",
+        "asked = batch.mask",
+        LOSSES,
+    ),
+    Mutant(
+        "the error of a patch grows with its size",
+        "training/tasks/patches.py",
+        'reduction="none").mean(dim=-1).sum()',
+        'reduction="none").sum()',
+        LOSSES,
+    ),
+    Mutant(
+        "the end of a file is trained on and held out",
+        "data/documents.py",
+        "training: list[Iterable[Example]] = [Part(corpus, 0.0, kept) for corpus in corpora]",
+        "training: list[Iterable[Example]] = [Part(corpus, 0.0, 1.0) for corpus in corpora]",
+        LOSSES,
+    ),
+    Mutant(
+        "the price of thinking depends on how a step is cut",
+        "training/objectives.py",
+        "+ model.config.ponder_weight * ponder",
+        "+ model.config.ponder_weight * ponder / len(batch)",
+        LOSSES,
+    ),
+    Mutant(
+        "layers never wake",
+        "training/parts.py",
+        'group["depth"] >= top - step // every',
+        'group["depth"] >= top',
+        PARTS,
+    ),
+    Mutant(
+        "a head keeps its numbers for other labels",
+        "training/parts.py",
+        "if _head_of(model) != _head_of(start.model):",
+        "if False:",
+        PARTS,
+    ),
+    Mutant(
+        "all layers learn at one rate",
+        "training/optimiser.py",
+        'rate * group.get("share", 1.0)',
+        "rate",
+        PARTS,
+    ),
+    Mutant(
+        "frozen parts learn",
+        "training/parts.py",
+        "parameter.requires_grad_(False)",
+        "parameter.requires_grad_(True)",
+        PARTS,
+    ),
+    Mutant(
+        "a stretch runs into the next of its name",
+        "data/tagged.py",
+        'kind in ("B", "S", "O") or own != name',
+        'kind in ("S", "O") or own != name',
+        TAGGED,
+    ),
+    Mutant(
+        "a task takes files of any kind",
+        "training/tasks/table.py",
+        "if content != found.content:",
+        "if False:",
+        TASKS,
+    ),
+]
