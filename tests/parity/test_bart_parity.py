@@ -75,10 +75,12 @@ def test_generate_writes_the_same(case: str) -> None:
 @pytest.mark.parametrize("case", ["base", "scaled", "first forced"])
 def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
     theirs = hugging_face(**CASES[case])
+    theirs.generation_config.forced_bos_token_id = CASES[case].get("forced_bos_token_id")
     theirs.save_pretrained(tmp_path / "theirs")
     with pytest.warns(UserWarning, match="no tokenizer"):
         loaded = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours"))
     assert loaded.family == "bart" and loaded.tokenizers is None
+    assert loaded.model.config.marks.n_opening == ("forced_bos_token_id" in CASES[case])
     same_outputs(theirs, loaded.model, atol=1e-5)
 
 

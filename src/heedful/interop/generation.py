@@ -49,7 +49,10 @@ def marks_to(marks: MarksConfig) -> dict[str, Any]:
 
 
 def complete(config: Any, folder: Path, tokenizers: object) -> Any:
-    """What generation_config.json adds to the marks: a first token that is given, ids that must not be written."""
+    """What generation_config.json says of the marks: a first token that is given, ids that must not be written.
+
+    Where there is such a file, Hugging Face takes them from there, and from config.json, in old folders, otherwise.
+    """
     path = folder / GENERATION
     if not path.is_file():
         return config
@@ -60,12 +63,11 @@ def complete(config: Any, folder: Path, tokenizers: object) -> Any:
             f"{path}: 'forced_bos_token_id' is {given!r}: heedful has a place for the mark before each source only "
             f"({marks.first_id})"
         )
-    forbidden = {*marks.forbidden, *_forbidden(values.get("bad_words_ids"), str(path))}
     changed = dataclasses.replace(
         marks,
-        opens_target=marks.opens_target or given is not None,
+        opens_target=marks.first_id is None or given is not None,
         start_id=values.whole("decoder_start_token_id", marks.start_id),
-        forbidden=tuple(sorted(forbidden)),
+        forbidden=_forbidden(values.get("bad_words_ids"), str(path)),
     )
     if config.marks == changed:
         return config

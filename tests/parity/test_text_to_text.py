@@ -1,0 +1,127 @@
+"""Whole folders of T5 and BART, with tokenizers in their public formats: the same text out as of `transformers`."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from encoder_decoders import shuffled
+
+from heedful.cli.main import run
+from heedful.decoding.translator import Translator
+from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.models.folder import load_model, weights_of
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+LINES = [
+    "a dog runs over the street and sleeps",
+    "two men sit on a bench, and nobody knows why",
+    "the animal was too tired to cross it",
+    "Who goes there? Nobody!",
+    "summarize: a long story",
+]
+TEXTS = [*LINES, "the  dog", "Zebra ☂ umbrella", "a"]
+
+
+def t5_folder(folder: Path) -> Path:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 20), model_writer=model, vocab_size=40, minloglevel=2,
+        model_type="unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1, hard_vocab_limit=False,
+    )  # fmt: skip
+    folder.mkdir()
+    (folder / "spiece.model").write_bytes(model.getvalue())
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=4, decoder_start_token_id=0
+    )
+    shuffled(transformers.T5ForConditionalGeneration(config), seed=3).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def bart_folder(folder: Path) -> Path:
+    from tokenizers import ByteLevelBPETokenizer
+
+    trained = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(LINES, vocab_size=300, special_tokens=special, show_progress=False)
+    folder.mkdir()
+    trained.save_model(str(folder))
+    tokenizer = transformers.BartTokenizer.from_pretrained(folder)
+    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 2), ("ffn_dim", 24))}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    config = transformers.BartConfig(
+        vocab_size=len(tokenizer), d_model=16, **sizes, **heads, max_position_embeddings=80
+    )
+    model = shuffled(transformers.BartForConditionalGeneration(config), seed=3)
+    model.generation_config.forced_bos_token_id = 0
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+FOLDERS = {"t5": t5_folder, "bart": bart_folder}
+CLASSES = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    """The name, their folder and ours."""
+    place = tmp_path_factory.mktemp(request.param)
+    theirs = FOLDERS[request.param](place / "theirs")
+    return request.param, theirs, import_huggingface(theirs, place / "ours")
+
+
+def said_there(kind: str, folder: Path, texts: list[str], beam: int) -> list[str]:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = getattr(transformers, CLASSES[kind]).from_pretrained(folder).eval()
+    given = tokenizer(texts, return_tensors="pt", padding=True)
+    n_tokens = 14 + (kind == "bart")  # the forced mark is one of them
+    written = model.generate(
+        given["input_ids"],
+        attention_mask=given["attention_mask"],
+        num_beams=beam,
+        do_sample=False,
+        max_new_tokens=n_tokens,
+        forced_eos_token_id=None,
+    )
+    return tokenizer.batch_decode(written, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_texts_come_out_as_there(pair: tuple[str, Path, Path], beam: int) -> None:
+    kind, theirs, ours = pair
+    translator = Translator.load(ours)
+    assert translator.engine.name == "torch"
+    found = translator.translate(TEXTS, beam=beam, max_len=14, stop="estimated")
+    assert [text.strip() for text in found] == [text.strip() for text in said_there(kind, theirs, TEXTS, beam)]
+    assert len(set(found)) > 2
+
+
+def test_it_goes_back_with_its_tokenizer(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
+    _, theirs, ours = pair
+    exported = export_huggingface(ours, tmp_path / "exported")
+    first, again = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (theirs, exported))
+    for text in TEXTS:
+        assert again(text, add_special_tokens=False)["input_ids"] == first(text, add_special_tokens=False)["input_ids"]
+    before, after = load_model(ours), load_model(import_huggingface(exported, tmp_path / "again"))
+    assert after.model.config == before.model.config
+    assert all((weights_of(after.model)[name] == tensor).all() for name, tensor in weights_of(before.model).items())
+    assert after.tokenizers.source.fingerprint == before.tokenizers.source.fingerprint
+
+
+def test_commands_take_it(pair: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, ours = pair
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
+    options = ["-m", str(ours), "--set", "max_len=9"]
+    for command in ("translate", "summarize"):
+        assert run([command, str(tmp_path / "in"), "--output", str(tmp_path / command), *options]) == 0
+        assert len((tmp_path / command).read_text().splitlines()) == len(LINES)
+    files = ["--source", str(tmp_path / "in"), "--target", str(tmp_path / "in")]
+    capsys.readouterr()
+    assert run(["evaluate", "-m", str(ours), *files, "--beam", "1", "--json"]) == 0
+    (system,) = json.loads(capsys.readouterr().out)["systems"]
+    assert system["perplexity"] > 1
