@@ -87,8 +87,8 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
     n_sentences = 24 if options.quick else options.sentences
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         given = pool.apply(_prepare, (options.model, options.source, n_sentences, work / "marian", wants_marian))
-        if options.corpus:
-            pool.apply(_learn_shortlist, (options.model, options.corpus))
+        if options.text:
+            pool.apply(_learn_shortlist, (options.model, options.text, options.quick))
     return {
         **given,
         "longest": 20 if options.quick else options.longest,
@@ -118,22 +118,12 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_mar
     }
 
 
-def _learn_shortlist(path: Path, corpus: list[Path]) -> None:
-    from heedful.data.corpus import open_corpus
-    from heedful.interop.ctranslate2_cache import convert
-    from heedful.interop.shortlist import learn_shortlist, write_shortlist
-    from heedful.models.find import find_model_folder
-    from heedful.text import load_tokenizers
+def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
+    from heedful.data.corpus import read_text
+    from heedful.decoding.own_shortlist import learn_own_shortlist
 
-    model = find_model_folder(path)
-    tokenizers, pairs = load_tokenizers(model), list(open_corpus((str(corpus[0]), str(corpus[1]))))
-    sources = tokenizers.source.encode_batch([pair.source for pair in pairs])
-    targets = tokenizers.target.encode_batch([pair.target for pair in pairs])
-    size = tokenizers.target.vocab_size
-    learned = learn_shortlist(
-        zip(sources, targets, strict=True), target_vocab_size=size, joint=tokenizers.joint, n_always=200
-    )
-    write_shortlist(convert(model), learned)
+    lines = [example.source for example in read_text(text)]
+    learn_own_shortlist(path, lines, least_texts=1 if quick else 1_000)
 
 
 def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> dict[str, float]:
@@ -308,9 +298,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, required=True, help="a run or a model folder of heedful's")
     parser.add_argument("--source", type=Path, required=True, help="a text to translate, one sentence a line")
     parser.add_argument("--reference", type=Path, help="its translation: BLEU of each program is then given")
-    parser.add_argument(
-        "--corpus", type=Path, nargs=2, help="source and target of parallel text: a shortlist is learned from it"
-    )
+    parser.add_argument("--text", type=Path, help="source text to learn a shortlist from: the model translates it")
     parser.add_argument("--sentences", type=int, default=1000, help="at most so many of it")
     parser.add_argument("--longest", type=int, default=256, help="tokens of a translation whose length is not forced")
     parser.add_argument("--single", type=int, default=100, help="how many of them one at a time")
@@ -334,7 +322,7 @@ def chosen(options: argparse.Namespace) -> list[Program]:
     return [
         program
         for program in PROGRAMS
-        if (wanted is None or program.key in wanted) and (program.key != "shortlist" or options.corpus)
+        if (wanted is None or program.key in wanted) and (program.key != "shortlist" or options.text)
     ]
 
 

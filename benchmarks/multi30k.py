@@ -3,10 +3,10 @@
     python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
         [--keep docs/results/multi30k] [--set key=value …]
 
-FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text that
-is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is; other
-text is scored cased and detokenised. Validation alone decides anything: a test set is translated once, at the end, by the
-mean of the last checkpoints. A run that was interrupted goes on.
+FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
+that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
+other text is scored cased and detokenised. Validation alone decides anything: a test set is translated once, at the
+end, by the mean of the last checkpoints. A run that was interrupted goes on.
 """
 
 import argparse

@@ -60,7 +60,7 @@ def table(curves: dict[str, Curve]) -> str:
     """Minutes to each loss that the slowest still reaches, and the last loss of each."""
     ends = {name: min(loss for _, loss in curve) for name, curve in curves.items()}
     highest = min(curve[0][1] for curve in curves.values())
-    goals = [goal / 4 for goal in range(0, 40) if min(ends.values()) <= goal / 4 <= highest][::-1]
+    goals = [goal / 4 for goal in range(40) if min(ends.values()) <= goal / 4 <= highest][::-1]
     head = ["optimiser, highest rate", *(f"to {goal:.2f}" for goal in goals), "best loss"]
     rows = [
         [name.replace("=", ", "), *(reached(curve, goal) for goal in goals), f"{ends[name]:.3f}"]

@@ -52,15 +52,11 @@ def heedful(*words: str | Path) -> None:
 def write_pairs(path: Path, folder: Path, reverse: bool) -> Path:
     """The first two columns (the third says who wrote the sentences), in the direction that is wanted."""
     folder.mkdir(parents=True, exist_ok=True)
-    opened = (
-        lzma.open(path, "rt", encoding="utf-8", newline="\n")
-        if path.suffix == ".xz"
-        else path.open("r", encoding="utf-8", newline="\n")
-    )
     output = folder / f"{path.name.split('.')[1]}.tsv"
-    with opened as lines, output.open("w", encoding="utf-8", newline="\n") as pairs:
-        for line in lines:
-            columns = line.rstrip("\r\n").split("\t")[:2]
+    content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    with output.open("w", encoding="utf-8", newline="\n") as pairs:
+        for line in content.decode("utf-8").rstrip("\n").split("\n"):
+            columns = line.rstrip("\r").split("\t")[:2]
             print("\t".join(reversed(columns) if reverse else columns), file=pairs)
     return output
 

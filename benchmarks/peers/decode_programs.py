@@ -24,14 +24,14 @@ def heedful_engine(prepared: dict, compute: str, engine: str, *, shortlist: bool
     from heedful.decoding.engines import AutoEngine, open_engine
     from heedful.decoding.settings import SearchSettings
 
-    opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False, shortlist=shortlist)
+    opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False)
 
     def search(sources: Ids, beam: int, forced: int | None) -> Ids:
         requests = [Request(source) for source in sources]
         if forced is None:
-            found = opened.search(requests, SearchSettings(beam=beam, max_len=prepared["longest"]))
+            found = opened.search(requests, SearchSettings(beam=beam, max_len=prepared["longest"], shortlist=shortlist))
         else:
-            settings = SearchSettings(beam=beam, min_len=forced, max_len=forced)
+            settings = SearchSettings(beam=beam, min_len=forced, max_len=forced, shortlist=shortlist)
             # Forced lengths are for measuring only. In a beam CTranslate2 ranks them differently, so `auto` would leave
             # them to torch: here the engine that it has for natural lengths is asked all the same.
             found = (opened.fast._search if isinstance(opened, AutoEngine) else opened.search)(requests, settings)

@@ -1,5 +1,7 @@
 """A shortlist holds the translations of the words of a text, and a search with it writes nothing else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -47,15 +49,15 @@ def test_without_text_there_is_nothing_to_learn():
 def test_a_search_writes_only_what_is_listed(tmp_path):
     converted = convert_here(make_model(), tmp_path / "ct2")
     assert not has_shortlist(converted)
-    with pytest.raises(UserError, match="shortlist"):
-        CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    with pytest.raises(UserError, match="heedful shortlist"):
+        CTranslate2Engine(converted, speed=Speed()).search(some_requests(1), SearchSettings(shortlist=True))
     listed = Shortlist([7, 8, 9, 10], {number: [number] for number in range(20, 60)})
     write_shortlist(converted, listed)
-    engine = CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    engine = CTranslate2Engine(converted, speed=Speed())
     for request in some_requests(20, longest=8):
         allowed = {*listed.always, *SPECIAL.__dict__.values(), *(n for n in request.source if n >= 20)}
         for beam in (1, 2):
-            ((best,),) = engine.search([request], SearchSettings(beam=beam, max_len=10))
+            ((best,),) = engine.search([request], SearchSettings(beam=beam, max_len=10, shortlist=True))
             assert set(best.ids) <= allowed
 
 
@@ -64,9 +66,34 @@ def test_with_all_tokens_listed_nothing_changes(tmp_path):
     converted = convert_here(model, tmp_path / "ct2")
     plain = CTranslate2Engine(converted, speed=Speed())
     write_shortlist(converted, Shortlist(list(range(60)), {}))
-    listed = CTranslate2Engine(converted, speed=Speed(), shortlist=True)
+    listed = CTranslate2Engine(converted, speed=Speed())
     for settings in (SearchSettings(beam=1, max_len=12), SearchSettings(max_len=12)):
         requests = some_requests(30)
-        found, expected = listed.search(requests, settings), plain.search(requests, settings)
+        expected = plain.search(requests, settings)
+        found = listed.search(requests, replace(settings, shortlist=True))
         assert [one[0].ids for one in found] == [one[0].ids for one in expected]
         assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-4)
+
+
+def test_scores_are_the_models_own(tmp_path):
+    """A list leaves the rest of the probability out; the score that is given does not."""
+    model = make_model()
+    converted = convert_here(model, tmp_path / "ct2")
+    write_shortlist(converted, Shortlist(list(range(4, 20)), {}))
+    engine = CTranslate2Engine(converted, speed=Speed())
+    requests = some_requests(20)
+    for settings in (SearchSettings(beam=1, max_len=12), SearchSettings(beam=4, n_best=3, max_len=12)):
+        for request, found in zip(requests, engine.search(requests, replace(settings, shortlist=True)), strict=True):
+            assert [one.rank for one in found] == sorted((one.rank for one in found), reverse=True)
+            for one in found:
+                expected = log_probability(model, request, one)
+                assert one.score == pytest.approx(expected, abs=1e-3)
+
+
+def log_probability(model, request, hypothesis):
+    """By the model itself, word by word."""
+    source = torch.tensor([[*request.source, SPECIAL.end]])
+    target = [*hypothesis.ids, *([SPECIAL.end] if hypothesis.complete else [])]
+    with torch.no_grad():
+        logits = model(source, torch.tensor([[SPECIAL.start, *target[:-1]]]))
+    return logits.log_softmax(-1)[0].gather(1, torch.tensor(target)[:, None]).sum().item()

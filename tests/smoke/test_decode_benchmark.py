@@ -33,7 +33,7 @@ def test_the_programs_are_measured_and_agree(model: Path, tmp_path: Path) -> Non
     command = [sys.executable, str(BENCHMARK), "--model", str(model), "--source", str(tmp_path / "test.en")]
     options = ["--quick", "--rounds", "1", "--threads", "1", "--json", str(tmp_path / "figures.json")]
     text = str(tmp_path / "test.en")
-    options += ["--corpus", text, text, "--reference", text]
+    options += ["--text", text, "--reference", text]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "FAILED" not in done.stdout

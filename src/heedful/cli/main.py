@@ -26,6 +26,7 @@ COMMANDS = {
     "classify": "heedful.cli.classify:classify",
     "embed": "heedful.cli.embed:embed",
     "summarize": "heedful.cli.summarize:summarize",
+    "shortlist": "heedful.cli.shortlist:shortlist",
     "evaluate": "heedful.cli.evaluate:evaluate",
     "look": "heedful.cli.look:look",
     "serve": "heedful.cli.serve:serve",

@@ -41,7 +41,6 @@ class CTranslate2Engine:
         compute: Compute = "float32",
         device: str = "cpu",
         speed: Speed | None = None,
-        shortlist: bool = False,
         scores: bool = True,
     ) -> None:
         self.converted = converted
@@ -52,11 +51,6 @@ class CTranslate2Engine:
         self.speed = known or Speed(inter=cores())
         self._must_measure = known is None
         self._measuring = threading.Lock()
-        if shortlist and not has_shortlist(converted):
-            raise UserError(
-                f"{converted.folder}: has no shortlist; learn one with heedful.interop.shortlist, or do without"
-            )
-        self.shortlist = shortlist
         self.scores = scores
         self._translator = self._load(self.speed.inter, self.speed.intra)
         self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
@@ -75,6 +69,11 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
+        if settings.shortlist and not has_shortlist(self.converted):
+            raise UserError(
+                "shortlist = true: this model has none yet. Learn it once, from any text of the kind that you translate: "
+                f"heedful shortlist {self.converted.model} TEXT"
+            )
         settings = self._whole(settings)
         places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
@@ -115,7 +114,7 @@ class CTranslate2Engine:
             max_input_length=0,  # else it would cut the source at 1,024 tokens
             max_decoding_length=limit,
             min_decoding_length=min(settings.min_len, limit),
-            use_vmap=self.shortlist,
+            use_vmap=settings.shortlist,
             return_end_token=True,
             return_scores=self.scores or settings.beam > 1,
             return_attention=self._looks(settings),
@@ -130,8 +129,9 @@ class CTranslate2Engine:
         return [_hypothesis(*parts, settings, end) for parts in zip(result.hypotheses, scores, looked, strict=True)]
 
     def _must_score_again(self, requests: Sequence[Request], settings: SearchSettings) -> bool:
-        """CTranslate2 counts a prefix as certain, and spreads the probability of what filters rule out."""
-        return self.scores and (is_filtered(settings) or any(request.prefix for request in requests))
+        """CTranslate2 counts a prefix as certain, and spreads the probability of what is ruled out over the rest."""
+        is_narrowed = is_filtered(settings) or settings.shortlist
+        return self.scores and (is_narrowed or any(request.prefix for request in requests))
 
     def _score_again(
         self, requests: Sequence[Request], found: list[list[Hypothesis]], settings: SearchSettings
@@ -149,7 +149,8 @@ class CTranslate2Engine:
             sum(result.log_probs if each.complete else result.log_probs[:-1])  # the last is the end mark's
             for (_, each), result in zip(pairs, scored, strict=True)
         )
-        return [[_with_score(each, next(sums), settings) for each in several] for several in found]
+        scored_again = [[_with_score(each, next(sums), settings) for each in several] for several in found]
+        return [sorted(several, key=lambda each: -each.rank) for several in scored_again]
 
     def _settle(self) -> None:
         """Measure, if that was never done on this machine, and go on in the fastest way."""

@@ -5,6 +5,7 @@ With a conversion already there, nothing here imports torch: opening a model the
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,13 +28,12 @@ def open_engine(
     compute: str = "float32",
     device: str = "cpu",
     threads: int | None = None,
-    shortlist: bool = False,
     scores: bool = True,
 ) -> Engine:
     """An engine for the model of a run or a model folder.
 
     `auto` takes CTranslate2 for a model that it runs with equal results, and for what it cannot do torch. `threads`: at
-    most so many, by default as measured to be fastest. `shortlist` and `scores` are CTranslate2Engine's.
+    most so many, by default as measured to be fastest. `scores` is CTranslate2Engine's.
     """
     if engine not in get_args(EngineName):
         raise one_of("engine", engine, get_args(EngineName))
@@ -54,7 +54,6 @@ def open_engine(
         compute="int8" if compute == "int8" else "float32",
         device=device,
         speed=None if threads is None else Speed(inter=threads),
-        shortlist=shortlist,
         scores=scores,
     )
     return fast if engine == "ctranslate2" else AutoEngine(fast, folder, threads=threads)
@@ -83,14 +82,15 @@ class AutoEngine:
         self._opening = threading.Lock()
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        exact = replace(settings, shortlist=False)  # torch has none
         if self.fast.why_not([], settings) is not None:
-            return self._torch().search(requests, settings)
+            return self._torch().search(requests, exact)
         easy = [self.fast.why_not([request], settings) is None for request in requests]
         found = iter(self.fast.search([one for one, is_easy in zip(requests, easy, strict=True) if is_easy], settings))
         hard = [request for request, is_easy in zip(requests, easy, strict=True) if not is_easy]
         if not hard:
             return list(found)
-        others = iter(self._torch().search(hard, settings))
+        others = iter(self._torch().search(hard, exact))
         return [next(found if is_easy else others) for is_easy in easy]
 
     def _torch(self) -> Engine:

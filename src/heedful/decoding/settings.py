@@ -50,6 +50,7 @@ class SearchSettings:
     diversity: float = 0.0  # each further child of one parent costs this much: n-best lists that differ
     forbidden: tuple[int, ...] = ()  # ids that must not be written
     sampling: Sampling | None = None  # n_best independent draws; beam is then not used
+    shortlist: bool = False  # write only what the words of the text call for: faster (`heedful shortlist` learns it)
     attention: bool = False  # also give the cross-attention of each hypothesis
 
     def __post_init__(self) -> None:

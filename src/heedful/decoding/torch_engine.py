@@ -12,6 +12,7 @@ from heedful.decoding.quick import QuickStep, is_quick
 from heedful.decoding.search import search
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.step import EncoderDecoder, S, Seq2SeqStep, Step
+from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
 
 MANY = 16  # requests for which several lanes pay
@@ -31,6 +32,8 @@ class TorchEngine:
         self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_fast else Seq2SeqStep(model)  # type: ignore[arg-type]
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        if settings.shortlist:
+            raise UserError("shortlist = true: only CTranslate2 has it; use --engine auto or ctranslate2")
         step: Step = self.step  # type: ignore[type-arg]
         if any(request.required for request in requests):
             settings = replace(settings, beam=max(settings.beam, WIDE_ENOUGH))

@@ -65,7 +65,6 @@ class Translator:
         long: Long = "split",
         limit: int | None = None,
         language: str = "en",
-        shortlist: bool = False,
         prefix: str = "",
     ) -> "Translator":
         """The model of a run or a model folder.
@@ -74,7 +73,7 @@ class Translator:
         `language` whose abbreviations are known where a line is split into sentences; `prefix` goes to the model before
         each text, as T5 is told what to do. The rest is `open_engine`'s.
         """
-        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, shortlist, prefix=prefix))
+        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, prefix=prefix))
 
     @classmethod
     def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
@@ -88,7 +87,6 @@ class Translator:
             compute=opening.compute,
             device=opening.device,
             threads=threads,
-            shortlist=opening.shortlist,
             scores=opening.scores,
         )
         tokenizers = open_tokenizers(folder, engine)

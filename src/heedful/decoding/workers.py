@@ -39,7 +39,6 @@ class Opening:
     long: Long = "split"
     limit: int | None = None
     language: str = "en"
-    shortlist: bool = False
     scores: bool = True
     prefix: str = ""
 

@@ -52,7 +52,7 @@ class Muon(torch.optim.Optimizer):
         return whole(parameter.grad.lerp(state["momentum"], decay))
 
 
-def matrices_within(model: nn.Module) -> list[nn.Parameter]:
+def matrices_within(model: nn.Module) -> list[Tensor]:
     """The weights of linear layers, without the one that chooses words (and embeddings): their rows are words."""
     outside = {
         id(parameter)

@@ -1,0 +1,106 @@
+"""A shortlist learned from what a model says hardly changes what it says, and is used only where it is asked for."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from ct2_models import make_model
+from echo_engine import tokenizers
+from heedful.cli.main import run
+from heedful.decoding.engine import Request
+from heedful.decoding.engines import open_engine
+from heedful.decoding.own_shortlist import learn_own_shortlist
+from heedful.decoding.settings import SearchSettings
+from heedful.errors import UserError
+from heedful.interop.shortlist import VMAP
+from heedful.models.folder import save_model
+
+WORDS = ["the", "dog", "cat", "runs", "sees", "a", "house", "in", "big", "red", "park", "walks", "old", "street"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    size = tokenizers().source.vocab_size
+    model = make_model(source_vocab_size=size, target_vocab_size=size, max_len=64)
+    return save_model(tmp_path / "model", model, tokenizers())
+
+
+def lines(n: int) -> list[str]:
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in range(n)]
+
+
+def test_what_it_says_is_in_its_list(folder: Path) -> None:
+    """Of the texts that it learned from, with room for everything, no greedy translation changes."""
+    texts = lines(300)
+    told = []
+    learned = learn_own_shortlist(
+        folder,
+        texts,
+        n_candidates=10_000,
+        least_texts=10,
+        progress=lambda what, done, share: told.append((done, share)),
+    )
+    assert learned.path.name == VMAP
+    assert learned.texts == len(set(texts))
+    assert told[-1][1] == 1.0
+    engine = open_engine(folder, compute="int8", threads=1)
+    ids = tokenizers().source.encode_batch([text for i, text in enumerate(dict.fromkeys(texts)) if i % 20])
+    for beam in (1,):
+        plain, listed = (
+            engine.search([Request(one) for one in ids], SearchSettings(beam=beam, shortlist=shortlist))
+            for shortlist in (False, True)
+        )
+        assert [one[0].ids for one in listed] == [one[0].ids for one in plain]
+    assert learned.judged[0].same >= 0.8 * learned.judged[0].texts
+
+
+def test_a_short_list_keeps_to_few_words(folder: Path) -> None:
+    wide = learn_own_shortlist(folder, lines(300), n_candidates=10_000, least_texts=10)
+    short = learn_own_shortlist(folder, lines(300), n_candidates=2, n_always=3, least_texts=10)
+    assert short.candidates <= 3 < wide.candidates
+
+
+def test_little_text_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="at least 1,000 different lines"):
+        learn_own_shortlist(folder, ["a dog"] * 5000)
+
+
+def test_torch_has_none(folder: Path) -> None:
+    engine = open_engine(folder, engine="torch")
+    with pytest.raises(UserError, match="only CTranslate2"):
+        engine.search([Request([5, 6])], SearchSettings(shortlist=True))
+
+
+def test_auto_gives_to_torch_what_ctranslate2_cannot_do(folder: Path) -> None:
+    """And torch looks at all words, since it has no list."""
+    engine = open_engine(folder, threads=1)
+    settings = {"beam": 2, "diversity": 0.5, "max_len": 8}
+    listed = engine.search([Request([5, 6])], SearchSettings(**settings, shortlist=True))  # type: ignore[arg-type]
+    assert listed == engine.search([Request([5, 6])], SearchSettings(**settings))  # type: ignore[arg-type]
+
+
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in lines(1_300)), encoding="utf-8")
+    translate = [
+        "translate",
+        str(text),
+        "-m",
+        str(folder),
+        "--output",
+        str(tmp_path / "out"),
+        "--set",
+        "shortlist=true",
+    ]
+    assert run(translate) == 1
+    assert f"heedful shortlist {folder} TEXT" in capsys.readouterr().err
+    assert run(["shortlist", str(folder), str(text), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [one["beam"] for one in said["judged"]] == [1, 5]
+    assert run(translate) == 0
+    assert len((tmp_path / "out").read_bytes().split(b"\n")) == 1_301
+    assert run(["shortlist", str(folder), str(text)]) == 0
+    assert "use it: heedful translate FILE" in capsys.readouterr().out

@@ -1,0 +1,40 @@
+"""run.compile changes how fast a step is, not what it computes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_run import OVERRIDES, write_corpus
+
+from heedful.training.run import train
+
+# float64, where only the order of sums differs; a few steps of several shapes.
+FEW = [
+    *OVERRIDES, "run.precision=float64", "run.steps=4", "run.accumulate=1", "run.validate_every=4", "run.save_every=4",
+    "run.sentences=0", "run.metric=loss", "data.workers=0", "tokenizer.sample_alpha=0.0", "model.dropout=0.0",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_compiled_is_plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced and run by PyTorch's own operators: making C++ of it takes minutes, and is PyTorch's to test."""
+    compiled: list[dict[str, Any]] = []
+    plainly = torch.nn.Module.compile
+
+    def compile_quickly(module: torch.nn.Module, *arguments: Any, **options: Any) -> None:
+        compiled.append(options)
+        plainly(module, *arguments, **options, backend="aot_eager")
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_quickly)
+    source, target = write_corpus(tmp_path / "corpus")
+    weights = {}
+    for how in ("plain", "compiled"):
+        overrides = [*FEW, f"run.compile={str(how == 'compiled').lower()}"]
+        train(folder=tmp_path / how, source=source, target=target, overrides=overrides)
+        weights[how] = load_file(tmp_path / how / "last" / "model.safetensors")
+    assert compiled == [{"dynamic": True}], "compiled once, for batches of any shape"
+    apart = {name: float((weights["plain"][name] - weights["compiled"][name]).abs().max()) for name in weights["plain"]}
+    assert max(apart.values()) <= 1e-10
+    assert any(tensor.dtype == torch.float64 for tensor in weights["plain"].values())
