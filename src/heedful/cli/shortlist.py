@@ -37,9 +37,8 @@ def shortlist(model: Path, text: Path, *, candidates: int = 60, always: int = 20
     if json:
         print(dumps({**asdict(learned), "path": str(learned.path)}, indent=1))
         return
-    print(
-        f"learned from {learned.texts:,} lines: {learned.candidates:.0f} target tokens for a source token, {always} always"
-    )
+    kept = f"{learned.candidates:.0f} target tokens for a source token, {always} always"
+    print(f"learned from {learned.texts:,} lines: {kept}")
     for one in learned.judged:
         search = "greedy search" if one.beam == 1 else f"beam {one.beam}"
         print(f"  {search:<14} {one.same:,} of {one.texts:,} other translations unchanged, {one.speed:.2f} x as fast")

@@ -71,7 +71,7 @@ class CTranslate2Engine:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
         if settings.shortlist and not has_shortlist(self.converted):
             raise UserError(
-                "shortlist = true: this model has none yet. Learn it once, from any text of the kind that you translate: "
+                "shortlist = true: this model has none yet. Learn it once, from text of the kind that you translate: "
                 f"heedful shortlist {self.converted.model} TEXT"
             )
         settings = self._whole(settings)
