@@ -95,7 +95,7 @@ def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
     ]
     alone = sum(next_token_loss(model, part, apart=True) for part in parts)
     torch.testing.assert_close(next_token_loss(model, packed, apart=True), alone)
-    assert abs(float(next_token_loss(model, packed, apart=False) - alone)) > 1e-6
+    assert abs((next_token_loss(model, packed, apart=False) - alone).item()) > 1e-6
 
 
 def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from heedful.data.batch import AnyBatch
 from heedful.evaluation.scores import Score
 from heedful.training.log import LESS_IS_BETTER
+
+B = TypeVar("B", bound=AnyBatch)
 
 
 class Said(NamedTuple):
@@ -49,11 +51,12 @@ def judging(model: nn.Module) -> Iterator[torch.device]:
         model.train(was_training)
 
 
-def mean_loss(batches: Iterable[AnyBatch], loss_of: Callable[[AnyBatch], Tensor], device: torch.device) -> float:
+def mean_loss(batches: Iterable[B], loss_of: Callable[[B], Tensor], device: torch.device) -> float:
     """Per target token; `loss_of` sums over a batch."""
     total, n_tokens = 0.0, 0
     for batch in batches:
-        total += float(loss_of(batch.to(device)))
+        moved: B = batch.to(device)  # type: ignore[assignment]
+        total += float(loss_of(moved))
         n_tokens += batch.n_target_tokens
     return total / max(1, n_tokens)
 

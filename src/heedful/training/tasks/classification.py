@@ -122,14 +122,16 @@ class LabelValidator:
         assert isinstance(model, Bert)
         said: dict[int, int] = {}
         wanted: dict[int, int] = {}
+
+        def loss_of(batch: LabelBatch) -> Tensor:
+            logits = model.head(model.states(batch.ids, batch.mask))  # (B, L)
+            numbers = batch.indices.tolist()
+            said.update(zip(numbers, logits.argmax(dim=-1).tolist(), strict=True))
+            wanted.update(zip(numbers, batch.labels.tolist(), strict=True))
+            return label_loss(logits, batch.labels)
+
         with judging(model) as device:
-            loss = mean_loss(self.batches, partial(text_label_loss, model), device)
-            for batch in self.batches:
-                there = batch.to(device)
-                best = model.head(model.states(there.ids, there.mask)).argmax(dim=-1)
-                numbers = batch.indices.tolist()
-                said.update(zip(numbers, best.tolist(), strict=True))
-                wanted.update(zip(numbers, batch.labels.tolist(), strict=True))
+            loss = mean_loss(self.batches, loss_of, device)
         score = accuracy(sum(said[i] == wanted[i] for i in wanted), len(wanted))
         f1 = macro_f1([said[i] for i in wanted], list(wanted.values()), len(self.names))
         return Validation(

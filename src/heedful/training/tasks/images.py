@@ -201,15 +201,19 @@ def judge_labels(
     """The share of labels that are right."""
     right = asked = 0
     samples: list[Said] = []
+
+    def loss_of(batch: ImageBatch) -> Tensor:
+        nonlocal right, asked
+        logits = logits_of(model, batch)
+        said = logits.argmax(dim=-1)
+        right += int((said == batch.labels).sum())
+        asked += batch.labels.numel()
+        if batch.labels.dim() == 1 and len(samples) < N_SAMPLES:
+            samples.extend(_labelled(prepared, said, batch))
+        return label_loss(logits, batch.labels)
+
     with judging(model) as device:
-        mean = mean_loss(batches, partial(loss, model), device)
-        for batch in batches:
-            there = batch.to(device)
-            said = logits_of(model, there).argmax(dim=-1)
-            right += int((said == there.labels).sum())
-            asked += there.labels.numel()
-            if there.labels.dim() == 1:
-                samples += _labelled(prepared, said, batch)
+        mean = mean_loss(batches, loss_of, device)
     score = accuracy(right, asked)
     return Validation(
         loss=mean,

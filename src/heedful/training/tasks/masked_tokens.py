@@ -17,7 +17,7 @@ from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.loss import linear_cross_entropy
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build, protected_ids
-from heedful.training.tasks.labels import accuracy
+from heedful.training.tasks.labels import accuracy, label_loss
 from heedful.training.tasks.task import Lesson, Task
 from heedful.training.tasks.texts import (
     Texts,
@@ -93,12 +93,17 @@ class MaskedValidator:
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Bert)
         right = n_asked = 0
+
+        def loss_of(batch: LabelBatch) -> Tensor:
+            nonlocal right, n_asked
+            states, wanted = hidden_states(model, batch)
+            logits = model.head(states)  # (M, V)
+            right += int((logits.argmax(dim=-1) == wanted).sum())
+            n_asked += len(wanted)
+            return label_loss(logits, wanted)
+
         with judging(model) as device:
-            loss = mean_loss(self.batches, partial(masked_token_loss, model), device)
-            for batch in self.batches:
-                states, wanted = hidden_states(model, batch.to(device))
-                right += int((model.head(states).argmax(dim=-1) == wanted).sum())
-                n_asked += len(wanted)
+            loss = mean_loss(self.batches, loss_of, device)
             samples = tuple(self._fill(model, batch.to(device)) for batch in self.batches[:N_SAMPLES])
         score = accuracy(right, n_asked)
         return Validation(

@@ -129,14 +129,17 @@ class TagValidator:
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Bert)
         said: dict[int, list[str]] = {}
+
+        def loss_of(batch: LabelBatch) -> Tensor:
+            logits = model.head(model.states(batch.ids, batch.mask))  # (B, S, L)
+            best = logits.argmax(dim=-1)
+            for row, number in enumerate(batch.indices.tolist()):
+                tags = best[row][batch.labels[row] != NONE]
+                said[number] = [self.names[tag] for tag in tags.tolist()]
+            return label_loss(logits, batch.labels)
+
         with judging(model) as device:
-            loss = mean_loss(self.batches, partial(tag_loss, model), device)
-            for batch in self.batches:
-                there = batch.to(device)
-                best = model.head(model.states(there.ids, there.mask)).argmax(dim=-1).cpu()
-                for row, number in enumerate(batch.indices.tolist()):
-                    asked = batch.labels[row] != NONE
-                    said[number] = [self.names[tag] for tag in best[row][asked].tolist()]
+            loss = mean_loss(self.batches, loss_of, device)
         pairs = [(said[number], list(self.sentences[number].tags[: len(said[number])])) for number in sorted(said)]
         right = sum(a == b for ours, true in pairs for a, b in zip(ours, true, strict=True))
         score = accuracy(right, sum(len(true) for _, true in pairs))
