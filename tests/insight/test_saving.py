@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from look_models import SENTENCE, subject
+import torch
+from look_models import SENTENCE, subject, tokenizers
 
+from deterministic import fill
 from heedful.errors import UserError
 from heedful.insight.look import Look, look
-from heedful.insight.page import PAGE
+from heedful.insight.page import PAGE, stand_alone_page
 from heedful.insight.schema import check_trace
+from heedful.insight.subject import Subject
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +96,16 @@ def test_mistakes(seen: Look, tmp_path: Path, name: str, options: dict[str, obje
     with pytest.raises(UserError, match=words):
         seen.save(tmp_path / name, **options)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_page_of_a_small_model_and_20_words_stays_below_5_mb() -> None:
+    words = tokenizers()
+    config = Seq2SeqConfig(
+        words.source.vocab_size, words.target.vocab_size, d_model=256, n_layers=3, n_heads=4, d_ff=64
+    )
+    model = fill(Seq2Seq(config), dtype=torch.float32)
+    assert isinstance(model, Seq2Seq)
+    text = " ".join(["The animal was too tired and a big man eats bread."] * 2)[:-1]
+    seen = look(Subject(model, words, name="small"), text, target=text, branches=50)
+    assert len(text.split()) >= 20
+    assert len(stand_alone_page(seen.to_values()).encode()) < 5_000_000

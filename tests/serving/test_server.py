@@ -188,6 +188,23 @@ def test_a_signal_lets_who_waits_have_an_answer(sent):
     assert statuses[200] >= 5
 
 
+def test_while_it_drains_others_are_told_so():
+    engine = HeldEngine()
+    service = echo_service(engine)
+    with running(service) as (url, server), connect(url) as waiting:
+        wait_until(lambda: service.is_warm)
+        engine.gate.clear()
+        waiting.sendall(HEAD % len(BODY) + BODY)
+        wait_until(lambda: service.room.requests == 1)
+        server.handle_exit(signal.SIGTERM, None)
+        time.sleep(0.5)  # it looks for the signal ten times a second
+        refused = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
+        assert (refused.status_code, httpx.get(f"{url}/ready").json()) == (503, {"status": "stopping"})
+        assert httpx.get(f"{url}/health").status_code == 200
+        engine.gate.set()
+        assert waiting.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_the_command_refuses_what_is_not_safe(tmp_path: Path):
     model_folder(tmp_path / "model")
 
