@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hugging_face import unlike
 
-from encoder_models import word_pieces
+from encoder_models import bert_folder, own_tokenizers, word_pieces
 from heedful import load_model, pipeline
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 
@@ -85,3 +85,18 @@ def test_marks_come_from_the_tokenizer_and_the_way_back_keeps_all(tmp_path: Path
     again, first = (transformers.pipeline("fill-mask", model=str(place)) for place in (back, there))
     for text in TEXTS:
         assert again(text) == first(text)
+
+
+def test_a_model_with_a_tokenizer_of_heedfuls_own_finds_the_same_words_there(tmp_path: Path) -> None:
+    tokenizers = own_tokenizers()
+    ours = bert_folder(tmp_path / "ours", tokenizers)
+    there = export_huggingface(ours, tmp_path / "there")
+    theirs = transformers.pipeline("fill-mask", model=str(there))
+    found, wanted = (
+        pipeline("fill-mask", model=ours)("a dog <mask> through the snow"),
+        theirs("a dog <mask> through the snow"),
+    )
+    assert [one["token"] for one in found] == [one["token"] for one in wanted]
+    assert all(abs(a["score"] - b["score"]) < 1e-5 for a, b in zip(found, wanted, strict=True))
+    back = load_model(import_huggingface(there, tmp_path / "back"))
+    assert back.tokenizers.source.fingerprint == tokenizers.source.fingerprint

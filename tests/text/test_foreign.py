@@ -11,9 +11,18 @@ import pytest
 import sentencepiece
 from hostile_strings import hostile_strings
 
+from heedful.decoding.encoder_rows import masked_ids
 from heedful.errors import UserError
-from heedful.text import ForeignTokenizer, Tokenizers, load_tokenizers, save_tokenizers
+from heedful.text import (
+    ForeignTokenizer,
+    TokenizerConfig,
+    Tokenizers,
+    learn_tokenizer,
+    load_tokenizers,
+    save_tokenizers,
+)
 from heedful.text.foreign import export_foreign, load_foreign
+from heedful.text.foreign_build import merges_of
 from heedful.text.foreign_safe import MAX_JSON_BYTES
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -153,6 +162,59 @@ def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str
     same_ids(load_foreign(tmp_path, model_type="llama").source, theirs)
 
 
+OWN = {
+    "bpe": {"kind": "bpe"},
+    "char": {"kind": "char"},
+    "without bytes": {"kind": "bpe", "byte_fallback": False},
+    "as it is": {"kind": "bpe", "normal_form": "none"},
+    "nfkc": {"kind": "bpe", "normal_form": "nfkc"},
+}
+WRITTEN_OUT = ("▁", "<pad>", "<unk>", "<s>", "</s>", "<mask>")
+
+
+def own_tokenizers(lines: list[str], **settings) -> Tokenizers:
+    config = TokenizerConfig(vocab_size=1500, character_coverage=0.99, symbols=("<mask>",), **settings)
+    tokenizer = learn_tokenizer(lines, config)
+    return Tokenizers(source=tokenizer, target=tokenizer)
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
+    case: str, lines: list[str], tmp_path: Path
+) -> None:
+    tokenizers = own_tokenizers(lines, **OWN[case])
+    export_foreign(tokenizers, tmp_path, model_type="bert")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = [text for text in TEXTS if not any(piece in text for piece in WRITTEN_OUT)]
+    assert len(texts) > 4000
+    wanted = tokenizers.source.encode_batch(texts)
+    found = theirs(texts, add_special_tokens=False)["input_ids"]
+    assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
+    special = tokenizers.source.special
+    assert theirs(texts[50])["input_ids"] == [special.start, *wanted[50], special.end]
+    assert (theirs.pad_token_id, theirs.mask_token_id) == (special.pad, special.mask)
+    [hidden] = [theirs("the model <mask> text", add_special_tokens=False)["input_ids"]]
+    assert hidden == masked_ids(tokenizers.source, "the model [MASK] text", mask_id=special.mask)
+    plain = "A dog, and a café: 犬"
+    assert theirs.decode(tokenizers.source.encode(plain)) == plain or case in ("without bytes", "char")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kind": "word"}, {"kind": "unigram"}, {"whitespace": "suffix"}, {"lowercase": True}], ids=str
+)
+def test_one_that_transformers_could_not_match_is_refused(settings: dict, lines: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no tokenizer like this"):
+        export_foreign(own_tokenizers(lines[:300], **settings), tmp_path, model_type="bert")
+
+
+def test_merges_are_counted_as_transformers_counts_them() -> None:
+    from transformers.tokenization_utils_base import generate_merges
+
+    pieces = [*"abc", "ab", "bc", "abc", "aa", "aaa", "aaaa", "cab", "abcab", "ca", "aab", "caab"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    assert merges_of(vocabulary) == generate_merges(vocabulary)
+
+
 def marian_folder(folder: Path, lines: list[str]) -> Path:
     for name, part in (("source.spm", lines[::2]), ("target.spm", lines[1::2])):
         pieces_folder(folder, name, part, model_type="unigram", bos_id=-1)
@@ -223,6 +285,8 @@ def test_padding_and_truncation_of_the_file_do_not_count(bert: ForeignTokenizer,
     (tmp_path / "tokenizer.json").write_text(backend.to_str())
     ours = load_foreign(tmp_path, model_type="bert").source
     assert ours.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
+    direct = ForeignTokenizer(backend.to_str(), bert.roles)
+    assert direct.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
 
 
 def test_a_folder_without_tokenizer_files_has_none(tmp_path: Path) -> None:

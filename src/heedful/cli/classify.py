@@ -49,7 +49,7 @@ def classify(
     top_k
         How many labels for each line, the likeliest first.
     format
-        Lines of text, or of JSON: label, score, and every label with its score.
+        Lines of text, or of JSON: label, score, and under labels the --top-k likeliest with theirs.
     on_bad_line
         A line that is not UTF-8: stop with an error, or skip it, which leaves an empty line.
     """

@@ -56,9 +56,9 @@ def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
     return ids
 
 
-def _around_stand_ins(tokenizer: Tokenizer, text: str, mask_id: int) -> list[int]:
-    """A character that is in no piece is written in bytes: where those stand, and a space alone beside them, the mask
-    comes in. So the words around it are cut as in the whole text.
+def _around_stand_ins(tokenizer: SentencePieceTokenizer, text: str, mask_id: int) -> list[int]:
+    """A character that is in no piece is written in bytes: where those stand, the mask comes in, with the space that a
+    hidden word would have. So the words around it are cut as in the whole text.
     """
     stand_in = next((character for character in _STAND_INS if character not in text), None)
     if stand_in is None:
@@ -67,6 +67,7 @@ def _around_stand_ins(tokenizer: Tokenizer, text: str, mask_id: int) -> list[int
     spelled = [number for number, piece in zip(spelled, tokenizer.pieces(spelled), strict=True) if piece != "▁"]
     ids = tokenizer.encode(text.replace(MASK, stand_in))
     space = next((number for number, piece in zip(ids, tokenizer.pieces(ids), strict=True) if piece == "▁"), None)
+    before, after = (not tokenizer.facts.suffix, tokenizer.facts.suffix) if tokenizer.kind != "char" else (False, False)
     result: list[int] = []
     at = 0
     while at < len(ids):
@@ -74,10 +75,10 @@ def _around_stand_ins(tokenizer: Tokenizer, text: str, mask_id: int) -> list[int
             result.append(ids[at])
             at += 1
             continue
-        if result and result[-1] == space:
+        if before and result and result[-1] == space:
             result.pop()
         result.append(mask_id)
         at += len(spelled)
-        if at < len(ids) and ids[at] == space:
+        if after and at < len(ids) and ids[at] == space:
             at += 1
     return result

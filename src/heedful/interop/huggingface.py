@@ -25,7 +25,7 @@ from heedful.interop.table import Row, read_table, write_table
 from heedful.models.find import find_model_folder
 from heedful.models.folder import CARD, CONFIG, FAMILIES, WEIGHTS, load_model, save_model, weights_of
 from heedful.models.weights import PRECISIONS
-from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizers, save_tokenizers
+from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizer, save_tokenizers
 from heedful.text.folder import JOINT
 from heedful.text.foreign import export_foreign, load_foreign
 
@@ -233,24 +233,28 @@ def fitting(family: Family, theirs: Mapping[str, Tensor], config: object, *, whe
 def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
     """The tokenizers of a folder of theirs; those that heedful itself wrote there come back as they were."""
     if (folder / JOINT).is_file() and not (folder / VOCABULARY).is_file():
-        return load_tokenizers(folder)
+        joint = load_tokenizer(folder / JOINT)
+        return Tokenizers(source=joint, target=joint)
     own = marian.own_tokenizers(folder) if kind == "marian" else None
     return load_foreign(folder, model_type=kind) if own is None else own
 
 
 def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
-    """As `transformers` reads them; of heedful's own it knows none but Marian's, so others are kept for heedful."""
+    """As `transformers` reads them; heedful's own stand beside, so that they come back as they were."""
     if not isinstance(tokenizers.source, SentencePieceTokenizer):
         export_foreign(tokenizers, folder, model_type=kind)
     elif kind == "marian":
         marian.write_tokenizers(folder, tokenizers)
     else:
         save_tokenizers(folder, tokenizers)
-        warnings.warn(
-            f"transformers has no tokenizer like heedful's for '{kind}': it takes ids; {JOINT} is a SentencePiece "
-            "model that the sentencepiece package reads",
-            stacklevel=3,
-        )
+        try:
+            export_foreign(tokenizers, folder, model_type=kind)
+        except UserError:
+            warnings.warn(
+                f"transformers has no tokenizer like this for '{kind}': it takes ids; {JOINT} is a SentencePiece model "
+                "that the sentencepiece package reads",
+                stacklevel=3,
+            )
 
 
 def read_folder_weights(folder: Path) -> dict[str, Tensor]:

@@ -9,10 +9,12 @@ from typing import Any
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.text.foreign_build import byte_level, llama_pieces, t5_pieces, word_piece
+from heedful.text.foreign_own import own_content
 from heedful.text.foreign_safe import MAX_JSON_BYTES
 from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign, read_roles
 from heedful.text.marian import MarianTokenizer
 from heedful.text.safe import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
+from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer, Tokenizers
 
 CONTENT, ROLES_FILE, SETTINGS = "tokenizer.json", "special_tokens_map.json", "tokenizer_config.json"
@@ -53,16 +55,23 @@ def load_foreign(folder: Path, *, model_type: str) -> Tokenizers | None:
 
 
 def export_foreign(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> None:
-    """Write tokenizers as `transformers` reads them; one of heedful's own kind is refused."""
-    if isinstance(tokenizers.source, MarianTokenizer):
+    """Write tokenizers as `transformers` reads them, or a UserError: it has none like some of heedful's own."""
+    tokenizer = tokenizers.source
+    if isinstance(tokenizer, MarianTokenizer):
         write_marian(tokenizers, folder)
         return
-    tokenizer = tokenizers.source
-    if not isinstance(tokenizer, ForeignTokenizer):
-        raise UserError("a tokenizer of heedful's own cannot be written for Hugging Face's classes")
-    write_foreign(tokenizer, folder)
+    if isinstance(tokenizer, ForeignTokenizer):
+        made = tokenizer.content, tokenizer.roles
+    else:
+        own = own_content(tokenizer, model_type=model_type) if isinstance(tokenizer, SentencePieceTokenizer) else None
+        if own is None or not tokenizers.joint:
+            raise UserError("transformers has no tokenizer like this one of heedful's")
+        made = own
+    content, roles = made
+    (folder / CONTENT).write_text(content, encoding="utf-8")
+    write_json(folder / ROLES_FILE, roles)
     # The general class: those of a family build parts of their tokenizer anew and may not come to the same.
-    write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer.roles})
+    write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **roles})
 
 
 def write_foreign(tokenizer: ForeignTokenizer, folder: Path) -> list[Path]:

@@ -36,13 +36,13 @@ def word_piece(
         "max_input_chars_per_word": 100,
         "vocab": dict(vocabulary),
     }
-    added = _added(vocabulary, roles.values())
-    return _json(
+    added = added_tokens(vocabulary, roles.values())
+    return content_of(
         model,
         added,
         normalizer=normalizer,
         pre_tokenizer={"type": "BertPreTokenizer"},
-        post_processor=_template(added, roles, "cls_token", "sep_token"),
+        post_processor=marks_template(added, roles, "cls_token", "sep_token"),
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
 
@@ -58,12 +58,12 @@ def byte_level(
     """GPT-2's, RoBERTa's and BART's: any text is bytes, and neighbours are merged in the order of learning."""
     prefix = _flag(settings, "add_prefix_space", False, where)
     byte_level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
-    added = _added(vocabulary, roles.values())
-    return _json(
-        _bpe(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""),
+    added = added_tokens(vocabulary, roles.values())
+    return content_of(
+        bpe_model(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""),
         added,
         pre_tokenizer=byte_level,
-        post_processor=_template(added, roles, "cls_token", "sep_token", twice=True),
+        post_processor=marks_template(added, roles, "cls_token", "sep_token", twice=True),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
     )
 
@@ -78,12 +78,12 @@ def t5_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str
     vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
     metaspace = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
     model = {"type": "Unigram", "unk_id": facts.types.index(UNKNOWN), "vocab": pieces, "byte_fallback": False}
-    added = _added(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts))
-    return _json(
+    added = added_tokens(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts))
+    return content_of(
         model,
         added,
         normalizer=_charsmap(facts),
-        post_processor=_template(added, roles, "", "eos_token"),
+        post_processor=marks_template(added, roles, "", "eos_token"),
         pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
         decoder=metaspace,
     )
@@ -97,16 +97,16 @@ def llama_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[
     legacy = _flag(settings, "legacy", False, where)
     scheme = ("always" if legacy else "first") if prefix else "never"
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
-    decoders: list[dict[str, Any]] = [*_SPACES_AND_BYTES]
+    decoders: list[dict[str, Any]] = [*SPACES_AND_BYTES]
     if prefix:
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     before = "bos_token" if _flag(settings, "add_bos_token", False, where) else ""
     after = "eos_token" if _flag(settings, "add_eos_token", False, where) else ""
-    added = _added(vocabulary, roles.values(), _own_symbols(facts))
-    return _json(
-        _bpe(vocabulary, merges_of(vocabulary), fuse_unk=True, byte_fallback=True),
+    added = added_tokens(vocabulary, roles.values(), _own_symbols(facts))
+    return content_of(
+        bpe_model(vocabulary, merges_of(vocabulary), fuse_unk=True, byte_fallback=True),
         added,
-        post_processor=_template(added, roles, before, after),
+        post_processor=marks_template(added, roles, before, after),
         pre_tokenizer={"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": False},
         decoder={"type": "Sequence", "decoders": decoders},
     )
@@ -117,16 +117,16 @@ def unigram_pieces(facts: ModelFacts, roles: Mapping[str, str]) -> str:
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
     normalizers = [part for part in (_charsmap(facts), spaces) if part is not None]
-    decoders = _SPACES_AND_BYTES if facts.byte_fallback else _SPACES_AND_BYTES[:1]
+    decoders = SPACES_AND_BYTES if facts.byte_fallback else SPACES_AND_BYTES[:1]
     model = {
         "type": "Unigram",
         "unk_id": facts.types.index(UNKNOWN),
         "vocab": list(zip(facts.pieces, facts.scores, strict=True)),
         "byte_fallback": facts.byte_fallback,
     }
-    return _json(
+    return content_of(
         model,
-        _added(vocabulary, roles.values(), _own_symbols(facts)),
+        added_tokens(vocabulary, roles.values(), _own_symbols(facts)),
         normalizer={"type": "Sequence", "normalizers": normalizers},
         decoder={"type": "Sequence", "decoders": decoders},
     )
@@ -147,14 +147,14 @@ def merges_of(vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
     return [(left, right) for *_, left, right in merges]
 
 
-_SPACES_AND_BYTES: tuple[dict[str, Any], ...] = (
+SPACES_AND_BYTES: tuple[dict[str, Any], ...] = (
     {"type": "Replace", "pattern": {"String": MARK}, "content": " "},
     {"type": "ByteFallback"},
     {"type": "Fuse"},
 )
 
 
-def _bpe(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
+def bpe_model(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
     defaults = {
         "type": "BPE",
         "dropout": None,
@@ -180,7 +180,7 @@ def _own_symbols(facts: ModelFacts) -> dict[str, bool]:
     return {piece: kind == CONTROL for piece, kind in kinds if kind in (CONTROL, USER_DEFINED)}
 
 
-def _added(
+def added_tokens(
     vocabulary: Mapping[str, int], special: Iterable[str], symbols: Mapping[str, bool] | None = None
 ) -> list[dict[str, Any]]:
     """Pieces that are found as a whole, by their ids; one that the vocabulary lacks comes after its last."""
@@ -205,7 +205,7 @@ def _added(
     ]
 
 
-def _template(
+def marks_template(
     added: Sequence[Mapping[str, Any]], roles: Mapping[str, str], before: str, after: str, *, twice: bool = False
 ) -> dict[str, Any] | None:
     """The marks that other programs put around a text; of a pair `twice` between the two, as RoBERTa has it."""
@@ -231,7 +231,7 @@ def _template(
     }
 
 
-def _json(
+def content_of(
     model: dict[str, Any],
     added: list[dict[str, Any]],
     *,
