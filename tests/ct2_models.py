@@ -8,19 +8,26 @@ from deterministic import fill
 from heedful.decoding.ct2_engine import CTranslate2Engine
 from heedful.decoding.ct2_speed import Speed
 from heedful.decoding.engine import Hypothesis, Request
-from heedful.interop.ctranslate2 import n_positions, write_model
+from heedful.interop.ctranslate2 import write_model
 from heedful.interop.ctranslate2_cache import Converted, Facts
+from heedful.interop.ctranslate2_outline import outline_of
+from heedful.models.bart import Bart
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.models.t5 import T5
 from heedful.text import SPECIAL
 
 VOCAB = 60
+EncoderDecoder = Seq2Seq | Bart | T5
 
 
 def make_model(**changes) -> Seq2Seq:
     """With opinions of its own on each source, so that a search is not decided by rounding."""
     sizes = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB}
     settings = {**sizes, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, **changes}
-    model = fill(Seq2Seq(Seq2SeqConfig(**settings)), dtype=torch.float32)
+    return with_opinions(fill(Seq2Seq(Seq2SeqConfig(**settings)), dtype=torch.float32))
+
+
+def with_opinions(model: EncoderDecoder) -> EncoderDecoder:
     with torch.no_grad():
         for layer in model.decoder.layers:
             layer.attention.to_out.weight.mul_(4.0)
@@ -33,21 +40,21 @@ def make_model(**changes) -> Seq2Seq:
     return model
 
 
-def convert_here(model: Seq2Seq, folder: Path) -> Converted:
+def convert_here(model: EncoderDecoder, folder: Path) -> Converted:
     folder.mkdir(parents=True)
     write_model(model, folder)
-    config = model.config
+    outline = outline_of(model)
     facts = Facts(
         key="",
-        source_vocab_size=config.source_vocab_size,
-        target_vocab_size=config.target_vocab_size,
-        n_positions=n_positions(config),
-        learned_positions=config.positions == "learned",
+        source_vocab_size=outline.source_vocab_size,
+        target_vocab_size=outline.target_vocab_size,
+        n_positions=outline.n_positions,
+        learned_positions=outline.positions == "learned",
     )
     return Converted(folder, folder, facts)
 
 
-def make_engine(model: Seq2Seq, folder: Path, **options) -> CTranslate2Engine:
+def make_engine(model: EncoderDecoder, folder: Path, **options) -> CTranslate2Engine:
     return CTranslate2Engine(convert_here(model, folder), **{"speed": Speed(1, 1, 100, 100), **options})
 
 

@@ -1,6 +1,7 @@
 """The bugs that `make mutants` plants: each is one that somebody could write, and has to turn some test red."""
 
 from decoding_mutants import IN_DECODING
+from family_mutants import IN_FAMILIES
 from mutant_kind import Mutant
 from serving_mutants import IN_PAGE, IN_SERVING
 from training_mutants import IN_TRAINING
@@ -541,6 +542,7 @@ IN_DATA = [
 ]
 
 MUTANTS = [
-    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING, *IN_TRAINING,
+    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING,
+    *IN_FAMILIES, *IN_TRAINING,
     *IN_SERVING, *IN_PAGE,
 ]  # fmt: skip

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from ct2_models import VOCAB, make_engine, some_requests, tie, with_opinions
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli.main import run
+from heedful.decoding.settings import SearchSettings
+from heedful.decoding.torch_engine import TorchEngine
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
@@ -47,9 +50,38 @@ def test_lines_go_in_and_come_out(folder: Path, tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["systems"][0]["perplexity"] > 1
 
 
-def test_ctranslate2_is_refused_by_name(folder: Path) -> None:
-    with pytest.raises(UserError, match="does not map the family"):
-        Translator.load(folder, engine="ctranslate2")
+WIDE = {"d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48}
+MAPPED = {
+    "bart": lambda: Bart(BartConfig(VOCAB, max_len=40, **WIDE)),
+    "bart, scaled": lambda: Bart(BartConfig(VOCAB, max_len=40, scaled_embedding=True, activation="relu", **WIDE)),
+    "t5": lambda: T5(T5Config(VOCAB, d_head=6, n_buckets=8, max_distance=10, **WIDE)),
+    "t5 1.1": lambda: T5(T5Config(VOCAB, d_head=8, tied=False, activation="geglu", n_decoder_layers=1, **WIDE)),
+}
+
+
+@pytest.mark.parametrize("case", MAPPED)
+def test_ctranslate2_finds_what_torch_finds(case: str, tmp_path: Path) -> None:
+    model = with_opinions(fill(MAPPED[case](), dtype=torch.float32))
+    fast, slow = make_engine(model, tmp_path / "ct2"), TorchEngine(model, lanes=1)
+    requests = some_requests(30)
+    for settings in (SearchSettings(beam=1, max_len=16), SearchSettings(beam=4, n_best=2, max_len=16)):
+        found, wanted = fast.search(requests, settings), slow.search(requests, settings)
+        for request, theirs, ours in zip(requests, found, wanted, strict=True):
+            assert theirs[0].ids == ours[0].ids or tie(model, request, theirs[0], ours[0]) < 1e-4
+            assert [each.rank for each in theirs] == pytest.approx([each.rank for each in ours], abs=1e-3)
+        assert len({tuple(best[0].ids) for best in found}) > 3
+
+
+def test_the_engine_is_chosen_by_what_maps(folder: Path, request: pytest.FixtureRequest) -> None:
+    if "universal" in request.node.name:
+        with pytest.raises(UserError, match="does not map the family 'universal'"):
+            Translator.load(folder, engine="ctranslate2")
+        assert Translator.load(folder).engine.name == "torch"
+    else:
+        translator = Translator.load(folder)
+        assert translator.engine.name == "auto"
+        slow = Translator.load(folder, engine="torch")
+        assert translator.translate("A dog.", beam=1, max_len=9) == slow.translate("A dog.", beam=1, max_len=9)
 
 
 def test_barts_reach_ends_with_its_positions(tmp_path: Path) -> None:

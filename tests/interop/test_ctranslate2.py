@@ -8,7 +8,8 @@ from heedful.decoding.engine import Request
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import POSITIONS, why_not, why_not_values, write_model
+from heedful.interop.ctranslate2 import why_not, why_not_values, write_model
+from heedful.interop.ctranslate2_outline import POSITIONS
 from heedful.models.seq2seq import PatternConfig, Seq2SeqConfig
 
 VARIANTS = {

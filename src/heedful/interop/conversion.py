@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from heedful.config import read_json
 from heedful.errors import UserError, one_of
 from heedful.files import folder_aside
-from heedful.models.find import CONFIG, find_model_folder, require_family
+from heedful.models.find import CONFIG, find_model_folder
 
 Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
 
@@ -41,15 +41,14 @@ def _to_huggingface(source: Path, output: Path) -> Path:
 
 
 def _to_ctranslate2(source: Path, output: Path) -> Path:
-    from heedful.interop.ctranslate2 import write_model
+    from heedful.interop.ctranslate2 import mapped, write_model
     from heedful.models.folder import load_model
-    from heedful.models.seq2seq import Seq2Seq
     from heedful.text import save_tokenizers
 
-    require_family(source, "seq2seq")
     loaded = load_model(source)
+    model = mapped(loaded)
     with folder_aside(output) as aside:
-        write_model(loaded.expect(Seq2Seq), aside, tokenizers=loaded.tokenizers)
+        write_model(model, aside, tokenizers=loaded.tokenizers)
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)
     return output

@@ -13,20 +13,20 @@ import numpy.typing as npt
 
 from heedful.config import to_values
 from heedful.errors import UserError
+from heedful.interop.ctranslate2_outline import POSITIONS, Outline, outline_of
 from heedful.models.marks import MarksConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from heedful.models.bart import Bart, BartConfig
+    from heedful.models.folder import LoadedModel
     from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+    from heedful.models.t5 import T5, T5Config
     from heedful.nn.attention import MultiHeadAttention
     from heedful.text import Tokenizer, Tokenizers
 
 Floats = npt.NDArray[np.float32]
-
-# CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
-# source of 4,096 tokens and a translation as long as a search may make of it (8,208).
-POSITIONS = 8_208
 
 # activation -> (CTranslate2's name for it, whether a second branch is gated by it)
 ACTIVATIONS = {
@@ -37,10 +37,10 @@ ACTIVATIONS = {
     "swiglu": ("SWISH", True),
     "geglu": ("GELUTanh", True),
 }
-EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's own defaults, which heedful's norms have
+MAPPED = ("seq2seq", "bart", "t5")
 
 
-def why_not(config: "Seq2SeqConfig") -> str | None:
+def why_not(config: "Seq2SeqConfig | BartConfig | T5Config") -> str | None:
     """Why CTranslate2 cannot run such a model with equal results; None if it can."""
     return why_not_values(to_values(config))
 
@@ -50,7 +50,7 @@ def why_not_values(values: Mapping[str, Any]) -> str | None:
     pattern = (values.get("pattern") or {}).get("kind", "full")
     family = values.get("family", "seq2seq")
     refusals = {
-        f"heedful does not map the family '{family}' onto it": family != "seq2seq",
+        f"heedful does not map the family '{family}' onto it": family not in MAPPED,
         f"it has no '{pattern}' attention": pattern != "full",
         "it has no batch norm": values.get("norm") == "batch",
         "it always adds the residual": values.get("residual") == "none",
@@ -72,13 +72,18 @@ def target_token(number: int) -> str:
     return str(number)
 
 
-def n_positions(config: "Seq2SeqConfig") -> int | None:
-    """How many positions the converted model has; None: as many as one likes."""
-    sizes = {"sinusoidal": POSITIONS, "sinusoidal_halves": POSITIONS, "learned": config.max_len}
-    return sizes.get(config.positions)
+def mapped(loaded: "LoadedModel") -> "Seq2Seq | Bart | T5":
+    """The model, if it is of a family that is mapped; otherwise a UserError that names the family."""
+    from heedful.models.bart import Bart
+    from heedful.models.seq2seq import Seq2Seq
+    from heedful.models.t5 import T5
+
+    if not isinstance(loaded.model, Seq2Seq | Bart | T5):
+        raise UserError(f"{loaded.folder}: heedful does not map the family '{loaded.family}' onto CTranslate2")
+    return loaded.model
 
 
-def write_model(model: "Seq2Seq", folder: Path, *, tokenizers: "Tokenizers | None" = None) -> None:
+def write_model(model: "Seq2Seq | Bart | T5", folder: Path, *, tokenizers: "Tokenizers | None" = None) -> None:
     """Write the model into an empty folder, in float32, as CTranslate2 reads it.
 
     Ids are called by their numbers, as heedful's own engine needs it. With tokenizers they are called by their pieces,
@@ -87,10 +92,10 @@ def write_model(model: "Seq2Seq", folder: Path, *, tokenizers: "Tokenizers | Non
     reason = why_not(model.config)
     if reason is not None:
         raise UserError(f"this model cannot be converted to CTranslate2: {reason}")
-    spec = _Mapping(model).spec()
-    marks, config = model.config.marks, model.config
-    sources = [source_token(number) for number in range(config.source_vocab_size)]
-    targets = [target_token(number) for number in range(config.target_vocab_size)]
+    outline = outline_of(model)
+    spec, marks = _Mapping(model, outline).spec(), outline.marks
+    sources = [source_token(number) for number in range(outline.source_vocab_size)]
+    targets = [target_token(number) for number in range(outline.target_vocab_size)]
     unknown = 1 if marks == MarksConfig() else marks.end_id  # no id of ours is unknown
     if tokenizers is not None:
         sources, targets = _pieces(tokenizers.source, sources), _pieces(tokenizers.target, targets)
@@ -101,7 +106,7 @@ def write_model(model: "Seq2Seq", folder: Path, *, tokenizers: "Tokenizers | Non
     spec.config.unk_token = targets[unknown]
     spec.config.bos_token = spec.config.decoder_start_token = targets[marks.start_id]
     spec.config.eos_token = targets[marks.end_id]
-    spec.config.layer_norm_epsilon = EPSILONS[model.config.norm]
+    spec.config.layer_norm_epsilon = outline.norm_eps
     spec.validate()
     spec.optimize()  # tensors that are equal are written once
     spec.save(str(folder))
@@ -118,9 +123,9 @@ def _pieces(tokenizer: "Tokenizer", numbers: list[str]) -> list[str]:
 class _Mapping:
     """Fills CTranslate2's description of a Transformer with one model's numbers."""
 
-    def __init__(self, model: "Seq2Seq") -> None:
-        self.model = model
-        self.config = model.config
+    def __init__(self, model: "Seq2Seq | Bart | T5", outline: Outline) -> None:
+        self.model: Any = model
+        self.config = outline
         self.d_head = self.config.d_head or self.config.d_model // self.config.n_heads
 
     def spec(self) -> Any:
@@ -136,28 +141,30 @@ class _Mapping:
             "head_dim": config.d_head,
             "relative_attention_bias": config.positions in ("relative", "none"),
         }
+        if hasattr(model, "source_norm"):
+            wiring["layernorm_embedding"] = True
         if config.positions == "rotary":
             wiring |= {"rotary_dim": 0, "rotary_interleave": False}  # all of a head's numbers, in halves
-        encoder = specs.TransformerEncoderSpec(config.n_layers, config.n_heads, **wiring)
+        encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), config.n_heads, **wiring)
         decoder = specs.TransformerDecoderSpec(
             len(model.decoder.layers), config.n_heads, alignment_layer=-1, alignment_heads=config.n_heads, **wiring
         )
-        self._side(encoder, model.encoder, model.source_positions)
-        self._side(decoder, model.decoder, model.target_positions)
-        encoder.embeddings[0].weight = _numbers(model.source_embedding.table.weight)
-        decoder.embeddings.weight = _numbers(model.target_embedding.table.weight)
-        decoder.projection.weight = _numbers(model.head.linear.weight)
-        if config.logits_bias:
+        self._side(encoder, model.encoder, "source", encoder.embeddings[0])
+        self._side(decoder, model.decoder, "target", decoder.embeddings)
+        decoder.projection.weight = _numbers(model.head.linear.weight) * np.float32(config.output_scale)
+        if model.head.linear.bias is not None:
             decoder.projection.bias = _numbers(model.head.linear.bias)
-        for side, embedding in ((encoder, model.source_embedding), (decoder, model.target_embedding)):
-            side.scale_embeddings = np.float32(embedding.scale)
         return specs.TransformerSpec(encoder, decoder)
 
-    def _side(self, spec: Any, stack: Any, positions: "nn.Module") -> None:
-        """What encoder and decoder have in common: positions, layers, and with pre-norm one more norm."""
-        table = self._position_table(positions)
+    def _side(self, spec: Any, stack: Any, side: str, embeddings: Any) -> None:
+        """What encoder and decoder have in common: embeddings, positions, layers, and with pre-norm one more norm."""
+        embedding = getattr(self.model, f"{side}_embedding", None) or self.model.embedding
+        embeddings.weight, spec.scale_embeddings = _numbers(embedding.table.weight), np.float32(embedding.scale)
+        table = self._position_table(getattr(self.model, f"{side}_positions", None))
         if table is not None:
             spec.position_encodings.encodings = table
+        if hasattr(self.model, f"{side}_norm"):
+            _norm(spec.layernorm_embedding, getattr(self.model, f"{side}_norm"))
         if stack.final_norm is not None:
             _norm(spec.layer_norm, stack.final_norm)
         for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
@@ -169,7 +176,7 @@ class _Mapping:
                 self._attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_residual)
             self._feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
 
-    def _position_table(self, positions: "nn.Module") -> Floats | None:
+    def _position_table(self, positions: "nn.Module | None") -> Floats | None:
         import torch
 
         from heedful.nn.positions import Learned, Sinusoidal, sinusoidal_code
@@ -197,7 +204,9 @@ class _Mapping:
         groups = [[q, k, v]] if self_attention else [[q], [k, v]]
         for linear, parts in zip(spec.linear, [*groups, [_linear(attention.to_out)]], strict=True):
             linear.weight = np.concatenate([weight for weight, _ in parts])
-            linear.bias = np.concatenate([bias for _, bias in parts])
+            biases = [bias for _, bias in parts if bias is not None]
+            if biases:
+                linear.bias = np.concatenate(biases)
         spec.queries_scale = np.float32(self.d_head**-0.5 if attention.scale is None else attention.scale)
         _norm(spec.layer_norm, residual.norm)
 
@@ -210,16 +219,25 @@ class _Mapping:
     def _feed_forward(self, spec: Any, network: "nn.Module", residual: "nn.Module") -> None:
         _, gated = ACTIVATIONS[self.config.activation]
         bent = network.gate if gated else network.inner
-        spec.linear_0.weight, spec.linear_0.bias = _linear(bent)
+        _fill(spec.linear_0, bent)
         if gated:
-            spec.linear_0_noact.weight, spec.linear_0_noact.bias = _linear(network.inner)
-        spec.linear_1.weight, spec.linear_1.bias = _linear(network.outer)
+            _fill(spec.linear_0_noact, network.inner)
+        _fill(spec.linear_1, network.outer)
         _norm(spec.layer_norm, residual.norm)
 
 
-def _linear(linear: Any, spread: Callable[[Floats], Floats] | None = None) -> tuple[Floats, Floats]:
-    weight, bias = _numbers(linear.weight), _numbers(linear.bias)
-    return (weight, bias) if spread is None else (spread(weight), spread(bias))
+def _linear(linear: Any, spread: Callable[[Floats], Floats] | None = None) -> tuple[Floats, Floats | None]:
+    """Its weight and, if it has one, its bias."""
+    parts = [None if part is None else _numbers(part) for part in (linear.weight, linear.bias)]
+    weight, bias = parts if spread is None else [None if part is None else spread(part) for part in parts]
+    assert weight is not None
+    return weight, bias
+
+
+def _fill(spec: Any, linear: Any) -> None:
+    spec.weight, bias = _linear(linear)
+    if bias is not None:
+        spec.bias = bias
 
 
 def _norm(spec: Any, norm: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heedful.config import to_values
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import n_positions, why_not, write_model
+from heedful.interop.ctranslate2 import mapped, why_not, write_model
 from heedful.interop.ctranslate2_cache import (
     FACTS,
     MISTAKE,
@@ -21,26 +21,27 @@ from heedful.interop.ctranslate2_cache import (
     refusal,
     tokenizer_hashes,
 )
+from heedful.interop.ctranslate2_outline import outline_of
 from heedful.models.folder import load_model
-from heedful.models.seq2seq import Seq2Seq
 
 
 def convert_into(model_folder: Path, folder: Path) -> None:
     """`load_model` checks everything: hashes, settings, shapes, and the tokenizers in a child process."""
     key, tokenizers = key_of(model_folder), tokenizer_hashes(model_folder)
-    model = load_model(model_folder).expect(Seq2Seq)
+    model = mapped(load_model(model_folder))
     reason = why_not(model.config)
     if reason is not None:
         raise refusal(model_folder, reason)
     write_model(model, folder)
+    outline = outline_of(model)
     facts = Facts(
         key=key,
-        source_vocab_size=model.config.source_vocab_size,
-        target_vocab_size=model.config.target_vocab_size,
-        n_positions=n_positions(model.config),
-        learned_positions=model.config.positions == "learned",
-        end_id=model.config.marks.end_id,
-        forbidden=model.config.marks.forbidden,
+        source_vocab_size=outline.source_vocab_size,
+        target_vocab_size=outline.target_vocab_size,
+        n_positions=outline.n_positions,
+        learned_positions=outline.positions == "learned",
+        end_id=outline.marks.end_id,
+        forbidden=outline.marks.forbidden,
         tokenizers=tokenizers,
     )
     (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")

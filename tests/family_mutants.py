@@ -1,0 +1,144 @@
+"""Bugs to plant in BART, T5, the Universal Transformer, their searches and the ways in and out."""
+
+from mutant_kind import Mutant
+
+BOTH = ("models/test_encoder_decoders.py",)
+BART, T5, OPUS = ("parity/test_bart_parity.py",), ("parity/test_t5_parity.py",), ("parity/test_opus_mt.py",)
+TABLE = ("interop/test_table.py",)
+
+IN_FAMILIES = [
+    Mutant(
+        "T5's tied output is not divided by the root of D",
+        "models/t5.py",
+        "states * self.config.d_model**-0.5 if self.config.tied else states",
+        "states",
+        T5,
+    ),
+    Mutant(
+        "T5 divides its scores by the root of K", "models/t5.py", "        scale=1.0,\n", "        scale=None,\n", T5
+    ),
+    Mutant(
+        "BART's target goes without the norm after its embedding",
+        "models/bart.py",
+        "self.dropout(self.target_norm(self.target_positions(self.embedding(target), positions)))",
+        "self.dropout(self.target_positions(self.embedding(target), positions))",
+        BART,
+    ),
+    Mutant(
+        "BART multiplies embeddings that are not to be scaled",
+        "models/bart.py",
+        "scale=None if config.scaled_embedding else 1.0",
+        "scale=None",
+        BART,
+    ),
+    Mutant(
+        "who has stopped goes on changing",
+        "nn/recurrence.py",
+        "x = torch.where(running, after, x)",
+        "x = after",
+        ("nn/test_recurrence.py", "models/test_encoder_decoders.py"),
+    ),
+    Mutant(
+        "the last step gets no more than its chance",
+        "nn/recurrence.py",
+        "weight = torch.where(stops, 1 - spent, chance) * running",
+        "weight = chance * running",
+        ("nn/test_recurrence.py",),
+    ),
+    Mutant(
+        "with a cache, steps end when the new tokens have stopped",
+        "models/universal.py",
+        "all_steps=cache is not None",
+        "all_steps=False",
+        BOTH,
+    ),
+    Mutant(
+        "a given first token costs what the model says of it",
+        "decoding/search.py",
+        "return torch.where(begins[:, None], given, said)",
+        "return torch.where(begins[:, None], torch.where(given == 0, said, given), said - 1e-9)",
+        BOTH,
+    ),
+    Mutant(
+        "the estimate forgets the length",
+        "decoding/beam.py",
+        "now = live / length_norm(float(board.lengths[place]), board.settings)",
+        "now = live",
+        T5,
+    ),
+    Mutant(
+        "a model's forbidden ids are forgotten",
+        "decoding/filters.py",
+        "[*board.settings.forbidden, *board.marks.forbidden]",
+        "[*board.settings.forbidden]",
+        BOTH,
+    ),
+    Mutant("a mark before each source is left out", "models/marks.py", "[self.first_id, *ids]", "[*ids]", BOTH),
+    Mutant(
+        "reading puts the axis into their order once more",
+        "interop/table.py",
+        "torch.tensor(row.order, device=tensor.device).argsort()",
+        "torch.tensor(row.order, device=tensor.device)",
+        TABLE,
+    ),
+    Mutant(
+        "tied matrices that differ are not seen",
+        "interop/table.py",
+        "if not torch.equal(theirs[found[0]], theirs[other]):",
+        "if theirs[found[0]].shape != theirs[other].shape:",
+        TABLE,
+    ),
+    Mutant(
+        "a tensor that nobody asked for is let pass", "interop/table.py", "if missing or surplus:", "if missing:", TABLE
+    ),
+    Mutant("BART's positions begin two rows too early", "interop/bart.py", "OFFSET = 2", "OFFSET = 0", BART),
+    Mutant(
+        "T5's gate and what it lets through are exchanged",
+        "interop/t5.py",
+        '{"gate": "wi_0", "inner": "wi_1", "outer": "wo"}',
+        '{"gate": "wi_1", "inner": "wi_0", "outer": "wo"}',
+        T5,
+    ),
+    Mutant(
+        "Marian's bias on the logits is dropped",
+        "interop/marian.py",
+        "dataclasses.replace(config, logits_bias=True)",
+        "config",
+        OPUS,
+    ),
+    Mutant(
+        "a table of other positions than Marian's is believed",
+        "interop/marian.py",
+        "> 1e-3",
+        "> 1e3",
+        ("parity/test_marian.py",),
+    ),
+    Mutant(
+        "code of a model's own is not noticed",
+        "interop/huggingface.py",
+        'if "auto_map" in values:',
+        'if "auto_map" in ():',
+        ("parity/test_marian.py",),
+    ),
+    Mutant(
+        "a shard may lie outside of the folder",
+        "interop/huggingface.py",
+        'if Path(name).name != name or not name.endswith(".safetensors"):',
+        'if not name.endswith(".safetensors"):',
+        T5,
+    ),
+    Mutant(
+        "heedful's own settings are believed when theirs say otherwise",
+        "interop/huggingface.py",
+        "return config if all(values[name] == value for name, value in said.items() if name in values) else None",
+        "return config if said else None",
+        ("parity/test_marian.py",),
+    ),
+    Mutant(
+        "a setting that heedful has no place for is let pass",
+        "interop/values.py",
+        "if not any(type(value) is type(one) and value == one for one in allowed):",
+        "if value is None:",
+        (*TABLE, *BART),
+    ),
+]
