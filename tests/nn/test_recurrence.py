@@ -72,6 +72,28 @@ def test_each_position_stops_by_itself(all_steps: bool) -> None:
     assert len(thought.steps.unique()) > 1, "some stop before others"
 
 
+def test_who_has_stopped_stays_as_they_are_for_others_to_see() -> None:
+    seen: list[Tensor] = []
+
+    def watched(x: Tensor, step: int) -> Tensor:
+        seen.append(x - code(step))
+        return bend(x, step)
+
+    with torch.no_grad():
+        thought = Recurrence(n_steps=5, halting=fill(Halting(d_model=D)))(
+            numbers(2, 4, D), POSITIONS, watched, all_steps=True
+        )
+    assert len(seen) == 5
+    for row, place in ((row, place) for row in range(2) for place in range(4)):
+        last = int(thought.steps[row, place])
+        states = [state[row, place] for state in seen]
+        for before, after in zip(states[last:], states[last + 1 :], strict=False):
+            assert largest_difference(before, after) < 1e-12
+        if last > 1:
+            assert largest_difference(states[last - 1], states[last - 2]) > 1e-3
+    assert int(thought.steps.min()) < 4
+
+
 def test_who_is_sure_stops_at_once_and_who_never_is_goes_on() -> None:
     x = numbers(1, 4, D)
     sure = Recurrence(n_steps=5, halting=halting(bias=20.0))(x, POSITIONS, bend)
