@@ -103,18 +103,17 @@ def made(kind: str, folder: Path, lines: list[str]):
 KINDS = ("bert", "bert cased", "gpt2", "bart", "t5", "llama")
 
 
-def same_ids(ours, theirs) -> None:
+def same_ids(ours, theirs, texts: list[str] = TEXTS) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
-    found = ours.encode_batch(TEXTS)
-    assert len(TEXTS) == 5000
-    assert [text for text, a, b in zip(TEXTS, found, wanted, strict=True) if a != b] == []
+        wanted = theirs(texts, add_special_tokens=False)["input_ids"]
+    assert [text for text, a, b in zip(texts, ours.encode_batch(texts), wanted, strict=True) if a != b] == []
     assert ours.vocab_size >= len(theirs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ids_are_those_of_transformers(kind: str, lines: list[str], tmp_path: Path) -> None:
+    assert len(TEXTS) == 5000
     theirs = made(kind, tmp_path, lines)
     model_type = kind.split()[0]
     ours = load_foreign(tmp_path, model_type=model_type).source
@@ -150,7 +149,7 @@ def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list
     (tmp_path / "there").mkdir()
     export_foreign(tokenizers, tmp_path / "there", model_type=kind.split()[0])
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "there")
-    same_ids(tokenizers.source, theirs)
+    same_ids(tokenizers.source, theirs, TEXTS[:1000])
     assert theirs.unk_token == tokenizers.source.roles["unk_token"]
     wanted = first(TEXTS[:500])["input_ids"]  # with their marks
     assert theirs(TEXTS[:500])["input_ids"] == wanted
@@ -342,7 +341,7 @@ HOSTILE = {
     ),
     "growing": (
         hostile(normalizer={"type": "Replace", "pattern": {"Regex": "."}, "content": "x" * 1000}),
-        "cannot be used",
+        "grows without bound",
     ),
     "no regular expression": (
         hostile(pre_tokenizer={"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}),

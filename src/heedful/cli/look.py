@@ -34,14 +34,13 @@ def look(
     """Look inside a model while it reads or translates a sentence, or reads an image.
 
     Shows the translation, where each token looked, its likeliest rivals, and
-    the beams; --output page.html gives all of it as a page to explore. Of a
-    bert: its answer and its attention; of a vit, whose SENTENCE is an image
-    file: its labels, and --output attention.svg has its attention over the image.
+    the beams; --output page.html has all of it, to explore. Of a bert or a vit:
+    its answer and attention, of an image --output over.svg has it laid over.
 
     Parameters
     ----------
     sentence
-        The text to translate.
+        The text to translate or read; for a vit an image file.
     model
         The folder of a run or of a model.
     target
@@ -63,24 +62,39 @@ def look(
     json
         Print what .json has, for programs.
     """
-    if is_encoder(_given(model)):
-        look_at_encoder(_given(model), sentence, output, as_json=json, layer=layer, head=head)
+    folder = _given(model)
+    if is_encoder(folder):
+        look_at_encoder(folder, sentence, output, as_json=json, layer=layer, head=head)
         return
+    changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
+    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes)
+    _show(seen, output, json, kind=kind, layer=layer, head=head)
+
+
+def _look_inside(
+    folder: Path,
+    sentence: str,
+    output: Path | None,
+    *,
+    target: str | None,
+    beam: int,
+    changes: tuple[list[tuple[str, int, int]], list[int]],
+) -> "Look":
     from heedful.insight.look import look as look_inside
     from heedful.insight.saving import check_suffix
 
     if output is not None:
         check_suffix(output)
-    seen = look_inside(
-        _given(model),
+    without_heads, masked_words = changes
+    return look_inside(
+        folder,
         sentence,
         target=target,
         beam=beam,
-        without_heads=[_head(words) for words in without or ()],
-        masked_words=[number - 1 for number in hide or ()],
+        without_heads=without_heads,
+        masked_words=masked_words,
         branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
     )
-    _show(seen, output, json, kind=kind, layer=layer, head=head)
 
 
 def _given(model: Path | None) -> Path:

@@ -150,6 +150,9 @@ except (ImportError, ValueError, OSError):
 try:
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_str(sys.stdin.buffer.read().decode("utf-8"))
+    for text in ("a", "a1 b!  c", "\u00e9\u65e5"):
+        grown = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+        assert len(grown) <= 20 * len(text) + 100, "a text grows without bound"
     every = "".join(chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
     for text in ("", " ", "a b  c", "x" * 5000, " " * 5000, "a1!" * 2000, every):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
