@@ -32,6 +32,7 @@ MODELS = {
     "t5 1.1": lambda: T5(dataclasses.replace(TINY_T5, activation="geglu", tied=False, n_decoder_layers=1)),
     "universal": lambda: Universal(UNIVERSAL),
     "universal, unlike depths": lambda: Universal(dataclasses.replace(UNIVERSAL, n_decoder_steps=2, tied="none")),
+    "universal, soon sure": lambda: Universal(dataclasses.replace(UNIVERSAL, n_steps=4, threshold=0.5)),
     "universal without halting": lambda: Universal(dataclasses.replace(UNIVERSAL, halting="none")),
     "universal of two vocabularies": lambda: Universal(
         dataclasses.replace(UNIVERSAL, target_vocab_size=19, tied="target")
@@ -173,6 +174,15 @@ def test_a_prefix_comes_after_what_is_given(model: nn.Module) -> None:
     )
     assert found[0][0].ids[:2] == [9, 8]
     assert 4 <= len(found[0][0].ids) <= 6
+
+
+@torch.no_grad()
+def test_some_stop_before_others() -> None:
+    """Else the cases above would not tell a position that has stopped from one that has not."""
+    model = fill(MODELS["universal, soon sure"]())
+    source, mask, target = batch(model)
+    for thought in (model._read(source, mask), model._write(target, model.encode(source, mask))):
+        assert 1 <= int(thought.steps.min()) < int(thought.steps.max()) <= 4
 
 
 SEQ2SEQ = Seq2SeqConfig(VOCAB, VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=12, logits_bias=True)

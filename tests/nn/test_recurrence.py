@@ -80,7 +80,7 @@ def test_who_has_stopped_stays_as_they_are_for_others_to_see() -> None:
         return bend(x, step)
 
     with torch.no_grad():
-        thought = Recurrence(n_steps=5, halting=fill(Halting(d_model=D)))(
+        thought = Recurrence(n_steps=5, halting=fill(Halting(d_model=D, threshold=0.6)))(
             numbers(2, 4, D), POSITIONS, watched, all_steps=True
         )
     assert len(seen) == 5
