@@ -53,10 +53,10 @@ IN_FAMILIES = [
         BOTH,
     ),
     Mutant(
-        "a given first token costs what the model says of it",
+        "a first token that is given is chosen after all",
         "decoding/search.py",
         "return torch.where(begins[:, None], given, said)",
-        "return torch.where(begins[:, None], torch.where(given == 0, said, given), said - 1e-9)",
+        "return said",
         BOTH,
     ),
     Mutant(
