@@ -39,18 +39,16 @@ SPAN_RATE, INFILL_RATE = 0.15, 0.3  # of T5, of BART
 N_SAMPLES = 3
 
 
-MakeNoise = Callable[[Tokenizer, NoiseSettings], tuple[Noise, Callable[[IntArray], IntArray]]]
+MakeNoise = Callable[[Tokenizer, NoiseSettings], Noise]
 
 
 def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> Lesson:
     config = config_for(texts.tokenizers, settings)
-    noise, n_target = make(texts.tokenizer, settings.noise)
-    noise = opened(noise, config.marks)
+    noise = opened(make(texts.tokenizer, settings.noise), config.marks)
     longest = settings.data.max_len - 1 - config.marks.n_opening
 
     def dataset(stretches: Stretches, pin_memory: bool = False) -> Restored:
-        special = config.marks.special
-        return Restored(stretches, noise, n_target=n_target, special=special, pin_memory=pin_memory)
+        return Restored(stretches, noise, special=config.marks.special, pin_memory=pin_memory)
 
     return Lesson(
         tokenizers=texts.tokenizers,
@@ -75,7 +73,7 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> Lesson:
     )
 
 
-def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> tuple[Noise, Callable[[IntArray], IntArray]]:
+def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """T5: each hidden span becomes a sentinel, and the target says what stood for each."""
     rate, sentinels, protected = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), protected_ids(tokenizer)
 
@@ -84,14 +82,10 @@ def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> tuple[Noise, Callabl
             ids, random, sentinels=sentinels, rate=rate, mean_span=settings.mean_span, protected=protected
         )
 
-    def n_target(lengths: IntArray) -> IntArray:
-        hidden = np.clip(np.round(lengths * rate), 1, np.maximum(1, lengths))
-        return np.asarray(hidden + np.clip(np.round(hidden / settings.mean_span), 1, hidden), np.int64)
-
-    return noise, n_target
+    return noise
 
 
-def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> tuple[Noise, Callable[[IntArray], IntArray]]:
+def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """BART: sentences in another order, spans behind one mask each; the target is the whole text."""
     mask_id, ends, protected = mask_id_of(tokenizer), sentence_ends(tokenizer), protected_ids(tokenizer)
 
@@ -107,7 +101,7 @@ def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> tuple[Noise, Cal
         )
         return Noised(hidden.input, np.asarray(ids).copy())
 
-    return noise, lambda lengths: lengths
+    return noise
 
 
 def sentinel_ids(tokenizer: Tokenizer) -> list[int]:
