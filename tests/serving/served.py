@@ -34,12 +34,16 @@ class HeldEngine(echo_engine.EchoEngine):
         self.gate.set()
         self.seconds = seconds
         self.batches: list[int] = []
+        self.busy = 0.0  # seconds in which it searched
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        started = time.monotonic()
         self.batches.append(len(requests))
         assert self.gate.wait(30)
         time.sleep(self.seconds)
-        return super().search(requests, settings)
+        found = super().search(requests, settings)
+        self.busy += time.monotonic() - started
+        return found
 
 
 def echo_translator(engine: echo_engine.EchoEngine | None = None) -> Translator:

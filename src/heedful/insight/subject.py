@@ -50,7 +50,12 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path) -> Subj
     if isinstance(given, Translator):
         name = "model" if given.opening is None else Path(given.opening.path).resolve().name
         if isinstance(given.engine, TorchEngine):
-            return Subject(given.engine.model, given.tokenizers, name)
+            model = given.engine.model
+            if not isinstance(model, Seq2Seq):
+                raise UserError(
+                    f"look: shows translation models of the family seq2seq, this is a {type(model).__name__}"
+                )
+            return Subject(model, given.tokenizers, name)
         if given.opening is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the folder"
