@@ -58,6 +58,8 @@ def test_what_does_not_fit_is_named() -> None:
     x = numbers(2, 3)
     with pytest.raises(UserError, match=r"file: .*missing 1 \(a\); not asked for 1 \(other\)"):
         read_table([Row("a", "x")], {"other": x}, where="file")
+    with pytest.raises(UserError, match=r"file: does not fit its settings: not asked for 1 \(other\)"):
+        read_table([Row("a", "x")], {"a": x, "other": x}, where="file")
     with pytest.raises(UserError, match=r"'a' has the shape \(2, 3\)"):
         read_table([Row("a", ("x", "y", "z"))], {"a": x}, where="file")
     with pytest.raises(UserError, match=r"'a' has the shape"):

@@ -70,16 +70,33 @@ def batch(vocab_size: int, *, pad: int, end: int, start: int, left: bool = False
     return source, mask, target
 
 
+def recorded_layers(model: nn.Module) -> dict[str, list[Tensor]]:
+    """What each layer of each side gives out, filled by the next pass."""
+    outputs: dict[str, list[Tensor]] = {"encoder": [], "decoder": []}
+    for stack, found in outputs.items():
+        for layer in getattr(model, stack).layers:
+            layer.register_forward_hook(lambda module, given, output, found=found: found.append(output))
+    return outputs
+
+
 def same_outputs(theirs: nn.Module, ours: nn.Module, *, atol: float, left: bool = False) -> None:
-    """Logits, the encoder's and the decoder's last vectors."""
+    """Logits, the memory, and what comes out of each layer."""
     marks = ours.config.marks
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
     source, mask, target = batch(vocab_size, pad=marks.pad_id, end=marks.end_id, start=marks.start_id, left=left)
     with torch.no_grad():
         said = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, output_hidden_states=True)
+        outputs = recorded_layers(ours)
         memory = ours.encode(source, mask)
         assert largest_difference(said.logits, ours.decode(target, memory)) < atol
         real = mask[..., None]
+        for stack, hidden, counts in (
+            ("encoder", said.encoder_hidden_states, real),
+            ("decoder", said.decoder_hidden_states, torch.ones(1)),
+        ):
+            # Theirs begin with the embeddings; after the last layer some have its output, some that of a norm.
+            for i, (layer, vectors) in enumerate(zip(outputs[stack][:-1], hidden[1:], strict=False)):
+                assert largest_difference(layer * counts, vectors * counts) < atol, (stack, i)
         assert largest_difference(said.encoder_last_hidden_state * real, memory.states[-1] * real) < atol
         alone = said.encoder_last_hidden_state[:1]
         assert alone.abs().max() > 0.1, "something was computed"
