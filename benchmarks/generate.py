@@ -28,10 +28,10 @@ from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.marks import MarksConfig
 
 SHAPES = {
-    "gpt2": {"d_model": 384, "n_layers": 6, "n_heads": 6, "d_ff": 1536},
+    "gpt2": {"d_model": 256, "n_layers": 12, "n_heads": 4, "d_ff": 1024},
     "gpt2-wide-vocabulary": {"d_model": 256, "n_layers": 6, "n_heads": 4, "d_ff": 1024, "vocab_size": 50257},
     "llama": {
-        "d_model": 384, "n_layers": 6, "n_heads": 6, "n_kv_heads": 2, "d_ff": 1024, "positions": "rotary",
+        "d_model": 256, "n_layers": 12, "n_heads": 4, "n_kv_heads": 2, "d_ff": 704, "positions": "rotary",
         "norm": "rms", "activation": "swiglu", "attention_bias": False, "feed_forward_bias": False, "tied": False,
     },
 }  # fmt: skip

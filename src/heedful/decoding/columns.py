@@ -55,8 +55,9 @@ class Columns:
     def lay(self, rows: Tensor, texts: Sequence[Tensor], lengths: Tensor) -> None:
         """Give rows another past: of each tensor (n, H, columns, K) row i has the last lengths[i] columns."""
         n_columns = texts[0].size(2)
-        if not self.tensors:  # zeros: what nobody may see must still be a number
-            self.tensors = [x.new_zeros(len(self.starts), x.size(1), _room(n_columns), x.size(3)) for x in texts]
+        if not self.tensors:
+            n_rows = len(self.starts)
+            self.tensors = [_empty(x, n_rows, _room(n_columns), zeros=n_columns) for x in texts]
             self.length = n_columns
         elif n_columns > self.length:
             self._copy(None, before=n_columns - (self.length - self.first))
@@ -88,9 +89,16 @@ def _taken(used: Tensor, rows: Tensor | None, spare: Tensor | None, before: int)
     """Rows of the columns, and room for half as many columns again; in the spare's memory, if it is large enough."""
     n_rows, n_columns = used.size(0) if rows is None else len(rows), used.size(2)
     if spare is None or spare.size(0) != n_rows or spare.size(2) <= n_columns:
-        spare = used.new_zeros(n_rows, used.size(1), _room(before + n_columns), used.size(3))
+        spare = _empty(used, n_rows, _room(before + n_columns), zeros=before)
     spare[:, :, before : before + n_columns] = used if rows is None else used[rows]
     return spare
+
+
+def _empty(like: Tensor, n_rows: int, n_columns: int, *, zeros: int) -> Tensor:
+    """Room for columns. The first are zeros: where some rows have nothing there must still be numbers."""
+    room = like.new_empty(n_rows, like.size(1), n_columns, like.size(3))
+    room[:, :, :zeros] = 0
+    return room
 
 
 def _room(n_columns: int) -> int:

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.decoding.columns import Columns
 from heedful.decoding.packed import Linear, fused
-from heedful.decoding.quick import quick_feed_forward
+from heedful.decoding.quick import Function, quick_feed_forward
 from heedful.decoding.step import rows_of
 from heedful.models.gpt import Gpt
 from heedful.nn.layers import EncoderLayer
+from heedful.nn.norms import LayerNorm, RMSNorm
 from heedful.nn.positions import Learned, Rotary
 
 Waves = tuple[Tensor, Tensor]  # cosine and sine of rotary positions, (N, 1, K/2) each
@@ -71,7 +72,7 @@ class GptStep:
         self.layers = [GptLayer(layer) for layer in model.layers]  # type: ignore[arg-type]
         self.rotary = self.layers[0].rotary
         self.waves: Waves | None = None  # of all positions so far
-        self.final_norm = model.final_norm
+        self.final_norm = quick_norm(model.final_norm)
         self.head = Linear(model.head.linear.weight, model.head.linear.bias)
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> GptState:
@@ -152,14 +153,14 @@ class GptLayer:
 
     def __init__(self, layer: EncoderLayer) -> None:
         attention = layer.attention
-        self.heads = [attention.n_heads, attention.n_kv_heads, attention.n_kv_heads]
+        self.n_heads, self.n_kv_heads = attention.n_heads, attention.n_kv_heads
         self.d_head = attention.d_head
         self.scale = attention.scale
         self.rotary = attention.rotary
         self.to_qkv, self.to_out = fused(attention.to_q, attention.to_k, attention.to_v), fused(attention.to_out)
         self.feed_forward = quick_feed_forward(layer.feed_forward)
-        self.attention_norm = layer.attention_residual.get_submodule("norm")
-        self.feed_forward_norm = layer.feed_forward_residual.get_submodule("norm")
+        self.attention_norm = quick_norm(layer.attention_residual.get_submodule("norm"))
+        self.feed_forward_norm = quick_norm(layer.feed_forward_residual.get_submodule("norm"))
 
     def __call__(self, x: Tensor, columns: Columns, number: int, waves: Waves | None, mask: Tensor | None) -> Tensor:
         x = x + self._look_back(self.attention_norm(x), columns, number, waves, mask)
@@ -167,10 +168,23 @@ class GptLayer:
 
     def _look_back(self, x: Tensor, columns: Columns, number: int, waves: Waves | None, mask: Tensor | None) -> Tensor:
         heads = self.to_qkv(x).view(len(x), -1, self.d_head)
-        q, k, v = torch.split(heads, self.heads, dim=1)  # (N, H, K), (N, H', K) twice
+        n_heads, n_kv_heads = self.n_heads, self.n_kv_heads
+        turned = heads  # (N, H + 2 H', K): queries, keys, values
         if self.rotary is not None and waves is not None:
-            q, k = self.rotary.turn(q, *waves), self.rotary.turn(k, *waves)
+            turned = self.rotary.turn(heads.narrow(1, 0, n_heads + n_kv_heads), *waves)
+        q, k = turned.narrow(1, 0, n_heads), turned.narrow(1, n_heads, n_kv_heads)
+        v = heads.narrow(1, n_heads + n_kv_heads, n_kv_heads)
         keys, values = columns.write(2 * number, k), columns.write(2 * number + 1, v)  # (N, H', C, K)
-        queries = q.reshape(len(x), self.heads[1], -1, self.d_head)  # query heads of one key head are queries to it
+        queries = q.reshape(len(x), n_kv_heads, -1, self.d_head)  # query heads of one key head are queries to it
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self.scale)
         return self.to_out(mixed.reshape(len(x), -1))  # (N, H', H / H', K) -> (N, D)
+
+
+def quick_norm(norm: nn.Module) -> Function:
+    """The same norm without the way through the module, which costs a small step as much as the norm itself."""
+    if isinstance(norm, LayerNorm):
+        shape, weight, bias, eps = list(norm.normalized_shape), norm.weight.detach(), norm.bias.detach(), norm.eps
+        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+    assert isinstance(norm, RMSNorm)
+    shape, weight, rms_eps = list(norm.normalized_shape), norm.weight.detach(), norm.eps
+    return lambda x: torch.rms_norm(x, shape, weight, rms_eps)

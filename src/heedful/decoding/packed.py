@@ -1,7 +1,9 @@
-"""Linear layers for steps of a few rows: on the CPU their weights are laid out once as oneDNN reads them fastest.
+"""Linear layers for steps of a few rows: on the CPU their weights are laid out once as they are read fastest.
 
 A plain product lays the weights out anew at every call. For many rows that is nothing; for the five rows of a beam it
-is most of the work.
+is most of the work, so there oneDNN has its own copy. One row is a matter of reading the weights once, in order: where
+there are more outputs than inputs, as (inputs, outputs). So are small weights, for which the way into oneDNN is too
+long. A copy is made when it is first needed.
 """
 
 import functools
@@ -10,19 +12,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SMALL = 1 << 16  # numbers of a weight
+
 
 class Linear:
     """x @ weight.T + bias, (N, D) -> (N, E); a copy of the weights, so made anew when they change."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
-        self.packed: Tensor | None = None
-        if weight.device.type == "cpu" and weight.dtype == torch.float32 and packing_works():
-            with torch.no_grad():
-                self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
+        self.can_pack = weight.device.type == "cpu" and weight.dtype == torch.float32 and packing_works()
+        self.can_turn = weight.device.type == "cpu" and weight.size(0) >= weight.size(1)
+        self.is_small = self.can_turn and weight.numel() <= SMALL
+
+    @functools.cached_property
+    def packed(self) -> Tensor:
+        with torch.no_grad():
+            packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
+        return packed
+
+    @functools.cached_property
+    def turned(self) -> Tensor:
+        return self.weight.t().contiguous()  # (inputs, outputs)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.packed is None:
+        if self.is_small or (x.size(0) == 1 and self.can_turn):
+            return torch.mm(x, self.turned) if self.bias is None else torch.addmm(self.bias, x, self.turned)
+        if x.size(0) == 1 or not self.can_pack:
             return F.linear(x, self.weight, self.bias)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         return product
