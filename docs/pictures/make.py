@@ -8,6 +8,7 @@ from codes import positions
 from decoders import gpt
 from grids import masks, patterns
 from wiring import joins, transformer
+from writers import writers
 
 HERE = Path(__file__).parent
 
@@ -17,6 +18,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "patterns.svg": patterns,
     "positions.svg": positions,
     "joins.svg": joins,
+    "writers.svg": writers,
     "gpt.svg": gpt,
 }
 
