@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="new tokens for each prompt")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lanes", type=int, help="batches that heedful has under way at a time; by default its choice")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -63,7 +64,7 @@ def main() -> None:
     for shape in options.shapes:
         model = make(shape, options)
         with tempfile.TemporaryDirectory() as folder:
-            programs = {"heedful": ours(model), "Hugging Face": theirs(model, Path(folder))}
+            programs = {"heedful": ours(model, options.lanes), "Hugging Face": theirs(model, Path(folder))}
         for batch in options.batches:
             results.append({"shape": shape, **compare(programs, batch, options)})
             show(results[-1], sum(one.numel() for one in model.parameters()))
@@ -84,8 +85,8 @@ def make(shape: str, options: argparse.Namespace) -> Gpt:
     return model.eval()
 
 
-def ours(model: Gpt) -> Program:
-    generator = Generator(model, None)
+def ours(model: Gpt, lanes: int | None = None) -> Program:
+    generator = Generator(model, None, lanes=lanes)
 
     def write(prompts: Texts, n_tokens: int) -> Texts:
         return [best[0].ids for best in generator.search_ids(prompts, max_len=n_tokens)]

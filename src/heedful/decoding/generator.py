@@ -52,9 +52,12 @@ class Generation:
 class Generator:
     """A decoder-only model, ready to write; without a tokenizer it knows ids only."""
 
-    def __init__(self, model: Gpt, tokenizer: Tokenizer | None, *, batch_rows: int = 64) -> None:
+    def __init__(
+        self, model: Gpt, tokenizer: Tokenizer | None, *, batch_rows: int = 64, lanes: int | None = None
+    ) -> None:
         self.model = model
         self.batch_rows = batch_rows
+        self.lanes = lanes  # batches at a time; None: for many prompts one for each thread that torch may use
         self.step = GptStep(model)
         self._tokenizer = tokenizer
 
@@ -160,7 +163,7 @@ class Generator:
                 )
         requests = [Request(ids, continues=True) for ids in prompts]
         threads = torch.get_num_threads()
-        lanes = threads if self.step.device.type == "cpu" and len(requests) >= MANY else 1
+        lanes = self.lanes or (threads if self.step.device.type == "cpu" and len(requests) >= MANY else 1)
         found = search(self.step, requests, settings, n_rows=self.batch_rows, lanes=lanes)
         if lanes > 1:
             torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
