@@ -4,11 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+import tomli_w
 import torch
 from safetensors.torch import load_file
+from small_run import OVERRIDES, write_corpus
 from small_tasks import CASES, Case
 
 from heedful import pipeline
+from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.models.folder import load_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
@@ -183,6 +186,24 @@ def test_more_positions_than_were_learned_are_refused(
     before = finished("masked_tokens", runs, tmp_path_factory)
     with pytest.raises(UserError, match=r"learned 32 positions.*data\.max_len=32"):
         run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", start_from=before)
+
+
+def test_a_record_from_before_there_were_tasks_goes_on(tmp_path: Path) -> None:
+    """Nothing in settings.toml but what translations had: no family, no task, no kind of files."""
+    source, target = write_corpus(tmp_path, n_pairs=60)
+    few = [*OVERRIDES, "run.steps=2", "run.validate_every=2", "run.sentences=0", "run.metric=loss"]
+    train(folder=tmp_path / "run", source=source, target=target, overrides=few)
+    path = tmp_path / "run" / "settings.toml"
+    values = read_toml(path)
+    for table, keys in {"files": ["content"], "": ["family", "task", "noise"]}.items():
+        for key in keys:
+            del (values[table] if table else values)[key]
+    for key in ("frozen", "layer_decay", "unfreeze_every", "kind", "momentum"):
+        del values["optimiser"][key]
+    for key in ("hold_out_share", "documents", "rows", "apart", "columns", "flip", "shift", "languages"):
+        del values["data"][key]
+    path.write_text(tomli_w.dumps(values), encoding="utf-8")
+    assert train(folder=tmp_path / "run", resume=True, overrides=["run.steps=4"]).step == 4
 
 
 @pytest.mark.parametrize(
