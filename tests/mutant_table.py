@@ -1,7 +1,9 @@
 """The bugs that `make mutants` plants: each is one that somebody could write, and has to turn some test red."""
 
 from decoding_mutants import IN_DECODING
+from encoder_mutants import IN_ENCODERS
 from family_mutants import IN_FAMILIES
+from gpt_mutants import IN_GPT
 from mutant_kind import Mutant
 from serving_mutants import IN_PAGE, IN_SERVING
 from training_mutants import IN_TRAINING
@@ -542,7 +544,7 @@ IN_DATA = [
 ]
 
 MUTANTS = [
-    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING,
-    *IN_FAMILIES, *IN_TRAINING,
+    *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING, *IN_GPT,
+    *IN_FAMILIES, *IN_ENCODERS, *IN_TRAINING,
     *IN_SERVING, *IN_PAGE,
 ]  # fmt: skip

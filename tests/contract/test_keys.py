@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
+from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 
-STORED = Path(__file__).with_name("seq2seq_keys.txt")
+STORED = Path(__file__).with_name("weight_keys.txt")
 
 
 def tiny(**changes) -> Seq2Seq:
@@ -18,11 +19,21 @@ def tiny(**changes) -> Seq2Seq:
         return Seq2Seq(Seq2SeqConfig(7, 9, **{**sizes, **changes}))
 
 
-MODELS = {
+def tiny_gpt(**changes) -> Gpt:
+    sizes = {"d_model": 4, "n_layers": 1, "n_heads": 2, "d_ff": 6, "max_len": 5}
+    with torch.device("meta"):
+        return Gpt(GptConfig(9, **{**sizes, **changes}))
+
+
+MODELS: dict[str, torch.nn.Module] = {
     "plain": tiny(),
     "pre, batch, learned, matching": tiny(residual="pre", norm="batch", positions="learned", join="matching"),
     "rms, relative, mix, additive, gated": tiny(
         norm="rms", positions="relative", join="mix", pattern=PatternConfig(kind="additive"), activation="swiglu"
+    ),
+    "gpt as GPT-2": tiny_gpt(),
+    "gpt as Llama": tiny_gpt(
+        positions="rotary", norm="rms", activation="swiglu", attention_bias=False, feed_forward_bias=False, tied=False
     ),
 }
 

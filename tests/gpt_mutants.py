@@ -1,0 +1,130 @@
+"""The bugs that `make mutants` plants in decoder-only models and what goes on from a prompt with them."""
+
+from mutant_kind import Mutant
+
+MODEL = ("models/test_gpt.py",)
+STEP = ("decoding/test_gpt_step.py",)
+GENERATOR = ("decoding/test_generator.py",)
+PARITY = ("parity/test_gpt_parity.py",)
+
+IN_GPT = [
+    Mutant(
+        "a language model sees what comes next",
+        "nn/attention.py",
+        "is_causal=True, scale=scale",
+        "is_causal=False, scale=scale",
+        MODEL,
+    ),
+    Mutant(
+        "padding on the left moves the positions",
+        "models/gpt.py",
+        "positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, n_past:]",
+        "positions = torch.arange(mask.size(1)).expand_as(mask)[:, n_past:]",
+        MODEL,
+    ),
+    Mutant(
+        "packed texts see each other",
+        "models/gpt.py",
+        "document_positions(documents), document_mask(documents)",
+        "document_positions(documents), None",
+        MODEL,
+    ),
+    Mutant(
+        "the positions of packed texts go on",
+        "models/gpt.py",
+        "begins[:, 1:] = documents[:, 1:] != documents[:, :-1]",
+        "begins[:, 1:] = False",
+        MODEL,
+    ),
+    Mutant(
+        "a padded query sees nothing, not even itself",
+        "models/gpt.py",
+        "return padding_mask(mask) | itself",
+        "return padding_mask(mask) & torch.ones_like(itself)",
+        MODEL,
+    ),
+    Mutant(
+        "waves that should stay are stretched",
+        "nn/positions.py",
+        "return turns * kept + turns / self.factor * (1 - kept)",
+        "return turns / self.factor",
+        MODEL,
+    ),
+    Mutant(
+        "the scale of a layer counts from 0",
+        "models/gpt.py",
+        "by_head / (number + 1)",
+        "by_head / max(number, 1)",
+        MODEL,
+    ),
+    Mutant(
+        "the last token of a prompt is not fed",
+        "decoding/gpt_step.py",
+        "tokens = torch.where(self.begins, self.last, tokens)",
+        "tokens = torch.where(self.begins, tokens, tokens)",
+        STEP,
+    ),
+    Mutant(
+        "rows of different ages see each other's past",
+        "decoding/columns.py",
+        "return (columns >= self.starts[:, None])[:, None, None]",
+        "return (columns >= self.starts.min())[None, None, None].expand(len(self.starts), 1, 1, -1)",
+        STEP,
+    ),
+    Mutant(
+        "kept rows keep the starts of others",
+        "decoding/columns.py",
+        "self.starts = self.starts[rows]",
+        "self.starts = self.starts[: len(rows)]",
+        STEP,
+    ),
+    Mutant(
+        "the window moves on without being read again",
+        "decoding/gpt_step.py",
+        "if columns.length - columns.first >= self.window:",
+        "if columns.length - columns.first >= 10 * self.window:",
+        STEP,
+    ),
+    Mutant(
+        "another end does not end a text",
+        "decoding/gpt_step.py",
+        "logits[:, end] = logits[:, self.ends].amax(dim=1)",
+        "logits[:, end] = logits[:, end]",
+        STEP,
+    ),
+    Mutant(
+        "filters forget the prompt",
+        "decoding/filters.py",
+        "entry.request.source if entry.request.continues else ()",
+        "()",
+        GENERATOR,
+    ),
+    Mutant(
+        "half a character is said",
+        "decoding/generator.py",
+        "self.whole(self.ids).rstrip(UNFINISHED)",
+        "self.whole(self.ids)",
+        GENERATOR,
+    ),
+    Mutant(
+        "no start mark stands before a prompt",
+        "decoding/generator.py",
+        "if marks.start_id != marks.end_id or not ids:",
+        "if not ids:",
+        GENERATOR,
+    ),
+    Mutant(
+        "queries and keys of GPT-2 change places",
+        "interop/gpt2.py",
+        'for part in "qkv")',
+        'for part in "kqv")',
+        PARITY,
+    ),
+    Mutant(
+        "the gate of Llama is its other branch",
+        "interop/llama.py",
+        '{"gate_proj": "gate", "up_proj": "inner", "down_proj": "outer"}',
+        '{"gate_proj": "inner", "up_proj": "gate", "down_proj": "outer"}',
+        PARITY,
+    ),
+]
