@@ -215,7 +215,7 @@ def make_trace(
             "decoder": make.attention(n_target, n_target, causal=True),
             "cross": make.attention(n_target, n_source, diagonal=True),
         },
-        "alignment": [[min(t, n_source - 2), t] for t in range(n_target - 1)],
+        "alignment": [[min(t + 1, n_source - 2), t] for t in range(n_target - 1)],
         "steps": make.steps(),
         "beam": make.beam(),
         "positions": make.positions(),

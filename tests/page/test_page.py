@@ -77,6 +77,26 @@ def test_pointing_gives_the_number_of_the_file(
     assert len(told) == 4
 
 
+def test_the_cell_is_the_one_under_the_pointer(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file)
+    rows, columns = sides(data, "cross")
+    box = page.locator(".matrix-scroll").bounding_box()
+    middle = box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"]
+    for start, step, first in (
+        ((middle[0], box["y"]), (0, 3), lambda row, column: row == rows[0]),  # down from the top: the first row
+        ((box["x"], middle[1]), (3, 0), lambda row, column: column == columns[0]),
+        ((middle[0], box["y"] + box["height"]), (0, -3), lambda row, column: row == rows[-1]),
+    ):
+        x, y = start
+        while "→" not in page.inner_text(".matrix .readout"):
+            x, y = x + step[0], y + step[1]
+            page.mouse.move(x, y)
+        row, column, _ = readout(page)
+        assert first(row, column), (row, column)
+        page.mouse.move(1, 1)
+        expect(page, ".matrix .readout").not_to_contain_text("→")
+
+
 def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Values) -> None:
     page = seen.open(page_file, heads="0.2", layer=1)
     page.focus(".matrix-scroll")
