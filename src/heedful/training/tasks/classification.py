@@ -45,8 +45,10 @@ def prepare_labelled(given: Preparation) -> None:
     kept_back = choose_held_out(given.folder, corpora, valid, n_texts, given.settings, say=given.say, unit="texts")
     parts = [TrainingPart(corpus, kept_back.contains) for corpus in corpora]
     labels = [[example.target for example in part] for part in parts]
-    names = names_of(label for part in labels for label in part)
-    numbers_of([example.target for example in kept_back.examples], names, where=_name(valid, corpora))
+    held_out = [example.target for example in kept_back.examples]
+    # A rare label may stand only in what was held out of the files: it is one of theirs all the same.
+    names = names_of(label for part in (*labels, held_out if valid is None else []) for label in part)
+    numbers_of(held_out, names, where=_name(valid, corpora))
     write_json(
         given.folder / "data" / LABELS,
         {"names": names, "labels": [numbers_of(part, names, where="training") for part in labels]},
