@@ -109,8 +109,8 @@ IN_GPT = [
     Mutant(
         "no start mark stands before a prompt",
         "decoding/generator.py",
-        "if marks.start_id != marks.end_id or not ids:",
-        "if not ids:",
+        "return ids if ids and marks.start_id == marks.end_id else",
+        "return ids if ids else",
         GENERATOR,
     ),
     Mutant(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.look_encoder import is_encoder, look_at_encoder
+from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ def look(
 
     Shows the translation, where each token looked, its likeliest rivals, and
     the beams; --output page.html has all of it, to explore. Of a bert or a vit:
-    its answer and attention, of an image --output over.svg has it laid over.
+    its answer and attention, of an image --output over.svg has it laid over. Of
+    a gpt: what it writes after the sentence, layer by layer.
 
     Parameters
     ----------
     sentence
-        The text to translate or read; for a vit an image file.
+        The text to translate, to read or to go on from; for a vit an image file.
     model
         The folder of a run or of a model.
     target
@@ -63,8 +64,8 @@ def look(
         Print what .json has, for programs.
     """
     folder = _given(model)
-    if is_encoder(folder):
-        look_at_encoder(folder, sentence, output, as_json=json, layer=layer, head=head)
+    if is_one_stack(folder):
+        look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
         return
     changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
     seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes)

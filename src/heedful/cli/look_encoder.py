@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.cli.look_text import look_at_language_model
 from heedful.config import read_json
 from heedful.models.find import CONFIG, find_model_folder
 
@@ -14,9 +15,20 @@ SHADES = " ·░▒▓█"
 TOP = 5
 
 
-def is_encoder(model: Path) -> bool:
-    """By its settings alone: nothing is loaded."""
-    return read_json(find_model_folder(model) / CONFIG).get("family") in ENCODERS
+def is_one_stack(model: Path) -> bool:
+    """An encoder or a language model, by its settings alone: nothing is loaded."""
+    return _family(model) in (*ENCODERS, "gpt")
+
+
+def look_at_one_stack(
+    model: Path, given: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
+) -> None:
+    look = look_at_language_model if _family(model) == "gpt" else look_at_encoder
+    look(model, given, output, as_json=as_json, layer=layer, head=head)
+
+
+def _family(model: Path) -> object:
+    return read_json(find_model_folder(model) / CONFIG).get("family")
 
 
 def look_at_encoder(

@@ -110,12 +110,12 @@ class Generator:
 
     def stream_with(self, prompt: str, settings: SearchSettings) -> Iterator[str]:
         """What `stream` does, with settings that are made."""
-        ids = self.prompt_ids(prompt)  # what is wrong with it is said now, not when the first piece is asked for
+        ids = self._read(prompt)  # what is wrong with it is said now, not when the first piece is asked for
         return self._stream(ids, settings, Continuation(self.tokenizer, ids))
 
     def answer(self, prompts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> list[list[Generation]]:
         """All about one block of prompts, of which the first has the number `start`."""
-        ids = [self.prompt_ids(prompt, number=start + number) for number, prompt in enumerate(prompts)]
+        ids = [self._read(prompt, number=start + number) for number, prompt in enumerate(prompts)]
         found = self._find(ids, reseeded(settings, start))
         tokenizer = self.tokenizer
         return [
@@ -144,9 +144,12 @@ class Generator:
         A model whose start is its end has one mark between texts, as GPT-2: there it stands for an empty prompt alone.
         """
         ids = self.tokenizer.encode(checked(prompt, number))
-        marks, window = self.model.config.marks, self.model.config.max_len
-        if marks.start_id != marks.end_id or not ids:
-            ids = [marks.start_id, *ids]
+        marks = self.model.config.marks
+        return ids if ids and marks.start_id == marks.end_id else [marks.start_id, *ids]
+
+    def _read(self, prompt: str, *, number: int = 0) -> list[int]:
+        """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
+        ids, window = self.prompt_ids(prompt, number=number), self.model.config.max_len
         if len(ids) > window:
             warnings.warn(
                 f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them",

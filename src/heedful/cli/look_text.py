@@ -1,0 +1,59 @@
+"""`heedful look` for language models: each token that came, its rivals, where it looked, which layer knew it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heedful.insight.text_look import TextLook
+
+RIVALS = 3
+
+
+def look_at_language_model(
+    model: Path, prompt: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
+) -> None:
+    from heedful.insight.encoder_look import check_encoder_suffix
+    from heedful.insight.picture import chosen_map
+    from heedful.insight.text_look import look_at_text
+
+    if output is not None:
+        check_encoder_suffix(output)
+    seen = look_at_text(model, prompt)
+    chosen_map(seen.weights, layer, head)  # complains of a layer that is not there
+    if output is not None:
+        seen.save(output, layer=layer, head=head)
+    if as_json:
+        print(seen.to_json())
+    elif output is not None:
+        print(f"{seen.prompt}{seen.text}\n{output}: {output.stat().st_size:,} bytes")
+    else:
+        print("\n".join(report(seen, layer, head)))
+
+
+def report(seen: "TextLook", layer: int | None, head: int | None) -> list[str]:
+    """A line for each token that was read: what came next, how likely it was, from which layer on, where it looked."""
+    from heedful.insight.picture import chosen_map
+
+    _, chosen, title = chosen_map(seen.weights, layer, head)
+    rows = chosen.mean(dim=0) if head is None else chosen[head - 1]
+    width = max(len(step.token) for step in seen.steps)
+    lines = [f"{seen.prompt}{seen.text}", "", f"next token, its probability, rivals; known from layer; looks ({title})"]
+    for place, step in enumerate(seen.steps):
+        rivals = ", ".join(f"{one.token} {one.probability:.2f}" for one in step.top if one.id != step.id)
+        best = rows[place, : place + 1].topk(min(RIVALS, place + 1))
+        looks = ", ".join(f"{seen.tokens[int(i)]} {float(w):.2f}" for w, i in zip(*best, strict=True))
+        mark = ">" if place >= seen.n_prompt - 1 else " "  # what the model wrote itself
+        known = known_from(seen, place)
+        lines.append(
+            f"{mark} {step.token:>{width}} {step.probability:6.3f}  {', '.join(rivals.split(', ')[:RIVALS])}; "
+            f"{'never' if known is None else known}; {looks}"
+        )
+    return lines
+
+
+def known_from(seen: "TextLook", place: int) -> int | None:
+    """The first layer from which on the token that came is the likeliest; 0 is before the first."""
+    ranks = [layer.steps[place].rank for layer in seen.lens]
+    if ranks[-1] != 0:
+        return None
+    return max((number + 1 for number, rank in enumerate(ranks) if rank != 0), default=0)

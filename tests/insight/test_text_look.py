@@ -1,0 +1,104 @@
+"""Looking at a language model: its own attention, probabilities and text, layer by layer."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from deterministic import fill, largest_difference
+from echo_engine import tokenizers
+from heedful import UserError
+from heedful.cli.look_text import known_from
+from heedful.cli.main import run
+from heedful.decoding.generator import Generator
+from heedful.insight.packing import unpack
+from heedful.insight.text_look import TextLook, look_at_text
+from heedful.models.folder import save_model
+from heedful.models.gpt import Gpt, GptConfig
+
+LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "n_kv_heads": 2, "tied": False}
+
+
+@pytest.fixture(scope="module", params=[{}, LLAMA], ids=["gpt2", "llama"])
+def generator(request) -> Generator:
+    size = tokenizers().source.vocab_size
+    config = GptConfig(vocab_size=size, d_model=16, n_layers=3, n_heads=4, d_ff=24, max_len=64, **request.param)
+    return Generator(fill(Gpt(config), dtype=torch.float32), tokenizers().source)
+
+
+@pytest.fixture(scope="module")
+def seen(generator: Generator) -> TextLook:
+    return look_at_text(generator, "A dog", max_len=8)
+
+
+def test_it_is_the_text_that_the_model_writes(generator: Generator, seen: TextLook) -> None:
+    assert seen.text == generator.generate("A dog", max_len=8)
+    assert list(seen.ids[: seen.n_prompt]) == generator.prompt_ids("A dog")
+    written = [step.id for step in seen.steps[seen.n_prompt - 1 :]]
+    [[best]] = generator.search_ids([generator.prompt_ids("A dog")], max_len=8)
+    assert written == [*best.ids, *([3] if best.complete else [])]
+    assert sum(math.log(step.probability) for step in seen.steps[seen.n_prompt - 1 :]) == pytest.approx(
+        best.score, abs=1e-4
+    )
+
+
+@torch.no_grad()
+def test_the_weights_are_causal_and_those_that_the_model_used(generator: Generator, seen: TextLook) -> None:
+    n = len(seen.tokens)
+    assert seen.weights.shape == (3, 4, n, n)
+    assert largest_difference(seen.weights.sum(dim=-1), torch.ones(3, 4, n)) < 1e-5
+    assert float(seen.weights.triu(diagonal=1).abs().max()) == 0.0
+    attention = seen.tensors["layers.1.attention.v"]
+    groups = 4 // attention.size(1)
+    mixed = seen.weights[1] @ attention[0].repeat_interleave(groups, dim=0)
+    assert largest_difference(mixed, seen.tensors["layers.1.attention.heads"][0]) < 1e-5
+
+
+@torch.no_grad()
+def test_the_last_layer_of_the_lens_says_what_the_model_says(generator: Generator, seen: TextLook) -> None:
+    assert len(seen.lens) == 4
+    for step, through in zip(seen.steps, seen.lens[-1].steps, strict=True):
+        assert through.probability == pytest.approx(step.probability, abs=1e-6)
+        assert through.rank == step.rank
+    model = generator.model
+    first = model.head(
+        model.final_norm(model.positions(model.embedding(torch.tensor([seen.ids])), torch.arange(len(seen.ids))))
+    )
+    top = first[0].softmax(dim=-1).max(dim=-1)
+    assert [step.top[0].id for step in seen.lens[0].steps] == top.indices.tolist()
+    for place in range(len(seen.steps)):
+        known = known_from(seen, place)
+        ranks = [layer.steps[place].rank for layer in seen.lens]
+        assert (known is None) == (ranks[-1] != 0)
+        if known is not None:
+            assert not any(ranks[known:])
+            assert known == 0 or ranks[known - 1]
+
+
+def test_files(seen: TextLook, tmp_path: Path) -> None:
+    values = json.loads(seen.save(tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert (values["format"], values["family"]) == ("heedful-text-trace", "gpt")
+    assert np.abs(unpack(values["attention"]) - seen.weights.numpy()).max() < 1e-4
+    arrays = np.load(seen.save(tmp_path / "a.npz"))
+    assert np.array_equal(arrays["attention"], seen.weights.numpy())
+    assert arrays["tensors/layers.0.attention.q"].shape[-1] == 4
+    assert seen.save(tmp_path / "a.svg", layer=2, head=1).read_text(encoding="utf-8").startswith("<svg")
+    with pytest.raises(UserError, match=r"\.html"):
+        seen.save(tmp_path / "a.html")
+
+
+def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = str(save_model(tmp_path / "model", generator.model, tokenizers()))
+    assert run(["look", "A dog", "-m", folder]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert sum(line.startswith("> ") for line in lines) in range(1, 25)
+    assert run(["look", "A dog", "-m", folder, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["prompt"] == "A dog"
+    assert run(["look", "A dog", "-m", folder, "--output", str(tmp_path / "a.svg")]) == 0
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+    assert run(["look", "x" * 200, "-m", folder]) == 1
+    assert "look shows 40 at most" in capfd.readouterr().err
+    assert run(["look", "A dog", "-m", folder, "--layer", "9"]) == 1
