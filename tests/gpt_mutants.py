@@ -37,13 +37,6 @@ IN_GPT = [
         MODEL,
     ),
     Mutant(
-        "a padded query sees nothing, not even itself",
-        "models/gpt.py",
-        "return padding_mask(mask) | itself",
-        "return padding_mask(mask) & torch.ones_like(itself)",
-        MODEL,
-    ),
-    Mutant(
         "waves that should stay are stretched",
         "nn/positions.py",
         "return turns * kept + turns / self.factor * (1 - kept)",
