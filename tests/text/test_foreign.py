@@ -209,7 +209,7 @@ def test_one_that_transformers_could_not_match_is_refused(settings: dict, lines:
 def test_merges_are_counted_as_transformers_counts_them() -> None:
     from transformers.tokenization_utils_base import generate_merges
 
-    pieces = [*"abc", "ab", "bc", "abc", "aa", "aaa", "aaaa", "cab", "abcab", "ca", "aab", "caab"]
+    pieces = ["ddd", "dd", "d", "dddd", *"abc", "ab", "bc", "abc", "aa", "aaa", "cab", "abcab", "ca", "aab", "caab"]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     assert merges_of(vocabulary) == generate_merges(vocabulary)
 
