@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.heads import VocabularyHead
+from heedful.nn.heads import Classifier, MaskedHead, TokenClassifier, VocabularyHead
 from heedful.training.distributed import like, whole
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's: five rounds bring any singular value to between 0.7 and 1.2
 ROUNDS = 5
+HEADS = (VocabularyHead, MaskedHead, Classifier, TokenClassifier)
 ADAMW_RMS = 0.2  # the root mean square of AdamW's updates (Liu et al. 2025): scaled to it, one rate serves both
 
 
@@ -53,11 +54,11 @@ class Muon(torch.optim.Optimizer):
 
 
 def matrices_within(model: nn.Module) -> list[Tensor]:
-    """The weights of linear layers, without the one that chooses words (and embeddings): their rows are words."""
+    """The weights of linear layers but for those that choose words or labels: rows of these are words or labels."""
     outside = {
         id(parameter)
         for module in model.modules()
-        if isinstance(module, (nn.Embedding, VocabularyHead))
+        if isinstance(module, (nn.Embedding, *HEADS))
         for parameter in module.parameters()
     }
     inside = (module.weight for module in model.modules() if isinstance(module, nn.Linear))
