@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 
 from deterministic import fill
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
 from heedful.data.batch import pad_sources
 from heedful.decoding.classify import Classifier, image_tensor
