@@ -10,7 +10,7 @@ from fixture import Values, make_trace
 from heedful.insight.page import stand_alone_page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, Playwright's event loop is in the way of others
 def browser() -> Iterator["playwright.Browser"]:
     with chromium() as started:
         yield started

@@ -5,7 +5,7 @@ place. One long sentence holds nobody up.
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 import torch
@@ -59,8 +59,9 @@ def search(
     else:
         with ThreadPoolExecutor(lanes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             try:
-                list(pool.map(work, range(lanes)))
-            except BaseException:  # also a signal that this thread got while it waited
+                for done in as_completed([pool.submit(work, lane) for lane in range(lanes)]):
+                    done.result()
+            except BaseException:  # of whichever lane comes first; also a signal that this thread got while it waited
                 given_up.set()
                 raise
     return results

@@ -40,10 +40,12 @@ def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             _check_unique(path)
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            names = set(file.keys())
+            _check_names(path, names - {name + SCALE for name in shapes}, set(shapes))
+            parts = {name: file.get_slice(name) for name in names}
             kinds = {name: str(part.get_dtype()) for name, part in parts.items()}
             scales = {n + SCALE: shape[:1] for n, shape in shapes.items() if kinds.get(n) == "I8" and len(shape) == 2}
-            _check_names(path, set(kinds), set(shapes | scales))
+            _check_names(path, names, set(shapes | scales))
             _check_precision(path, {name: kind for name, kind in kinds.items() if name + SCALE not in scales})
             for name, wanted in (shapes | scales).items():
                 if (shape := tuple(parts[name].get_shape())) != wanted:
