@@ -27,6 +27,7 @@ Compute = Literal["float32", "int8"]
 # With exactly 0, CTranslate2 stops as soon as the best candidate ends, whatever the patience. length^1e-30 is 1.
 NO_LENGTH_PENALTY = 1e-30
 WORTH_MEASURING = 500  # requests of one call; for fewer, one thread for each of as many batches as cores will do
+FEW_WORDS = 256  # source tokens of a batch with a shortlist: each word adds its candidates for all rows of all beams
 
 
 class CTranslate2Engine:
@@ -165,6 +166,8 @@ class CTranslate2Engine:
             return {"max_batch_size": 1, "batch_type": "examples"}
         share = -(-sum(map(len, requests)) // self.speed.inter)  # leave no worker idle
         best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
+        if settings.shortlist and settings.beam > 1:
+            best = min(best, FEW_WORDS)
         return {"max_batch_size": max(1, min(best, share)), "batch_type": "tokens"}
 
     def _whole(self, settings: SearchSettings) -> SearchSettings:
