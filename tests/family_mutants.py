@@ -89,7 +89,11 @@ IN_FAMILIES = [
         TABLE,
     ),
     Mutant(
-        "a tensor that nobody asked for is let pass", "interop/table.py", "if missing or surplus:", "if missing:", TABLE
+        "a tensor that nobody asked for is let pass",
+        "models/weights.py",
+        '("not asked for", surplus)',
+        '("", [])',
+        TABLE,
     ),
     Mutant("BART's positions begin two rows too early", "interop/bart.py", "OFFSET = 2", "OFFSET = 0", BART),
     Mutant(

@@ -16,6 +16,7 @@ from heedful.files import (
     RETIRED,
     check_manifest,
     clear_unfinished,
+    file_aside,
     folder_aside,
     sha256,
     write_manifest,
@@ -311,3 +312,15 @@ def test_a_manifest_can_be_written_for_a_folder_as_it_is(tmp_path):
     write_manifest(tmp_path)
     write_manifest(tmp_path)  # it does not list itself
     assert check_manifest(tmp_path) == {"a"}
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with file_aside(path) as file:
+        file.write(b"first")
+        assert not path.exists()
+    with pytest.raises(RuntimeError), file_aside(path) as file:
+        file.write(b"half of the sec")
+        raise RuntimeError
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from heedful.config import read_json
 from heedful.errors import UserError
@@ -34,6 +35,18 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def file_aside(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, whole or absent: it is called PATH.part until the block has ended well."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        with aside.open("wb") as file:
+            yield file
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -102,3 +102,14 @@ def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.Capture
     assert run(["look", "x" * 200, "-m", folder]) == 1
     assert "look shows 40 at most" in capfd.readouterr().err
     assert run(["look", "A dog", "-m", folder, "--layer", "9"]) == 1
+
+
+def test_options_of_translators_are_refused(
+    generator: Generator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ignored in silence they would mislead: nothing would be hidden, no head silenced."""
+    folder = save_model(tmp_path / "model", generator.model, tokenizers())
+    given = {"--target": "x", "--beam": "3", "--kind": "encoder", "--hide": "1", "--without": "cross:1:1"}
+    for option, value in given.items():
+        assert run(["look", "A dog", "-m", str(folder), option, value]) == 1
+        assert f"{option}: for models that translate" in capsys.readouterr().err

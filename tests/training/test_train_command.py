@@ -195,6 +195,18 @@ def test_patience(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     assert run.step <= 8
 
 
+def test_without_sentences_the_loss_decides_and_no_score_is_made_up(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    run = quick(tmp_path / "run", corpus, "run.sentences=0")
+    judged = [event for event in read_log(run.folder / "log.jsonl") if event["event"] == "validation"]
+    assert judged
+    for event in judged:
+        assert event["score"] == -event["loss"]
+        assert event.get("bleu") is None
+        assert "exact" not in event["metrics"]
+    with pytest.raises(UserError, match=r"run.sentences is 0"):
+        quick(tmp_path / "other", corpus, "run.sentences=0", "run.metric=bleu")
+
+
 def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     run = quick(tmp_path / "run", corpus, "run.minutes=0.0001", "run.steps=100000")
     assert "minutes are over" in run.reason

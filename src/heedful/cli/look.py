@@ -13,6 +13,7 @@ from heedful.errors import UserError
 if TYPE_CHECKING:
     from heedful.insight.look import Look
 
+BEAM = 5
 BRANCHES = 200  # cut branches of the beam that a page can follow without a model
 Kind = Literal["cross", "encoder", "decoder"]
 
@@ -23,7 +24,7 @@ def look(
     model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
     target: str | None = None,
     output: Path | None = None,
-    beam: int = 5,
+    beam: int = BEAM,
     kind: Kind = "cross",
     layer: int | None = None,
     head: int | None = None,
@@ -65,6 +66,7 @@ def look(
     """
     folder = _given(model)
     if is_one_stack(folder):
+        _refuse(folder, target=target, beam=beam != BEAM, kind=kind != "cross", without=without, hide=hide)
         look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
         return
     changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
@@ -96,6 +98,13 @@ def _look_inside(
         masked_words=masked_words,
         branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
     )
+
+
+def _refuse(folder: Path, **given: object) -> None:
+    """Options that only an encoder-decoder has a use for: ignored in silence they would mislead."""
+    names = [f"--{name}" for name, value in given.items() if value]
+    if names:
+        raise UserError(f"{' '.join(names)}: for models that translate, and {folder} is not one; leave it out")
 
 
 def _given(model: Path | None) -> Path:

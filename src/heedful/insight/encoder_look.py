@@ -7,7 +7,6 @@ seen.save("attention.svg")  # of an image: the attention of the class token, lai
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from heedful.decoding.classify import Classifier, Labelled, LabelledToken, image
 from heedful.decoding.encoder_rows import make_row, masked_ids
 from heedful.decoding.fill import Candidate, Filler
 from heedful.errors import UserError, one_of
+from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
 from heedful.insight.overlay import overlay_picture, overlay_png
 from heedful.insight.packing import pack, to_plain
@@ -97,13 +97,8 @@ class EncoderLook:
             ".png": lambda file: self._plot(file, "png", layer, head),
             ".pdf": lambda file: self._plot(file, "pdf", layer, head),
         }
-        aside = path.with_name(path.name + ".part")
-        try:
-            with aside.open("wb") as file:
-                writers[path.suffix.lower()](file)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        with file_aside(path) as file:
+            writers[path.suffix.lower()](file)
         return path
 
     def maps(self) -> CrossAttention:

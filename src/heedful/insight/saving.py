@@ -1,6 +1,5 @@
 """A look as a file; the suffix says which kind."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UserError, one_of
+from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
 from heedful.insight.look import Look
 from heedful.insight.page import stand_alone_page
@@ -33,7 +33,6 @@ def save(seen: Look, path: Path, *, layer: int | None = None, head: int | None =
     check_suffix(path)
     if kind not in KINDS:
         raise one_of("kind", kind, KINDS)
-    suffix = path.suffix.lower()
     maps = attention_of(seen, kind)
     writers: dict[str, Callable[[BinaryIO], object]] = {
         ".html": lambda file: file.write(stand_alone_page(seen.to_values()).encode("utf-8", "replace")),
@@ -45,13 +44,8 @@ def save(seen: Look, path: Path, *, layer: int | None = None, head: int | None =
         ".png": lambda file: plot_attention(maps, file, format="png", layer=layer, head=head, kind=kind),
         ".pdf": lambda file: plot_attention(maps, file, format="pdf", layer=layer, head=head, kind=kind),
     }
-    aside = path.with_name(path.name + ".part")
-    try:
-        with aside.open("wb") as file:
-            writers[suffix](file)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with file_aside(path) as file:
+        writers[path.suffix.lower()](file)
     return path
 
 

@@ -10,7 +10,6 @@ All of it is of one pass over the prompt and what the model wrote after it, alwa
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from torch import Tensor
 from heedful.config import to_values
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
+from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
 from heedful.insight.encoder_look import check_encoder_suffix
 from heedful.insight.lens import DecoderLayerLens
@@ -87,13 +87,8 @@ class TextLook:
             ".png": lambda file: plot_attention(self.maps(), file, format="png", kind="decoder", **how),
             ".pdf": lambda file: plot_attention(self.maps(), file, format="pdf", kind="decoder", **how),
         }
-        aside = path.with_name(path.name + ".part")
-        try:
-            with aside.open("wb") as file:
-                writers[path.suffix.lower()](file)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        with file_aside(path) as file:
+            writers[path.suffix.lower()](file)
         return path
 
     def maps(self) -> CrossAttention:

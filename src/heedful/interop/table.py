@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.models.weights import refuse_names
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,4 @@ def _read(row: Row, tensor: Tensor) -> list[Tensor]:
 def _check_names(rows: Sequence[Row], theirs: Mapping[str, Tensor], where: str) -> None:
     missing = [row.theirs for row in rows if not row.or_zeros and not any(name in theirs for name in row.names)]
     surplus = sorted(set(theirs) - {name for row in rows for name in row.names})
-    if missing or surplus:
-        raise UserError(
-            f"{where}: does not fit its settings: "
-            + "; ".join(
-                f"{what} {len(names)} ({', '.join(name[:100] for name in names[:3])}{', …' if len(names) > 3 else ''})"
-                for what, names in (("missing", missing), ("not asked for", surplus))
-                if names
-            )
-        )
+    refuse_names(f"{where}: does not fit its settings", missing, surplus)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_positions, check_shares, check_sizes
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
 from heedful.nn.attention import MultiHeadAttention
@@ -58,13 +59,8 @@ class BartConfig:
     marks: MarksConfig = field(default_factory=MarksConfig)
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {value}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UserError(f"'{name}' must lie in [0, 1), found {getattr(self, name)}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout", "attention_dropout", "activation_dropout")
         if self.d_model % self.n_heads:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
         self.marks.check(self.vocab_size)
@@ -138,11 +134,7 @@ class Bart(nn.Module):
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than there are learned positions."""
-        if length > self.config.max_len:
-            raise UserError(
-                f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "
-                "split the text, or train with a larger model.max_len"
-            )
+        check_positions(length, self.config.max_len)
 
 
 def _encoder_layer(config: BartConfig) -> EncoderLayer:

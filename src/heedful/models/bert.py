@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_positions, check_shares, check_sizes
 from heedful.models.labels import check_labels
 from heedful.models.marks import MarksConfig
 from heedful.nn.attention import MultiHeadAttention
@@ -59,13 +60,8 @@ class BertConfig:
     mask_id: int = 4
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            if not 1 <= getattr(self, name) <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < 1.0:
-                raise UserError(f"'{name}' must lie in [0, 1), found {value}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout", "attention_dropout", "classifier_dropout")
         if not 0.0 < self.norm_eps < 1.0:
             raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
         if self.d_model % self.n_heads:
@@ -122,11 +118,7 @@ class Bert(nn.Module):
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than there are positions."""
-        if length > self.config.max_len:
-            raise UserError(
-                f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "
-                "split the text, or train with a larger model.max_len"
-            )
+        check_positions(length, self.config.max_len)
 
 
 def _layer(config: BertConfig) -> EncoderLayer:

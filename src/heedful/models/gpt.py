@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_shares, check_sizes
 from heedful.models.marks import MarksConfig
 from heedful.nn.attention import MultiHeadAttention, attend_causal
 from heedful.nn.cache import Cache
@@ -92,13 +93,8 @@ class GptConfig:
     marks: MarksConfig = field(default_factory=MarksConfig)
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {value}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UserError(f"'{name}' must lie in [0, 1), found {getattr(self, name)}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout", "attention_dropout")
         if not 0.0 <= self.norm_eps <= 1.0:
             raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
         if self.d_head is None and self.d_model % self.n_heads:

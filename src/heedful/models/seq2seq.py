@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_positions, check_shares, check_sizes
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
@@ -86,13 +87,8 @@ class Seq2SeqConfig:
     marks: MarksConfig = field(default_factory=MarksConfig)
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {value}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UserError(f"'{name}' must lie in [0, 1), found {getattr(self, name)}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout", "attention_dropout")
         if self.tied == "all" and self.source_vocab_size != self.target_vocab_size:
             raise UserError(
                 f"tied = 'all' needs one vocabulary for both sides, found {self.source_vocab_size} and "
@@ -206,11 +202,8 @@ class Seq2Seq(nn.Module):
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than there are learned positions."""
-        if self.longest is not None and length > self.longest:
-            raise UserError(
-                f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "
-                "split the text, or train with a larger model.max_len"
-            )
+        if self.longest is not None:
+            check_positions(length, self.longest)
 
 
 class _Parts:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_shares, check_sizes
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
 from heedful.nn.attention import MultiHeadAttention
@@ -66,12 +67,8 @@ class T5Config:
     marks: MarksConfig = field(default_factory=MarksConfig)
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {value}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise UserError(f"'dropout' must lie in [0, 1), found {self.dropout}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout")
         if not 0.0 < self.norm_eps < 1.0:
             raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
         if self.n_buckets < 4 or self.n_buckets % 4:

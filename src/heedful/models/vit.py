@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.bounds import check_shares, check_sizes
 from heedful.models.labels import check_labels
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
@@ -56,12 +57,8 @@ class VitConfig:
     resize: Literal["bilinear", "bicubic", "nearest"] = "bilinear"  # of images that have another size
 
     def __post_init__(self) -> None:
-        for name, largest in LARGEST.items():
-            if not 1 <= getattr(self, name) <= largest:
-                raise UserError(f"'{name}' must lie between 1 and {largest:,}, found {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UserError(f"'{name}' must lie in [0, 1), found {getattr(self, name)}")
+        check_sizes(self, LARGEST)
+        check_shares(self, "dropout", "attention_dropout")
         if not 0.0 < self.norm_eps < 1.0:
             raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
         if self.d_model % self.n_heads:

@@ -1,6 +1,7 @@
 """The weights of a model in a file, and back: by name, in one precision, nothing missing and nothing beside it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,13 +85,15 @@ def _check_unique(path: Path) -> None:
 
 
 def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
-    missing, surplus = sorted(expected - found), sorted(found - expected)
-    if missing or surplus:
-        raise UserError(
-            f"{path}: does not fit {CONFIG}: "
-            + "; ".join(
-                f"{what} {len(names)} ({', '.join(name[:100] for name in names[:3])}{', …' if len(names) > 3 else ''})"
-                for what, names in (("missing", missing), ("not asked for", surplus))
-                if names
-            )
-        )
+    refuse_names(f"{path}: does not fit {CONFIG}", sorted(expected - found), sorted(found - expected))
+
+
+def refuse_names(words: str, missing: Sequence[str], surplus: Sequence[str]) -> None:
+    """A UserError, if there are any: how many tensors are missing or not asked for, and the first of them."""
+    counts = [
+        f"{what} {len(names)} ({', '.join(name[:100] for name in names[:3])}{', …' if len(names) > 3 else ''})"
+        for what, names in (("missing", missing), ("not asked for", surplus))
+        if names
+    ]
+    if counts:
+        raise UserError(f"{words}: {'; '.join(counts)}")

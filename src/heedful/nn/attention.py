@@ -83,7 +83,7 @@ def attend_fused(
     k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
     if bias is not None:
         mask = bias if mask is None else bias + as_additive(mask, bias.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
+    return _kernel(q, k, v, mask, scale=scale, dropout=dropout)
 
 
 def attend_causal(
@@ -103,10 +103,33 @@ def attend_causal(
     n_queries, n_keys = q.size(2), k.size(2)
     if n_queries == n_keys and mask is None and bias is None:
         k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, dropout_p=dropout)
+        return _kernel(q, k, v, None, scale=scale, dropout=dropout, is_causal=True)
     if n_queries > 1:  # one new token may look at all that is in the cache
         mask = combine(mask, causal_mask(n_queries, n_keys, device=q.device))
     return attend_fused(q, k, v, mask, scale=scale, bias=bias, dropout=dropout)
+
+
+def _kernel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scale: float | None,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
+    """PyTorch's kernel, in float32 where processors train in bfloat16: its backward pass is up to ten times faster."""
+    if q.dtype is not torch.bfloat16 or q.device.type != "cpu" or not q.requires_grad:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout, is_causal=is_causal
+        )
+    if mask is not None and mask.is_floating_point():
+        mask = mask.float()
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(
+            q.float(), k.float(), v.float(), attn_mask=mask, scale=scale, dropout_p=dropout, is_causal=is_causal
+        ).to(q.dtype)
 
 
 def share_heads(x: Tensor, n_heads: int) -> Tensor:

@@ -53,7 +53,7 @@ def open_session(
     if settings.run.compile:
         whole.compile(dynamic=True)  # batches are of many shapes
     module = wrap(whole, world, settings.run.shard)
-    optimiser = make_optimiser(model, settings.optimiser)
+    optimiser = make_optimiser(model, settings.optimiser, bfloat16=settings.run.precision == "bfloat16")
     state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
     if checkpoint is not None:
         state = replace(checkpoint.state)
@@ -116,8 +116,5 @@ def make_loader(lesson: Lesson, settings: Settings, world: World, state: LoaderS
 
 
 def autocast(device: torch.device, precision: str) -> Any:
-    """bfloat16 where it is wanted, or where it is chosen for itself: on GPUs that have it."""
-    wanted = precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
-    return torch.autocast(device.type, torch.bfloat16) if wanted else contextlib.nullcontext()
+    """Products of matrices in bfloat16 where the run wants it; weights, sums and norms stay float32."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else contextlib.nullcontext()

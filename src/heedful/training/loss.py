@@ -94,6 +94,12 @@ def _agreeing(
     return loss + agreement / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
 
 
+def product_type(states: Tensor) -> torch.dtype:
+    """The numbers of matrix products: those of autocast, where it is on."""
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     """Forward computes the gradients too, while each chunk's probabilities are at hand; backward only scales them.
 
@@ -108,17 +114,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         (n_rows, _), vocab_size = states.shape, weight.size(0)
         uniform = label_smoothing / vocab_size
-        parameter_dtype, weight = weight.dtype, weight.to(states.dtype)  # autocast leaves the weight in float32
         need_gradients = any(ctx.needs_input_grad[:3])
         grad_states = torch.empty_like(states)
-        grad_weight = torch.zeros_like(weight, dtype=parameter_dtype)
+        grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
+        # Under autocast the products are its kind of numbers; sums, logarithms and gradients stay what they are.
+        kind = product_type(states)
+        states, weight = states.to(kind), weight.to(kind)
         buffer = states.new_empty(min(ROWS, n_rows), vocab_size)
         weight_sum = weight.sum(dim=0)
         total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
         for start in range(0, n_rows, ROWS):
             rows, wanted = states[start : start + ROWS], target[start : start + ROWS, None]
-            logits = torch.mm(rows, weight.T, out=buffer[: len(rows)])
+            logits = torch.mm(rows, weight.T, out=buffer[: len(rows)]).to(grad_states.dtype)
             if bias is not None:
                 logits += bias
             right = logits.gather(1, wanted)
@@ -131,17 +139,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 total -= uniform * ((rows @ weight_sum).sum() + len(rows) * shift)
             if need_gradients:
                 slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
-                torch.mm(slope, weight, out=grad_states[start : start + ROWS])
-                grad_weight.addmm_(slope.T, rows)
                 if grad_bias is not None:
                     grad_bias += slope.sum(dim=0)
+                slope = slope.to(kind)
+                grad_states[start : start + ROWS] = torch.mm(slope, weight)
+                grad_weight += torch.mm(slope.T, rows)
         if label_smoothing > 0.0 and need_gradients:
             grad_states -= uniform * weight_sum
             grad_weight -= uniform * states.sum(dim=0)
             if grad_bias is not None:
                 grad_bias -= uniform * n_rows
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
-        return total.to(states.dtype)
+        return total.to(grad_states.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:

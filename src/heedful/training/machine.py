@@ -3,14 +3,16 @@
 import ctypes
 import os
 import sys
+from dataclasses import replace
 
 import torch
 
-from heedful.training.distributed import World
+from heedful.training.distributed import World, agree
 from heedful.training.settings import RunSettings
 
 
-def settle_machine(settings: RunSettings, world: World) -> None:
+def settle_machine(settings: RunSettings, world: World) -> RunSettings:
+    """Prepare this process; the same settings, with the numbers named in which this machine computes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     torch.set_num_threads(settings.threads or max(1, cores // local_ranks))
@@ -19,6 +21,20 @@ def settle_machine(settings: RunSettings, world: World) -> None:
         torch.set_float32_matmul_precision("high")
     if world.device.type == "cpu":
         keep_freed_memory()
+    if settings.precision != "auto":
+        return settings
+    # Written into the run's record, so that it goes on in the same numbers elsewhere too.
+    return replace(settings, precision=agree(world, "bfloat16" if has_bfloat16_units(world.device) else "float32"))
+
+
+def has_bfloat16_units(device: torch.device) -> bool:
+    """Whether products of matrices in bfloat16 (half the bits, sums in float32) are twice as fast here, or faster."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16", "sve_bf16"))
 
 
 def keep_freed_memory() -> None:

@@ -1,7 +1,7 @@
 """Muon (Jordan et al. 2024): the momentum of a matrix, made orthogonal, is its update; AdamW for everything else.
 
 Adam lets a few strong directions of a matrix rule its update; here all of them change alike. torch has a Muon of its
-own, which orthogonalises in bfloat16: on a processor without such units that takes ten times as long as float32.
+own, which always orthogonalises in bfloat16: on a processor without such units that takes ten times as long as float32.
 """
 
 from collections import defaultdict
@@ -24,9 +24,17 @@ class Muon(torch.optim.Optimizer):
     """Muon for the given matrices and the given AdamW for the rest, as one optimiser with one memory."""
 
     def __init__(
-        self, matrices: Sequence[Tensor], adamw: torch.optim.AdamW, *, momentum: float, weight_decay: float
+        self,
+        matrices: Sequence[Tensor],
+        adamw: torch.optim.AdamW,
+        *,
+        momentum: float,
+        weight_decay: float,
+        bfloat16: bool = False,
     ) -> None:
+        """`bfloat16`: orthogonalise in such numbers. The result is only nearly orthogonal in any."""
         super().__init__(matrices, {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay})
+        self.bfloat16 = bfloat16
         self.adamw = adamw
         self.adamw.state = self.state  # so that a checkpoint finds everything in one place
         self.param_groups += adamw.param_groups  # so that a new rate reaches both
@@ -37,6 +45,8 @@ class Muon(torch.optim.Optimizer):
         group = self.param_groups[0]
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         ahead = [self._momentum(parameter, group["momentum"]) for parameter in parameters]
+        if self.bfloat16:
+            ahead = [matrix.bfloat16() for matrix in ahead]
         for parameter, update in zip(parameters, orthogonalise_all(ahead), strict=True):
             length = ADAMW_RMS * max(parameter.shape) ** 0.5  # an orthogonal matrix has a root mean square of 1/sqrt(n)
             parameter.mul_(1.0 - group["lr"] * group["weight_decay"])

@@ -50,15 +50,18 @@ def peak_rate(settings: OptimiserSettings, *, d_model: int, warmup_steps: int) -
     return settings.lr or (d_model * max(warmup_steps, 1)) ** -0.5
 
 
-def make_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the rest."""
+def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: bool = False) -> torch.optim.Optimizer:
+    """AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the rest.
+
+    `bfloat16`: the run multiplies matrices in such numbers; so does Muon then.
+    """
     matrices = matrices_within(model) if settings.kind == "muon" else []
     chosen = {id(matrix) for matrix in matrices}
     rest = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in chosen}
     adamw = make_adamw(rest, settings, depths_of(model) if settings.by_depth else dict.fromkeys(rest, 0))
     if not matrices:
         return adamw
-    return Muon(matrices, adamw, momentum=settings.momentum, weight_decay=settings.weight_decay)
+    return Muon(matrices, adamw, momentum=settings.momentum, weight_decay=settings.weight_decay, bfloat16=bfloat16)
 
 
 def make_adamw(

@@ -22,7 +22,7 @@ MAY_CHANGE = frozenset(
     f"run.{name}"
     for name in (
         "steps", "minutes", "patience", "validate_every", "save_every", "log_every", "keep_last", "keep_best",
-        "average", "accumulate", "device", "threads", "shard", "compile",
+        "average", "accumulate", "device", "threads", "precision", "shard", "compile",
     )
 ) | {"data.workers", "data.languages"}  # fmt: skip
 

@@ -97,6 +97,8 @@ def _about_start(event: StartEvent) -> Iterator[str]:
     for name, version in event.get("versions", {}).items():
         if name != "heedful":
             yield f"{name} {version}"
+    if precision := event["settings"].get("run", {}).get("precision"):
+        yield str(precision)
     if (parameters := event.get("parameters")) is not None:
         yield f"{count(parameters)} parameters"
 

@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,8 @@ def train(
             stack.enter_context(owned(folder))
         log = stack.enter_context(RunLog(folder / "log.jsonl" if world.speaks else None, listeners))
         requests = stack.enter_context(stop_requests())
-        settle_machine(record.settings.run, world)
+        run = settle_machine(record.settings.run, world)
+        record = replace(record, settings=replace(record.settings, run=run))
         return _train(folder, record, world, log.emit, requests, dry_run=dry_run)
 
 

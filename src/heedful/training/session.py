@@ -20,7 +20,7 @@ from heedful.training.parts import thaw
 from heedful.training.record import RunRecord
 from heedful.training.settings import Settings
 from heedful.training.signals import Abandoned, StopRequests
-from heedful.training.tasks.table import task_of
+from heedful.training.tasks.table import metric_of
 from heedful.training.tasks.task import Lesson, Validator
 from heedful.training.tensors import generator_tensors, load_model_tensors, model_tensors, optimiser_tensors
 from heedful.training.validation import Validation
@@ -51,8 +51,7 @@ class Session:
     @property
     def metric(self) -> str:
         """What "better" means."""
-        named = self.settings.run.metric
-        return task_of(self.settings).metrics[0] if named == "auto" else named
+        return metric_of(self.settings)
 
     @property
     def checkpoints(self) -> Path:

@@ -93,7 +93,7 @@ class RunSettings:
     ema: float = 0.0  # decay of a running average of the weights, e.g. 0.999; 0: none
     sentences: int = 500  # validation sentences that are translated for BLEU and chrF; the loss takes all
     device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"  # bfloat16 where the machine is made for it
     shard: Literal["none", "full"] = "none"  # "full": parameters and optimiser divided over the ranks (FSDP2)
     compile: bool = False  # torch.compile: pays on GPUs; takes minutes at the start
     threads: int | None = None  # of one process; by default measured: one, or one for each core

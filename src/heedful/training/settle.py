@@ -9,7 +9,7 @@ from heedful.errors import UserError, one_of
 from heedful.models.folder import load_model
 from heedful.training.record import Files, RunRecord, flat
 from heedful.training.settings import Settings, find_recipe, read_settings
-from heedful.training.tasks.table import TASKS, choose_task
+from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
@@ -42,10 +42,12 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
 def with_metric(settings: Settings) -> Settings:
     """The same settings, their metric named, and refused if the task does not have it."""
     metrics = TASKS[settings.task].metrics
-    metric = metrics[0] if settings.run.metric == "auto" else settings.run.metric
-    if metric not in metrics:
-        raise one_of(f"'run.metric' of the task '{settings.task}'", metric, metrics)
-    return replace(settings, run=replace(settings.run, metric=metric))
+    named = settings.run.metric
+    if named not in ("auto", *metrics):
+        raise one_of(f"'run.metric' of the task '{settings.task}'", named, metrics)
+    if named in WRITTEN and settings.run.sentences == 0:
+        raise UserError(f"run.metric = '{named}' is of sentences that the model writes, and run.sentences is 0")
+    return replace(settings, run=replace(settings.run, metric=metric_of(settings)))
 
 
 def _check_reach(start: str, settings: Settings) -> None:

@@ -114,16 +114,15 @@ class PairsValidator:
             loss = self._loss(model)
             said = translate_greedily(model, self.tokenizers, [example.source for example in self.chosen])
         wanted = [example.target for example in self.chosen]
+        metrics = {"perplexity": perplexity_of(loss)}
         scores = (bleu(said, [wanted]), chrf(said, [wanted])) if said else ()
-        right = sum(a == self.tokenizers.target.normalize(b) for a, b in zip(said, wanted, strict=True))
+        if said:
+            right = sum(a == self.tokenizers.target.normalize(b) for a, b in zip(said, wanted, strict=True))
+            metrics |= {"exact": 100.0 * right / len(said)}
+            metrics |= {name: score.value for name, score in zip(("bleu", "chrf"), scores, strict=True)}
         return Validation(
             loss=loss,
-            metrics={
-                "perplexity": perplexity_of(loss),
-                "bleu": scores[0].value if scores else 0.0,
-                "chrf": scores[1].value if scores else 0.0,
-                "exact": 100.0 * right / max(1, len(said)),
-            },
+            metrics=metrics,
             scores=scores,
             n_scored=len(said),
             how="greedy",

@@ -29,6 +29,8 @@ TASKS: dict[str, Task[Any]] = {
     "shuffled_patches": SHUFFLED_PATCHES,
 }
 
+WRITTEN = ("bleu", "chrf", "exact")  # metrics of sentences that the model writes: `run.sentences` of them
+
 # what files hold -> the options that name them
 OPTIONS: dict[Content, str] = {
     "pairs": "--source and --target",
@@ -42,6 +44,12 @@ OPTIONS: dict[Content, str] = {
 def task_of(settings: Settings) -> Task[Any]:
     """The task that settled settings name; older records name none, they are translations."""
     return TASKS[settings.task or "translation"]
+
+
+def metric_of(settings: Settings) -> str:
+    """What "better" means in a run: what it names, else the task's usual metric; where nothing is written, the loss."""
+    named = task_of(settings).metrics[0] if settings.run.metric == "auto" else settings.run.metric
+    return "loss" if named in WRITTEN and settings.run.sentences == 0 else named
 
 
 def choose_task(family: str, task: str, content: Content) -> str:
