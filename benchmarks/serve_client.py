@@ -1,4 +1,4 @@
-"""Clients of `benchmarks/serve.py`: some ask again as soon as they are answered, some at a fixed rate whatever happens."""
+"""Clients of `benchmarks/serve.py`: some ask again as soon as they are answered, some at a fixed rate, come what may."""
 
 import asyncio
 import itertools

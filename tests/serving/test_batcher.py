@@ -16,6 +16,7 @@ from heedful.decoding.torch_engine import TorchEngine
 from heedful.decoding.translator import Translator
 from heedful.models.find import Reach
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.serving.backlog import Backlog
 from heedful.serving.batcher import Batcher, CannotTranslate, Room
 from heedful.serving.refusals import Refusal
 
@@ -250,15 +251,19 @@ def test_what_is_written_so_far_is_told():
     assert text.startswith(heard[2])
 
 
+def place(room: Room, n_characters: int, backlog: Backlog | None = None):
+    return room.place(n_characters, n_characters, backlog or Backlog(seconds=60.0))
+
+
 def test_a_request_larger_than_the_queue_is_let_in_alone():
     room = Room(requests=10, characters=10)
-    with room.place(50), pytest.raises(Refusal), room.place(1):
+    with place(room, 50), pytest.raises(Refusal), place(room, 1):
         pass
-    with room.place(9), room.place(1), pytest.raises(Refusal), room.place(1):
+    with place(room, 9), place(room, 1), pytest.raises(Refusal), place(room, 1):
         pass
     assert (room.requests, room.characters) == (0, 0)
     room.is_closed = True
-    with pytest.raises(Refusal) as refused, room.place(1):
+    with pytest.raises(Refusal) as refused, place(room, 1):
         pass
     assert refused.value.status == 503
 

@@ -5,8 +5,8 @@
          └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
 
 No text waits for a batch to fill while the model is idle. While it is busy texts gather, and a thread that is done
-waits a moment for those who were just answered and ask again. The event loop never decodes. What a client waits for is
-bounded by `Room`, which is the same for all models of a server.
+waits a moment for those who were just answered and ask again. The event loop never decodes. How much may wait is
+bounded by `Room`, which is the same for all models of a server, and by the `Backlog` of each, which knows its speed.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
+from heedful.serving.backlog import Backlog, work_of
 from heedful.serving.decode import translate_texts
 from heedful.serving.refusals import Refusal, busy, late, stopping
 
 Found = list[list[Translation]]  # the n best of each text
 Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
 Job = tuple["Ticket", int]  # a request, and the number of one of its texts
-RETRY_AFTER = (1, 30)  # seconds
 PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
 
 
@@ -40,33 +40,25 @@ class Room:
         self.requests = self.characters = 0
         self.accepted = self.answered = 0
         self.is_closed = False
-        self._pace = 0.0  # seconds for a character, averaged over what was answered
 
     @contextlib.contextmanager
-    def place(self, n_characters: int) -> Iterator[None]:
+    def place(self, n_characters: int, work: int, backlog: Backlog) -> Iterator[None]:
         """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
         full = self.requests > 0 and self.characters + n_characters > self.most_characters
-        if full or self.requests >= self.most_requests:
-            raise busy(self.retry_after())
+        if full or self.requests >= self.most_requests or not backlog.has_time_for(work):
+            raise busy(backlog.retry_after())
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         self.accepted += 1
-        started = time.monotonic()
+        backlog.work += work
         try:
             yield
         finally:
-            queued = self.characters
             self.requests, self.characters = self.requests - 1, self.characters - n_characters
+            backlog.work -= work
         self.answered += 1
-        pace = (time.monotonic() - started) / max(1, queued)
-        self._pace = pace if self._pace == 0.0 else 0.9 * self._pace + 0.1 * pace
-
-    def retry_after(self) -> int:
-        """When it may be worth to come again: whole seconds."""
-        least, most = RETRY_AFTER
-        return max(least, min(most, round(self._pace * self.characters)))
 
     @property
     def fill(self) -> float:
@@ -112,10 +104,13 @@ class Batcher:
         seconds: float,
         n_threads: int = 2,
         prepare: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.translator = translator
         self.room = room
+        self.backlog = Backlog(seconds=seconds, clock=clock)
         self.work = Work()
+        self.n_threads = n_threads
         self._batch_characters = batch_characters
         self._seconds = seconds
         self._prepare = prepare  # run by each thread before its first batch
@@ -134,17 +129,17 @@ class Batcher:
         """
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts))):
+        with self.room.place(sum(map(len, texts)), work_of(texts, settings), self.backlog):
             ticket = Ticket(texts, settings, self._loop.create_future(), tell, deque(range(len(texts))))
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
             with self._changed:
                 self._tickets.append(ticket)
-                self._changed.notify_all()
+                self._changed.notify()
             try:
                 async with asyncio.timeout(self._seconds):
                     return await ticket.future
             except TimeoutError:
-                raise late(self.room.retry_after()) from None
+                raise late(self.backlog.retry_after()) from None
             finally:
                 self._forget(ticket)
 
@@ -159,22 +154,24 @@ class Batcher:
 
     def _forget(self, ticket: Ticket) -> None:
         ticket.wanted = False
-        with self._changed, contextlib.suppress(ValueError):
-            self._tickets.remove(ticket)
+        with self._changed:
+            if ticket.waiting:  # else it is no longer there
+                self._tickets.remove(ticket)
 
     def _run(self) -> None:
         """What a thread does until the batcher is closed."""
         if self._prepare is not None:
             self._prepare()
         while (batch := self._next_batch()) is not None:
-            started = time.monotonic()
+            began = self.backlog.now()
             try:
                 self._decode(batch)
             except Exception as error:  # of one text, perhaps: it must not fail the others
                 self._decode_apart(batch, error)
             with self._changed:
                 self._n_decoding -= 1
-                self.work.add(len(batch), time.monotonic() - started)
+                self.work.add(len(batch), self.backlog.now() - began)
+                self.backlog.learn(sum(_work(job) for job in batch), began)
 
     def _next_batch(self) -> list[Job] | None:
         """Texts that are searched for in the same way, from all tickets in turn; None at the end."""
@@ -188,11 +185,13 @@ class Batcher:
                 if self._tickets:  # another thread may have taken all
                     break
             self._n_decoding += 1
-            settings, batch, room = self._tickets[0].settings, list[Job](), self._batch_characters
-            while room > 0 and (ticket := self._turn(settings)) is not None:
-                number = ticket.waiting.popleft()
-                batch.append((ticket, number))
-                room -= len(ticket.texts[number]) + 1
+            settings, batch = self._tickets[0].settings, list[Job]()
+            room, most_work = self._batch_characters, self.backlog.batch(self.n_threads)
+            while room > 0 and most_work > 0 and (ticket := self._turn(settings)) is not None:
+                job = (ticket, ticket.waiting.popleft())
+                batch.append(job)
+                room -= len(ticket.texts[job[1]]) + 1
+                most_work -= _work(job)
                 if not ticket.waiting:
                     self._tickets.remove(ticket)
             return batch
@@ -216,7 +215,7 @@ class Batcher:
     def _turn(self, settings: SearchSettings) -> Ticket | None:
         """The next ticket with these settings; it goes to the end of the queue, so that no request holds up others."""
         for ticket in self._tickets:
-            if ticket.settings == settings:
+            if ticket.settings is settings or ticket.settings == settings:
                 self._tickets.remove(ticket)
                 self._tickets.append(ticket)
                 return ticket
@@ -263,6 +262,11 @@ class Batcher:
     def _on_loop(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(act)
+
+
+def _work(job: Job) -> int:
+    ticket, number = job
+    return work_of([ticket.texts[number]], ticket.settings)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:

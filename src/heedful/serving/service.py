@@ -189,14 +189,26 @@ async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 async def unless_gone(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
     """The work's result; it is cancelled when the client is gone first, whom then no answer reaches."""
-    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    task = asyncio.current_task()
+    assert task is not None
+    is_working, is_gone = True, False
+
+    def leave(watch: "asyncio.Future[None]") -> None:
+        nonlocal is_gone
+        if is_working and not watch.cancelled():
+            is_gone = True
+            task.cancel()
+
+    watch = asyncio.ensure_future(gone())
+    watch.add_done_callback(leave)
     try:
-        await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise Gone
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not is_gone or task.uncancel() > 0:  # somebody else wants it to end
+            raise
+        raise Gone from None
     finally:
-        task.cancel()
+        is_working = False
         watch.cancel()
 
 
