@@ -108,6 +108,44 @@ def test_a_small_request_does_not_wait_for_a_large_one():
     assert asyncio.run(ask())
 
 
+def test_large_requests_are_done_one_after_another():
+    """Were all served alike, all would be done at the end only, and all clients come back at the same time."""
+    engine = HeldEngine(seconds=0.01)
+    done: list[int] = []
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), n_threads=1)
+
+        async def client(number: int) -> None:
+            texts = [f"{chr(97 + number)}{text}" for text in random_texts(60)]
+            await batcher.translate(texts, SETTINGS)
+            done.append(len(engine.batches))
+
+        await asyncio.gather(*(client(number) for number in range(4)))
+        batcher.close()
+
+    asyncio.run(ask())
+    assert len(set(done)) >= 3 and min(done) <= len(engine.batches) / 2, done
+
+
+def test_threads_share_what_is_there():
+    engine = HeldEngine()
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), n_threads=2)
+        engine.gate.clear()
+        asked = asyncio.create_task(batcher.translate([f"{text}{n}" for n, text in enumerate("abcd" * 20)], SETTINGS))
+        started = time.monotonic()
+        while len(engine.batches) < 2 and time.monotonic() - started < 10:
+            await asyncio.sleep(0.001)
+        engine.gate.set()
+        await asked
+        batcher.close()
+
+    asyncio.run(ask())
+    assert engine.batches == [40, 40]
+
+
 async def held(engine: HeldEngine, act: Callable[[Batcher], object], **how: float) -> object:
     """Act while every thread is in the middle of a search that does not end, then let it end."""
     batcher = batcher_of(echo_translator(engine), n_threads=1, **how)  # type: ignore[arg-type]

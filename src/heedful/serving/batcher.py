@@ -1,6 +1,6 @@
 """Requests of many clients, decoded together: texts wait in a queue, and threads take as many as make a batch.
 
-    translate() ──► tickets, one for each request ──► a thread takes texts in turn from all of them ──► one search
+    translate() ──► tickets, one for each request ──► a thread takes texts, from several of them ──► one search
          ▲                                                                                               │
          └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
 
@@ -12,6 +12,7 @@ bounded by `Room`, which is the same for all models of a server, and by the `Bac
 import asyncio
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections import deque
@@ -29,6 +30,8 @@ from heedful.serving.refusals import Refusal, busy, late, stopping
 Found = list[list[Translation]]  # the n best of each text
 Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
 Job = tuple["Ticket", int]  # a request, and the number of one of its texts
+ENOUGH = 32  # texts that one thread may take though another could have half of them
+FIRST_TEXTS = 4  # of a request that are decoded before the rest of older ones
 PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
 
 
@@ -74,6 +77,7 @@ class Ticket:
     settings: SearchSettings
     future: "asyncio.Future[Found]"
     tell: Tell | None
+    number: int  # in the order of arrival
     waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
     found: list[list[Translation]] = field(default_factory=list)
     n_left: int = 0
@@ -115,9 +119,10 @@ class Batcher:
         self._seconds = seconds
         self._prepare = prepare  # run by each thread before its first batch
         self._loop = asyncio.get_running_loop()
-        self._tickets: deque[Ticket] = deque()  # those with waiting texts
+        self._numbers = itertools.count()
+        self._tickets: deque[Ticket] = deque()  # those with waiting texts; first who was not served for longest
         self._changed = threading.Condition()
-        self._n_decoding = 0  # threads that decode
+        self._n_taken = 0  # texts that threads decode now
         self._is_closed = False
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
@@ -130,7 +135,8 @@ class Batcher:
         if not texts:
             return []
         with self.room.place(sum(map(len, texts)), work_of(texts, settings), self.backlog):
-            ticket = Ticket(texts, settings, self._loop.create_future(), tell, deque(range(len(texts))))
+            waiting = deque(range(len(texts)))
+            ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
             with self._changed:
                 self._tickets.append(ticket)
@@ -169,12 +175,12 @@ class Batcher:
             except Exception as error:  # of one text, perhaps: it must not fail the others
                 self._decode_apart(batch, error)
             with self._changed:
-                self._n_decoding -= 1
+                self._n_taken -= len(batch)
                 self.work.add(len(batch), self.backlog.now() - began)
                 self.backlog.learn(sum(_work(job) for job in batch), began)
 
     def _next_batch(self) -> list[Job] | None:
-        """Texts that are searched for in the same way, from all tickets in turn; None at the end."""
+        """Texts that are searched for in the same way; None at the end."""
         with self._changed:
             while True:
                 while not self._tickets and not self._is_closed:
@@ -184,17 +190,26 @@ class Batcher:
                 self._gather()
                 if self._tickets:  # another thread may have taken all
                     break
-            self._n_decoding += 1
-            settings, batch = self._tickets[0].settings, list[Job]()
-            room, most_work = self._batch_characters, self.backlog.batch(self.n_threads)
-            while room > 0 and most_work > 0 and (ticket := self._turn(settings)) is not None:
-                job = (ticket, ticket.waiting.popleft())
-                batch.append(job)
-                room -= len(ticket.texts[job[1]]) + 1
-                most_work -= _work(job)
-                if not ticket.waiting:
-                    self._tickets.remove(ticket)
-            return batch
+            return self._take()
+
+    def _take(self) -> list[Job]:
+        """As much as makes a batch, for who was not served for longest and all who want to be served like it."""
+        first = self._tickets[0].settings
+        jobs = _in_turn([one for one in self._tickets if one.settings is first or one.settings == first])
+        room, most_work = self._batch_characters, self.backlog.batch(self.n_threads)
+        # No more than its share: else one thread has nearly all clients, and waits, each time, until they are back.
+        n_texts = self._n_taken + sum(len(one.waiting) for one in self._tickets)
+        share = max(ENOUGH, -(-n_texts // self.n_threads))
+        batch: list[Job] = []
+        while len(batch) < share and room > 0 and most_work > 0 and (job := next(jobs, None)) is not None:
+            batch.append(job)
+            room -= len(_text(job)) + 1
+            most_work -= _work(job)
+        served = dict.fromkeys(ticket for ticket, _ in batch)
+        left = [one for one in self._tickets if one not in served]
+        self._tickets = deque([*left, *(one for one in served if one.waiting)])
+        self._n_taken += len(batch)
+        return batch
 
     def _gather(self) -> None:
         """While another thread decodes, wait for as long as texts keep coming, a moment at most.
@@ -204,7 +219,7 @@ class Batcher:
         """
         until = time.monotonic() + LONGEST_PAUSE
         n_tickets = 0
-        while self._n_decoding and len(self._tickets) > n_tickets and time.monotonic() < until:
+        while self._n_taken and len(self._tickets) > n_tickets and time.monotonic() < until:
             n_tickets = len(self._tickets)
             self._changed.release()
             try:
@@ -212,19 +227,10 @@ class Batcher:
             finally:
                 self._changed.acquire()
 
-    def _turn(self, settings: SearchSettings) -> Ticket | None:
-        """The next ticket with these settings; it goes to the end of the queue, so that no request holds up others."""
-        for ticket in self._tickets:
-            if ticket.settings is settings or ticket.settings == settings:
-                self._tickets.remove(ticket)
-                self._tickets.append(ticket)
-                return ticket
-        return None
-
     def _decode(self, batch: Sequence[Job]) -> None:
         found = translate_texts(
             self.translator,
-            [ticket.texts[number] for ticket, number in batch],
+            [_text(job) for job in batch],
             batch[0][0].settings,
             wanted=lambda place: batch[place][0].wanted,
             listeners={
@@ -264,9 +270,28 @@ class Batcher:
             self._loop.call_soon_threadsafe(act)
 
 
-def _work(job: Job) -> int:
+def _in_turn(tickets: Sequence[Ticket]) -> Iterator[Job]:
+    """Some texts of each new request, so that a small one never waits for a large one; then all of the oldest.
+
+    Were all served alike, they would be done at the same time, and ask again at the same time: until then, nothing
+    would be there to do.
+    """
+    for ticket in tickets:
+        if len(ticket.waiting) == len(ticket.texts):
+            for _ in range(min(FIRST_TEXTS, len(ticket.texts))):
+                yield ticket, ticket.waiting.popleft()
+    for ticket in sorted(tickets, key=lambda ticket: ticket.number):
+        while ticket.waiting:
+            yield ticket, ticket.waiting.popleft()
+
+
+def _text(job: Job) -> str:
     ticket, number = job
-    return work_of([ticket.texts[number]], ticket.settings)
+    return ticket.texts[number]
+
+
+def _work(job: Job) -> int:
+    return work_of([_text(job)], job[0].settings)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:
