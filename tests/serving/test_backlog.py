@@ -111,7 +111,7 @@ def test_small_requests_of_a_quiet_hour_do_not_hide_how_fast_a_full_queue_is():
     for _ in range(20):
         began = clock.now
         clock.pass_by(0.05)
-        backlog.learn(work_of(["Hi."], SETTINGS), began)
+        backlog.learn(work_of(["Hi."], beam=SETTINGS.beam), began)
     backlog.work = 100_000
     assert backlog.wait() < 40.0  # of 10; by the small ones alone it would be 58
 

@@ -1,7 +1,10 @@
 """Random requests made from /spec, right ones and wrong ones: no failure, and every answer as the spec says."""
 
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -23,6 +26,7 @@ CHECKS = (
     schemathesis.checks.response_schema_conformance,
 )
 LOOK = "/api/v1/look"
+COUNTS = os.environ.get("HEEDFUL_SPEC_COUNTS")  # a file: how many requests were made of each path, and their statuses
 
 
 def tiny_service() -> Service:
@@ -34,6 +38,15 @@ def requests_of(service: Service):
     modes = schemathesis.GenerationMode
     schema.config.generation.update(modes=[modes.POSITIVE, modes.NEGATIVE], allow_x00=True)
     return schema
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counts() -> Iterator[dict[str, Counter[int]]]:
+    """For each path, how often each status was answered."""
+    found: dict[str, Counter[int]] = {}
+    yield found
+    if COUNTS:
+        Path(COUNTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +61,9 @@ def tiny() -> Iterator[str]:
         yield url
 
 
-def check(case, url: str) -> None:
+def check(case, url: str, counts: dict[str, Counter[int]]) -> None:
     response = case.call(base_url=url)
+    counts.setdefault(f"{case.method} {case.path}", Counter())[response.status_code] += 1
     case.validate_response(response, checks=CHECKS)
     assert "Traceback" not in response.text and "heedful/" not in response.text
 
@@ -60,14 +74,14 @@ some = settings(max_examples=N_EXAMPLES, suppress_health_check=list(HealthCheck)
 
 @requests_of(echo_service()).exclude(path=[LOOK, "/ready"]).parametrize()
 @some
-def test_any_request_has_an_answer_of_the_spec(case, echo):
-    check(case, echo)
+def test_any_request_has_an_answer_of_the_spec(case, echo, counts):
+    check(case, echo, counts)
 
 
 @requests_of(tiny_service()).include(path=LOOK).parametrize()
 @some
-def test_any_look_has_an_answer_of_the_spec(case, tiny):
-    check(case, tiny)
+def test_any_look_has_an_answer_of_the_spec(case, tiny, counts):
+    check(case, tiny, counts)
 
 
 def test_the_spec_names_every_route():

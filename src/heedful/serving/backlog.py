@@ -7,8 +7,6 @@ machine, or behind a large model, a queue that is bounded by its size alone woul
 import time
 from collections.abc import Callable, Sequence
 
-from heedful.decoding.settings import SearchSettings
-
 PER_TEXT = 40  # characters that a text costs beside its own: short ones are decoded as slowly as some longer ones
 HALF_WORK, HALF_SECONDS = 50_000, 10.0  # after so much work, or time at work, a batch counts half
 PLANNED = 0.8  # of the time for an answer that may be taken by what is ahead; the rest is for mistakes
@@ -16,9 +14,9 @@ OF_A_BATCH = 0.25  # of the time for an answer that one batch may take: it is an
 RETRY_AFTER = (1, 30)  # seconds
 
 
-def work_of(texts: Sequence[str], settings: SearchSettings) -> int:
+def work_of(texts: Sequence[str], *, beam: int) -> int:
     """What texts cost, beside each other: every hypothesis of the beam is written as far as the text is long."""
-    return settings.beam * (sum(map(len, texts)) + PER_TEXT * len(texts))
+    return beam * (sum(map(len, texts)) + PER_TEXT * len(texts))
 
 
 class Backlog:

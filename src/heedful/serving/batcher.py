@@ -134,7 +134,7 @@ class Batcher:
         """
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts)), work_of(texts, settings), self.backlog):
+        with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
             waiting = deque(range(len(texts)))
             ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
@@ -209,6 +209,8 @@ class Batcher:
         left = [one for one in self._tickets if one not in served]
         self._tickets = deque([*left, *(one for one in served if one.waiting)])
         self._n_taken += len(batch)
+        if self._tickets:
+            self._changed.notify()  # another thread may take the rest
         return batch
 
     def _gather(self) -> None:
@@ -291,7 +293,7 @@ def _text(job: Job) -> str:
 
 
 def _work(job: Job) -> int:
-    return work_of([_text(job)], job[0].settings)
+    return work_of([_text(job)], beam=job[0].settings.beam)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:
