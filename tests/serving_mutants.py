@@ -56,8 +56,8 @@ IN_SERVING = [
     Mutant(
         "batches at a time count twice",
         "serving/backlog.py",
-        "now - max(began, self._last_end)",
-        "now - began",
+        "self._last_end - max(began, before)",
+        "self._last_end - began",
         BACKLOG,
     ),
     Mutant(

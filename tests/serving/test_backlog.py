@@ -11,6 +11,7 @@ from heedful.decoding.settings import SearchSettings
 from heedful.serving.backlog import PLANNED, Backlog, work_of
 from heedful.serving.batcher import Batcher, Room
 from heedful.serving.refusals import Refusal
+from heedful.serving.service import WARM_UPS
 
 SETTINGS = SearchSettings(beam=2)
 DEADLINE = 30.0
@@ -72,6 +73,18 @@ def test_the_bound_is_the_deadline_at_the_measured_pace(pace):
     assert backlog.retry_after() == round(PLANNED * DEADLINE / 2)
     backlog.work = 0
     assert backlog.has_time_for(100 * most)  # alone
+
+
+def test_the_first_batch_does_not_count():
+    clock = Clock()
+    backlog = Backlog(seconds=DEADLINE, clock=clock)
+    clock.pass_by(100.0)  # a model is loaded
+    backlog.learn(1000, 0.0)
+    backlog.work = 1000
+    assert backlog.wait() == 0.0
+    clock.pass_by(1.0)
+    backlog.learn(1000, 100.0)
+    assert backlog.wait() == pytest.approx(1.0)
 
 
 def test_batches_at_a_time_count_once():
@@ -144,7 +157,8 @@ def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
 
     async def bursts() -> None:
         batcher, engine = slow_batcher(clock, per_text)
-        await batcher.translate(["Hello."], SETTINGS)
+        for _ in range(WARM_UPS):
+            await batcher.translate(["Hello."], SETTINGS)
         for start in (0, 100):
             engine.gate.clear()  # all of them ask before the first is answered
             asked = [asyncio.create_task(ask(batcher, text)) for text in texts[start : start + 100]]
@@ -171,7 +185,8 @@ def test_a_batch_is_not_so_large_that_who_is_in_it_waits_too_long():
 
     async def ask() -> list[int]:
         batcher, engine = slow_batcher(clock, 0.5)
-        await batcher.translate([f"{chr(65 + n)}" * 60 for n in range(5)], SETTINGS)
+        for _ in range(2):
+            await batcher.translate([f"{chr(65 + n)}" * 60 for n in range(5)], SETTINGS)
         engine.batches.clear()
         await batcher.translate([f"{chr(97 + n)}" * 60 for n in range(26)], SETTINGS)
         batcher.close()

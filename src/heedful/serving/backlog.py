@@ -29,15 +29,20 @@ class Backlog:
         # Of past batches. The later one is, the more it counts; so does a large one, since small ones are slow for
         # their size, and do not say how fast a full queue is.
         self._took, self._done = 0.0, 0.0
-        self._last_end = float("-inf")
+        self._last_end: float | None = None
 
     def now(self) -> float:
         return self._clock()
 
     def learn(self, work: int, began: float) -> None:
-        """A batch is done. Of several at a time, each counts only from where the one before ended."""
-        now = self._clock()
-        seconds, self._last_end = now - max(began, self._last_end), now
+        """A batch is done. The first does not count: much is loaded and set up then.
+
+        Of several at a time, each counts only from where the one before ended.
+        """
+        before, self._last_end = self._last_end, self._clock()
+        if before is None:
+            return
+        seconds = self._last_end - max(began, before)
         keep = 0.5 ** max(work / HALF_WORK, seconds / HALF_SECONDS)
         self._took, self._done = keep * self._took + seconds, keep * self._done + work
 

@@ -177,7 +177,6 @@ class Batcher:
             with self._changed:
                 self._n_taken -= len(batch)
                 self.work.add(len(batch), self.backlog.now() - began)
-                self.backlog.learn(sum(_work(job) for job in batch), began)
 
     def _next_batch(self) -> list[Job] | None:
         """Texts that are searched for in the same way; None at the end."""
@@ -230,6 +229,7 @@ class Batcher:
                 self._changed.acquire()
 
     def _decode(self, batch: Sequence[Job]) -> None:
+        began = self.backlog.now()
         found = translate_texts(
             self.translator,
             [_text(job) for job in batch],
@@ -243,6 +243,7 @@ class Batcher:
         )
         done = []
         with self._changed:
+            self.backlog.learn(sum(map(_work, batch)), began)  # before anybody can ask again
             for (ticket, number), translations in zip(batch, found, strict=True):
                 ticket.found[number] = translations
                 ticket.n_left -= 1

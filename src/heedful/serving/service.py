@@ -23,6 +23,7 @@ from heedful.serving.refusals import Refusal
 
 AUTO = "auto"
 WARM_UP = "Hello."
+WARM_UPS = 2  # the first is slow, the second tells how fast the model is
 READY_BELOW = 0.9  # of the queue
 Format = Literal["text", "html"]
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Service:
         self._warming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Let the models decode; the first translation of each, which is slow, is made before any client waits."""
+        """Let the models decode; the first translations of each are made before any client waits."""
         limits = self.limits
         for pair in self.pairs:
             self._batchers[pair.name] = Batcher(
@@ -81,7 +82,8 @@ class Service:
 
     async def _warm_up(self) -> None:
         for batcher in self._batchers.values():
-            await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+            for _ in range(WARM_UPS):
+                await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
         self.is_warm = True
 
     def drain(self) -> None:
