@@ -11,8 +11,8 @@ IN_GPT = [
     Mutant(
         "a language model sees what comes next",
         "nn/attention.py",
-        "is_causal=True, scale=scale",
-        "is_causal=False, scale=scale",
+        "dropout=dropout, is_causal=True",
+        "dropout=dropout, is_causal=False",
         MODEL,
     ),
     Mutant(

@@ -66,7 +66,7 @@ def test_other_tasks_are_refused(translator: Translator, task: str) -> None:
 
 def test_without_a_model() -> None:
     with pytest.raises(UserError, match="heedful train"):
-        heedful.pipeline("translation")
+        heedful.pipeline("summarization")
 
 
 @pytest.mark.parametrize(

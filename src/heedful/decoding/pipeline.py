@@ -11,9 +11,10 @@ from typing import Any
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError, nearest
+from heedful.models.builtin import DEFAULT, builtin_models
 
 Pipeline = Callable[..., Any]
-TRANSLATION = re.compile("translation_[A-Za-z-]+_to_[A-Za-z-]+")  # says no more than "translation"
+TRANSLATION = re.compile("translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 
 # What callers of Hugging Face pass -> the field of SearchSettings.
 OPTIONS = {
@@ -161,14 +162,18 @@ def pipeline(
 ) -> Pipeline:
     """A function that does one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
 
+    Without a model "translation" takes the one that comes with heedful, "translation_en_to_fr" that of these languages.
     `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU.
     """
-    name = "translation" if TRANSLATION.fullmatch(task) else task
+    languages = TRANSLATION.fullmatch(task)
+    name = "translation" if languages else task
     if name not in TASKS:
         raise UserError(
             f"pipeline: the task {task!r} is not offered{nearest(task, TASKS)}\nallowed: "
             f"{', '.join(map(repr, TASKS))}, or with languages as in 'translation_en_to_de'"
         )
+    if model is None and name == "translation":
+        model = builtin_models().get("-".join(languages.groups()) if languages else DEFAULT)
     if model is None:
         raise UserError(
             f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/en-de'. "
