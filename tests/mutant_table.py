@@ -32,8 +32,8 @@ IN_ATTENTION = [
     Mutant(
         "the kernel forgets a given scale",
         "nn/attention.py",
-        "attn_mask=mask, scale=scale, dropout_p=dropout",
-        "attn_mask=mask, dropout_p=dropout",
+        "q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout",
+        "q, k, v, attn_mask=mask, dropout_p=dropout",
         ATTENTION,
     ),
     Mutant(

@@ -107,7 +107,7 @@ def count_right(loaded: "LoadedModel", examples: "list[Example]", source_languag
 
 
 def translate(loaded: "LoadedModel", texts: list[str]) -> list[str]:
-    from heedful.decoding.translate import translate_greedily
+    from heedful.decoding.writing.greedily import translate_greedily
     from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None
