@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from deterministic import fill
-from heedful.decoding.ct2_engine import CTranslate2Engine
-from heedful.decoding.ct2_speed import Speed
-from heedful.decoding.engine import Hypothesis, Request
+from heedful.decoding.engines.ct2_engine import CTranslate2Engine
+from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.search.request import Hypothesis, Request
 from heedful.interop.ctranslate2 import described, write_model
 from heedful.interop.ctranslate2_cache import Converted, facts_of
 from heedful.models.bart import Bart

@@ -5,9 +5,9 @@ import torch
 
 from ct2_models import make_engine, make_model, score_of, some_requests, tie
 from deterministic import largest_difference
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import described, sinusoids, why_not, why_not_values
 from heedful.interop.ctranslate2_outline import POSITIONS

@@ -71,7 +71,7 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
 
 def show_builtin() -> None:
     """What the model for everyday sentences makes of some: not of this small grammar, and not trained here."""
-    from heedful.decoding.translator import Translator
+    from heedful.decoding.writing.translator import Translator
     from heedful.models.builtin import DEFAULT, builtin_model
 
     print(f"\nand the model that comes with heedful ({DEFAULT}, everyday sentences) says:")
@@ -121,7 +121,7 @@ def count_right(loaded: "LoadedModel", examples: "list[Example]", source_languag
 
 
 def translate(loaded: "LoadedModel", texts: list[str]) -> list[str]:
-    from heedful.decoding.translate import translate_greedily
+    from heedful.decoding.writing.greedily import translate_greedily
     from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None

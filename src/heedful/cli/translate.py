@@ -12,12 +12,12 @@ from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
-from heedful.decoding.long_text import Long
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.workers import Opening, Translates
+    from heedful.decoding.writing.workers import Opening, Translates
 
 
 def translate(
@@ -70,7 +70,7 @@ def translate(
     set
         Change any setting of the search: --set length_penalty=0.6 max_len=100 sampling.seed=7
     """
-    from heedful.decoding.workers import Opening
+    from heedful.decoding.writing.workers import Opening
 
     settings = _settings(beam, n_best, format, on_bad_line, set or [])
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
@@ -108,8 +108,8 @@ def _chosen(model: Path | None, to: str | None) -> Path:
 @contextlib.contextmanager
 def _place(opening: "Opening", settings: SearchSettings, n_workers: int) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
-    from heedful.decoding.translator import InThisProcess, Translator
-    from heedful.decoding.workers import Workers
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+    from heedful.decoding.writing.workers import Workers
     from heedful.models.find import find_model_folder
 
     if n_workers == 1:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.decoding.ct2_speed import cores
-from heedful.decoding.translator import Translator
-from heedful.decoding.workers import Opening
+from heedful.decoding.engines.ct2_speed import cores
+from heedful.decoding.writing.translator import Translator
+from heedful.decoding.writing.workers import Opening
 from heedful.errors import UserError
 from heedful.models.find import CARD, find_model_folder
 from heedful.serving.languages import base, canonical, name_of
