@@ -1,4 +1,4 @@
-"""Clients of `benchmarks/serve.py`: some ask again as soon as they are answered, some at a fixed rate, come what may."""
+"""Clients of `benchmarks/serve.py`: some ask again as soon as they are answered, some at a fixed rate."""
 
 import asyncio
 import itertools

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heedful.decoding.translation import Translation
+from heedful.decoding.writing.translation import Translation
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGH.,;!?"
 TIE = 1e-4  # of the logarithms of two probabilities

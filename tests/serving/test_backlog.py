@@ -7,7 +7,7 @@ import threading
 import pytest
 from served import HeldEngine, echo_translator
 
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.backlog import PLANNED, Backlog, work_of
 from heedful.serving.batcher import Batcher, Room
 from heedful.serving.refusals import Refusal

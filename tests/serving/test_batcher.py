@@ -11,9 +11,9 @@ import torch
 from served import HeldEngine, backwards, echo_translator
 
 from echo_engine import tokenizers
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.models.find import Reach
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.serving.backlog import Backlog

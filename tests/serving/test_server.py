@@ -226,7 +226,6 @@ def test_the_command_refuses_what_is_not_safe(tmp_path: Path):
         (["-m", str(tmp_path / "model")], "-m en-fr="),
         (["-m", model, "--no-key", "--api-key", "x" * 20], "--no-key"),
         (["-m", model, "--set", "text=3"], "texts"),
-        ([], "which model"),
         (["-m", model, model], "two models"),
     ):
         code, said = serve(*options)

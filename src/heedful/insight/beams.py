@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.decoding.beam import extend_beam
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.decoding.events import BeamEvent, BeamLog
-from heedful.decoding.search import search
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import Seq2SeqState
+from heedful.decoding.search.beam import extend_beam
+from heedful.decoding.search.events import BeamEvent, BeamLog
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.reference import Seq2SeqState
 from heedful.models.memory import Memory
 from heedful.models.seq2seq import Seq2Seq
 from heedful.text import SPECIAL, Tokenizer

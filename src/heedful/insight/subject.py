@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.config import to_values
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.trace import scale_of
 from heedful.models.find import find_model_folder

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import to_values
-from heedful.decoding.generator import Continuation, Generator
+from heedful.decoding.writing.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention

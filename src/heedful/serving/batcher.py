@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
-from heedful.decoding.translator import Translator
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
+from heedful.decoding.writing.translator import Translator
 from heedful.serving.backlog import Backlog, work_of
 from heedful.serving.decode import translate_texts
 from heedful.serving.refusals import Refusal, busy, late, stopping

@@ -3,8 +3,8 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
 from heedful.serving.asking import (
     JSON,
     Values,

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import anyio.to_thread
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
 from heedful.serving.batcher import Batcher, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
