@@ -63,6 +63,9 @@ def test_plain_numbers_keep_as_many_digits_as_float32_has() -> None:
         ("▁a <0xE4> <0xBD> ▁b", ["▁a<0xE4><0xBD>", "▁b"]),
         ("▁a <unk> b ▁c", ["▁a", "<unk>", "b", "▁c"]),
         ("</s>", ["</s>"]),
+        ("<s> A Ġdog s Ġrun . </s>", ["<s>", "A", "Ġdogs", "Ġrun.", "</s>"]),
+        ("[CLS] a dog ##s , [MASK] [SEP]", ["[CLS]", "a", "dog##s", ",", "[MASK]", "[SEP]"]),
+        ("<|endoftext|> The Ġend", ["<|endoftext|>", "The", "Ġend"]),
     ],
 )
 def test_pieces_merge_into_words(tokens: str, words: list[str]) -> None:
