@@ -47,7 +47,7 @@ OTHER_FAMILIES: dict[str, tuple[type, type, dict[str, object]]] = {
         {"max_len": 160, "scaled_embedding": True, "marks": MarksConfig(start_id=3, end_id=3, first_id=2)},
     ),
     "t5": (T5, T5Config, {"d_head": 6, "n_buckets": 8, "max_distance": 20}),
-    "t5 v1.1": (T5, T5Config, {"d_head": 6, "activation": "geglu", "tied": False, "n_decoder_layers": 3}),
+    "t5 v1.1": (T5, T5Config, {"d_head": 6, "activation": "geglu", "tied": False, "n_decoder_layers": 3, "spare": 5}),
     "universal": (Universal, UniversalConfig, {"n_steps": 4, "n_decoder_steps": 3, "threshold": 0.8}),
     "universal, no halting": (Universal, UniversalConfig, {"n_steps": 3, "halting": "none", "tied": "target"}),
 }
@@ -73,10 +73,12 @@ def other_subject(name: str) -> Subject:
     words = tokenizers()
     module, config, changes = OTHER_FAMILIES[name]
     values: dict[str, object] = {"d_model": 16, "n_heads": 4, "d_ff": 24, **changes}
+    spare = values.pop("spare", 0)  # rows beyond the vocabulary: public models round its size up
+    assert isinstance(spare, int)
     if module is Universal:
         values |= {"source_vocab_size": words.source.vocab_size, "target_vocab_size": words.target.vocab_size}
     else:
-        values |= {"vocab_size": words.source.vocab_size, "n_layers": 2}
+        values |= {"vocab_size": words.source.vocab_size + spare, "n_layers": 2}
     model = fill(module(config(**values)), dtype=torch.float32)
     assert isinstance(model, Writer)
     return Subject(model, words, name=name)

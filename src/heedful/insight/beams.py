@@ -12,6 +12,7 @@ from heedful.decoding.events import BeamEvent, BeamLog
 from heedful.decoding.search import search
 from heedful.decoding.settings import SearchSettings
 from heedful.decoding.step import EncoderDecoder, Seq2SeqState
+from heedful.insight.words import pieces_of
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
 from heedful.text import Tokenizer
@@ -158,7 +159,7 @@ def _follow(
     return {
         event.node: Continuation(
             text=tokenizer.decode(best[0].ids),
-            tokens=tuple(tokenizer.pieces(best[0].ids)),
+            tokens=tuple(pieces_of(tokenizer, best[0].ids)),
             ids=tuple(best[0].ids),
             score=best[0].score,
         )
@@ -169,7 +170,7 @@ def _follow(
 def _nodes(
     events: Sequence[BeamEvent], continuations: dict[int, Continuation], tokenizer: Tokenizer
 ) -> tuple[Node, ...]:
-    tokens = tokenizer.pieces([event.token for event in events])
+    tokens = pieces_of(tokenizer, [event.token for event in events])
     return tuple(
         Node(
             node=event.node,
@@ -202,7 +203,7 @@ def _found(
     )
     return Found(
         text=tokenizer.decode(hypothesis.ids),
-        tokens=tuple(tokenizer.pieces(hypothesis.ids)),
+        tokens=tuple(pieces_of(tokenizer, hypothesis.ids)),
         ids=tuple(hypothesis.ids),
         score=hypothesis.score,
         rank=hypothesis.rank,

@@ -34,7 +34,7 @@ from heedful.insight.subject import ModelFacts, model_facts
 from heedful.insight.trace import trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import word_spans
+from heedful.insight.words import pieces_of, word_spans
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder, wrong_family
 from heedful.models.folder import load_model
@@ -204,7 +204,7 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
     elif config.head == "label_tokens":
         answer = tuple(Classifier(model, tokenizer).label_tokens([text])[0])
-    tokens = tuple(tokenizer.pieces(row))
+    tokens = tuple(pieces_of(tokenizer, row))
     source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
     return _seen(model, torch.tensor([row]), source, name, answer=answer, hidden=hidden)
 

@@ -15,6 +15,7 @@ from heedful.insight.anatomy import Side, Writer, anatomy
 from heedful.insight.beams import MemoryStep, write_greedily
 from heedful.insight.outputs import LensStep, lens_steps
 from heedful.insight.trace import M, Trace
+from heedful.insight.words import pieces_of
 from heedful.models.memory import Memory
 from heedful.models.universal import Universal
 from heedful.nn.record import structural_copy
@@ -131,7 +132,7 @@ def _encoder_lenses(
         EncoderLayerLens(
             layer=layer,
             text=tokenizer.decode(written[layer]),
-            tokens=tuple(tokenizer.pieces(written[layer])),
+            tokens=tuple(pieces_of(tokenizer, written[layer])),
             ids=tuple(written[layer]),
             steps=lens_steps(logits[layer], ids, tokenizer),
         )

@@ -31,7 +31,7 @@ from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subje
 from heedful.insight.trace import Trace, trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import word_spans
+from heedful.insight.words import pieces_of, word_spans
 from heedful.models.bounds import check_positions
 from heedful.models.folder import LoadedModel
 from heedful.models.marks import MarksConfig
@@ -230,7 +230,7 @@ class _Sentence:
         written = as_written(ids, self.marks, complete=complete)
         _check_length(self.whole, len(written))
         read = (self.marks.start_id, *written[:-1])
-        tokens, inputs = tuple(self.tokenizer.pieces(written)), tuple(self.tokenizer.pieces(read))
+        tokens, inputs = tuple(pieces_of(self.tokenizer, written)), tuple(pieces_of(self.tokenizer, read))
         return TargetText(
             text=text,
             kind=kind,
@@ -291,7 +291,7 @@ def _read_source(subject: Subject, text: str, given: list[int], masked_words: tu
             f"look: the text has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )
     _check_length(subject.model, len(ids))
-    tokens = tuple(tokenizer.pieces(ids))
+    tokens = tuple(pieces_of(tokenizer, ids))
     words = tuple(word_spans(tokens))
     for word in masked_words:
         if not 0 <= word < len(words):

@@ -35,7 +35,7 @@ from heedful.insight.subject import ModelFacts, model_facts
 from heedful.insight.trace import trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import word_spans
+from heedful.insight.words import pieces_of, word_spans
 from heedful.nn.record import structural_copy
 from heedful.text import Tokenizer
 
@@ -176,7 +176,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
 
 
 def _target(text: str, tokenizer: Tokenizer, read: list[int], came: list[int], *, n_forced: int) -> TargetText:
-    inputs, tokens = tuple(tokenizer.pieces(read)), tuple(tokenizer.pieces(came))
+    inputs, tokens = tuple(pieces_of(tokenizer, read)), tuple(pieces_of(tokenizer, came))
     return TargetText(
         text=text,
         kind="prefix",
