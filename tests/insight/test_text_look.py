@@ -19,7 +19,7 @@ from heedful.insight.packing import unpack
 from heedful.insight.schema import check_trace
 from heedful.insight.text_look import TextLook, look_at_text
 from heedful.insight.trace import trace
-from heedful.insight.walk import walk_through
+from heedful.insight.walk import HeadVectors, walk_through
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
 
@@ -107,6 +107,19 @@ def test_the_walk_leads_from_the_embedding_to_the_logits(generator: Generator, s
     for before, after in itertools.pairwise(layers):
         assert np.array_equal(before["feed_forward.added"].first.values, after["input"].first.values)
     assert largest_difference(generator.model.head(torch.from_numpy(walk.decoder.end.norm.first.values)), logits) < 1e-4
+
+
+def test_the_six_steps_of_one_head(seen: TextLook) -> None:
+    """q . k, x scale, mask, softmax: from the numbers of the file alone; what comes later is hidden."""
+    mask = torch.from_numpy(seen.attention.mask.values.astype(bool)[0, 0])
+    assert torch.equal(mask, torch.ones_like(mask).tril())
+    assert seen.walk.decoder is not None
+    for number, parts in enumerate(seen.walk.decoder.layers):
+        vectors = parts["attention"]
+        assert isinstance(vectors, HeadVectors)
+        scores = torch.from_numpy(seen.attention.scores.values[number]) * vectors.scale
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        assert largest_difference(weights, seen.weights[number]) < 1e-5
 
 
 def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
