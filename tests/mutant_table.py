@@ -4,6 +4,7 @@ from decoding_mutants import IN_DECODING
 from encoder_mutants import IN_ENCODERS
 from family_mutants import IN_FAMILIES
 from gpt_mutants import IN_GPT
+from look_mutants import IN_LOOKS
 from mutant_kind import Mutant
 from serving_mutants import IN_PAGE, IN_SERVING
 from training_mutants import IN_TRAINING
@@ -545,6 +546,6 @@ IN_DATA = [
 
 MUTANTS = [
     *IN_ATTENTION, *IN_MASKS, *IN_PATTERNS, *IN_POSITIONS, *IN_LAYERS, *IN_MODELS, *IN_DATA, *IN_DECODING, *IN_GPT,
-    *IN_FAMILIES, *IN_ENCODERS, *IN_TRAINING,
+    *IN_FAMILIES, *IN_ENCODERS, *IN_LOOKS, *IN_TRAINING,
     *IN_SERVING, *IN_PAGE,
 ]  # fmt: skip

@@ -5,8 +5,13 @@ import functools
 import torch
 
 from deterministic import fill
+from heedful.insight.anatomy import Writer
 from heedful.insight.subject import Subject
+from heedful.models.bart import Bart, BartConfig
+from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.models.t5 import T5, T5Config
+from heedful.models.universal import Universal, UniversalConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 ENGLISH = ["A dog runs.", "Two dogs & a cat <sleep>.", "The animal was too tired.", "A big man eats bread."] * 10
@@ -33,6 +38,20 @@ VARIANTS: dict[str, dict[str, object]] = {
     "strongest": {"pattern": PatternConfig("strongest", span=3), "positions": "alibi"},
 }
 
+# The other families that read one text and write another
+OTHER_FAMILIES: dict[str, tuple[type, type, dict[str, object]]] = {
+    "bart": (Bart, BartConfig, {"max_len": 160}),
+    "bart with a first mark": (
+        Bart,
+        BartConfig,
+        {"max_len": 160, "scaled_embedding": True, "marks": MarksConfig(start_id=3, end_id=3, first_id=2)},
+    ),
+    "t5": (T5, T5Config, {"d_head": 6, "n_buckets": 8, "max_distance": 20}),
+    "t5 v1.1": (T5, T5Config, {"d_head": 6, "activation": "geglu", "tied": False, "n_decoder_layers": 3, "spare": 5}),
+    "universal": (Universal, UniversalConfig, {"n_steps": 4, "n_decoder_steps": 3, "threshold": 0.8}),
+    "universal, no halting": (Universal, UniversalConfig, {"n_steps": 3, "halting": "none", "tied": "target"}),
+}
+
 
 @functools.cache
 def tokenizers(*, joint: bool = True) -> Tokenizers:
@@ -47,3 +66,19 @@ def subject(variant: str = "plain") -> Subject:
     model = fill(Seq2Seq(config), dtype=torch.float32)
     assert isinstance(model, Seq2Seq)
     return Subject(model, words, name=variant)
+
+
+@functools.cache
+def other_subject(name: str) -> Subject:
+    words = tokenizers()
+    module, config, changes = OTHER_FAMILIES[name]
+    values: dict[str, object] = {"d_model": 16, "n_heads": 4, "d_ff": 24, **changes}
+    spare = values.pop("spare", 0)  # rows beyond the vocabulary: public models round its size up
+    assert isinstance(spare, int)
+    if module is Universal:
+        values |= {"source_vocab_size": words.source.vocab_size, "target_vocab_size": words.target.vocab_size}
+    else:
+        values |= {"vocab_size": words.source.vocab_size + spare, "n_layers": 2}
+    model = fill(module(config(**values)), dtype=torch.float32)
+    assert isinstance(model, Writer)
+    return Subject(model, words, name=name)

@@ -18,6 +18,7 @@ from heedful.decoding.encoders.fill import Filler
 from heedful.decoding.encoders.images import image_tensor
 from heedful.insight.encoder_look import look_encoder
 from heedful.insight.packing import unpack
+from heedful.insight.schema import check_trace
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 
@@ -104,12 +105,41 @@ def test_the_png_of_an_image_is_brightest_where_the_attention_is(folder: Path, t
 def test_files_for_programs(folder: Path, tmp_path: Path) -> None:
     seen = look_encoder(folder / "mood", "a dog runs")
     values = json.loads(seen.save(tmp_path / "a.json").read_text())
-    assert values["format"] == "heedful-encoder-trace" and values["tokens"] == list(seen.tokens)
-    assert np.allclose(unpack(values["attention"]), seen.weights.numpy(), atol=1e-4)
-    assert [one["label"] for one in values["answer"]] == [one.label for one in seen.answer]
+    check_trace(values)
+    assert values["source"]["tokens"] == list(seen.tokens)
+    assert np.allclose(unpack(values["attention"]["encoder"]["weights"]), seen.weights.numpy(), atol=1e-4)
+    [answer] = values["answer"]
+    assert [one["token"] for one in answer["top"]] == [one.label for one in seen.answer]
     with np.load(seen.save(tmp_path / "a.npz"), allow_pickle=False) as arrays:
-        assert np.array_equal(arrays["attention"], seen.weights.numpy())
+        assert np.array_equal(arrays["attention/encoder"], seen.weights.numpy())
     assert "<svg" in seen.save(tmp_path / "a.svg").read_text()
+
+
+def test_every_answer_has_its_place_in_the_trace(folder: Path) -> None:
+    hidden = look_encoder(folder / "bert", "a [MASK] runs")
+    [answer] = hidden.to_values()["answer"]
+    assert hidden.tokens[answer["place"]] == "<mask>"
+    assert [one["token"] for one in answer["top"]] == [one.token_text for one in hidden.answer[0]]
+    tags = look_encoder(folder / "tags", "a dog runs")
+    places = [(tags.tokens[one["place"]], one["top"][0]["token"]) for one in tags.to_values()["answer"]]
+    assert places == [(one.token, one.label) for one in tags.answer]
+    for seen in (hidden, tags, look_encoder(folder / "vit", str(folder / "photo.png"))):
+        check_trace(json.loads(seen.to_json()))
+
+
+@torch.no_grad()
+def test_the_walk_leads_from_the_text_to_the_last_vectors(folder: Path) -> None:
+    for name, given in (("bert", "a [MASK] runs"), ("vit", str(folder / "photo.png"))):
+        seen = look_encoder(folder / name, given)
+        stack = seen.walk.encoder
+        assert seen.walk.decoder is None
+        if name == "bert":
+            total = stack.start.scaled.first.values + stack.start.position.first.values
+            assert np.abs(total - stack.start.input.first.values).max() < 1e-5
+        enters = stack.start.norm or stack.start.input
+        assert np.array_equal(enters.first.values, stack.layers[0]["input"].first.values)
+        out = stack.layers[0][stack.steps[-1]]
+        assert np.array_equal(out.first.values, stack.layers[1]["input"].first.values)
 
 
 def test_the_command(folder: Path, tmp_path: Path, capsys) -> None:
@@ -122,13 +152,13 @@ def test_the_command(folder: Path, tmp_path: Path, capsys) -> None:
     assert run(arguments) == 0
     assert "where the class token looks" in capsys.readouterr().out
     assert run([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["family"] == "vit"
+    assert json.loads(capsys.readouterr().out)["model"]["family"] == "vit"
 
 
 MISTAKES = {
     "too long": ("bert", "a dog " * 60, [], "give one sentence"),
     "no layer": ("bert", "a dog", ["--layer", "9"], "layers 1 to 2"),
-    "no page": ("bert", "a dog", ["--output", "a.html"], ".svg"),
+    "no such kind": ("bert", "a dog", ["--output", "a.doc"], ".svg"),
     "no image": ("vit", "nowhere.png", [], "nowhere.png"),
     "no print": ("vit", "photo.png", ["--output", "a.pdf"], ".svg or .png"),
 }

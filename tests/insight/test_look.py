@@ -354,14 +354,16 @@ def test_the_check_of_the_schema_is_not_blind() -> None:
         return trace
 
     for path, value in [
-        (("version",), 2),
+        (("version",), 1),
         (("steps",), good["steps"][1:]),
         (("steps", 0, "probability"), 1.5),
         (("steps", 0, "probability"), None),
         (("source", "words"), [[0, 1]]),
         (("attention", "cross", "weights"), good["attention"]["decoder"]["mask"]),
-        (("walk", "encoder", 0, "attention", "q"), None),
-        (("walk", "encoder", 0, "surplus"), None),
+        (("walk", "encoder", "layers", 0, "attention", "q"), None),
+        (("walk", "encoder", "layers", 0, "surplus"), None),
+        (("halting",), {}),
+        (("answer",), []),
         (("beam", "events", 0, "fate"), "lost"),
         (("changes",), {}),
     ]:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from look_models import tokenizers
 
 from heedful.insight.packing import pack, to_plain, unpack
-from heedful.insight.words import word_spans
+from heedful.insight.words import pieces_of, word_spans
 
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 
@@ -63,6 +64,9 @@ def test_plain_numbers_keep_as_many_digits_as_float32_has() -> None:
         ("▁a <0xE4> <0xBD> ▁b", ["▁a<0xE4><0xBD>", "▁b"]),
         ("▁a <unk> b ▁c", ["▁a", "<unk>", "b", "▁c"]),
         ("</s>", ["</s>"]),
+        ("<s> A Ġdog s Ġrun . </s>", ["<s>", "A", "Ġdogs", "Ġrun.", "</s>"]),
+        ("[CLS] a dog ##s , [MASK] [SEP]", ["[CLS]", "a", "dog##s", ",", "[MASK]", "[SEP]"]),
+        ("<|endoftext|> The Ġend", ["<|endoftext|>", "The", "Ġend"]),
     ],
 )
 def test_pieces_merge_into_words(tokens: str, words: list[str]) -> None:
@@ -74,3 +78,14 @@ def test_words_follow_each_other_without_gaps() -> None:
     assert word_spans([]) == []
     spans = word_spans(["a", "▁", "▁", "b", "</s>", "c▁"])
     assert [first for first, _ in spans[1:]] == [end for _, end in spans[:-1]]
+
+
+def test_a_spare_row_of_the_vocabulary_is_written_as_its_number() -> None:
+    tokenizer = tokenizers().source
+    size = tokenizer.vocab_size
+    assert pieces_of(tokenizer, [size + 2, 5, size, 3]) == [
+        f"<{size + 2}>",
+        tokenizer.pieces([5])[0],
+        f"<{size}>",
+        "</s>",
+    ]

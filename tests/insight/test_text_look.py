@@ -1,5 +1,6 @@
 """Looking at a language model: its own attention, probabilities and text, layer by layer."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -15,7 +16,10 @@ from heedful.cli.look_text import known_from
 from heedful.cli.main import run
 from heedful.decoding.writing.generator import Generator
 from heedful.insight.packing import unpack
+from heedful.insight.schema import check_trace
 from heedful.insight.text_look import TextLook, look_at_text
+from heedful.insight.trace import trace
+from heedful.insight.walk import HeadVectors, walk_through
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
 
@@ -80,14 +84,42 @@ def test_the_last_layer_of_the_lens_says_what_the_model_says(generator: Generato
 
 def test_files(seen: TextLook, tmp_path: Path) -> None:
     values = json.loads(seen.save(tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert (values["format"], values["family"]) == ("heedful-text-trace", "gpt")
-    assert np.abs(unpack(values["attention"]) - seen.weights.numpy()).max() < 1e-4
+    check_trace(values)
+    assert values["model"]["family"] == "gpt" and values["source"] is values["beam"] is None
+    assert np.abs(unpack(values["attention"]["decoder"]["weights"]) - seen.weights.numpy()).max() < 1e-4
     arrays = np.load(seen.save(tmp_path / "a.npz"))
-    assert np.array_equal(arrays["attention"], seen.weights.numpy())
+    assert np.array_equal(arrays["attention/decoder"], seen.weights.numpy())
     assert arrays["tensors/layers.0.attention.q"].shape[-1] == 4
     assert seen.save(tmp_path / "a.svg", layer=2, head=1).read_text(encoding="utf-8").startswith("<svg")
     with pytest.raises(UserError, match=r"\.html"):
-        seen.save(tmp_path / "a.html")
+        seen.save(tmp_path / "a.doc")
+
+
+@torch.no_grad()
+def test_the_walk_leads_from_the_embedding_to_the_logits(generator: Generator, seen: TextLook) -> None:
+    with trace(generator.model) as t:
+        logits = t.model(torch.tensor([seen.ids]))[0]
+    walk = walk_through(t, numbers=1000)
+    assert walk.encoder is None and walk.decoder is not None
+    start, layers = walk.decoder.start, walk.decoder.layers
+    added = 0 if start.position is None else start.position.first.values
+    assert np.abs(start.scaled.first.values + added - layers[0]["input"].first.values).max() < 1e-5
+    for before, after in itertools.pairwise(layers):
+        assert np.array_equal(before["feed_forward.added"].first.values, after["input"].first.values)
+    assert largest_difference(generator.model.head(torch.from_numpy(walk.decoder.end.norm.first.values)), logits) < 1e-4
+
+
+def test_the_six_steps_of_one_head(seen: TextLook) -> None:
+    """q . k, x scale, mask, softmax: from the numbers of the file alone; what comes later is hidden."""
+    mask = torch.from_numpy(seen.attention.mask.values.astype(bool)[0, 0])
+    assert torch.equal(mask, torch.ones_like(mask).tril())
+    assert seen.walk.decoder is not None
+    for number, parts in enumerate(seen.walk.decoder.layers):
+        vectors = parts["attention"]
+        assert isinstance(vectors, HeadVectors)
+        scores = torch.from_numpy(seen.attention.scores.values[number]) * vectors.scale
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        assert largest_difference(weights, seen.weights[number]) < 1e-5
 
 
 def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +128,7 @@ def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.Capture
     lines = capfd.readouterr().out.splitlines()
     assert sum(line.startswith("> ") for line in lines) in range(1, 25)
     assert run(["look", "A dog", "-m", folder, "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["prompt"] == "A dog"
+    assert json.loads(capfd.readouterr().out)["target"]["text"].startswith("A dog")
     assert run(["look", "A dog", "-m", folder, "--output", str(tmp_path / "a.svg")]) == 0
     assert (tmp_path / "a.svg").stat().st_size > 1000
     assert run(["look", "x" * 200, "-m", folder]) == 1

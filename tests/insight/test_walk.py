@@ -41,14 +41,14 @@ def test_each_number_follows_from_those_before_it(variant: str) -> None:
         logits = t.model(torch.tensor([SOURCE]), torch.tensor([TARGET]))[0]
     with torch.inference_mode():
         walk = walk_through(t, numbers=EVERYTHING)
-        memories = _encode(model, walk.encoder, _start(model, walk.encoder_start, SOURCE), walk.encoder_end.norm)
-        x = _start(model, walk.decoder_start, TARGET)
-        for i, (layer, parts) in enumerate(zip(model.decoder.layers, walk.decoder, strict=True)):
+        memories = _encode(model, walk.encoder.layers, _start(model, walk.encoder.start, SOURCE), walk.encoder.end.norm)
+        x = _start(model, walk.decoder.start, TARGET)
+        for i, (layer, parts) in enumerate(zip(model.decoder.layers, walk.decoder.layers, strict=True)):
             x = _layer(model, layer, parts, x, memories[i if len(memories) > 1 else 0])  # type: ignore[arg-type]
-        if walk.decoder_end.norm is not None:
+        if walk.decoder.end.norm is not None:
             assert model.decoder.final_norm is not None
-            assert close(model.decoder.final_norm(x), whole(walk.decoder_end.norm))
-            x = whole(walk.decoder_end.norm)
+            assert close(model.decoder.final_norm(x), whole(walk.decoder.end.norm))
+            x = whole(walk.decoder.end.norm)
         assert close(model.head(x), logits)
 
 
@@ -139,8 +139,8 @@ def test_the_six_steps_of_one_head(variant: str) -> None:
         t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
     with torch.inference_mode():
         walk = walk_through(t, numbers=EVERYTHING)
-    stacks = (("encoder", walk.encoder, "attention"), ("decoder", walk.decoder, "attention"))
-    for kind, layers, name in (*stacks, ("cross", walk.decoder, "cross_attention")):
+    stacks = (("encoder", walk.encoder.layers, "attention"), ("decoder", walk.decoder.layers, "attention"))
+    for kind, layers, name in (*stacks, ("cross", walk.decoder.layers, "cross_attention")):
         maps = found.attention[kind]
         for i, parts in enumerate(layers):
             vectors = parts[name]
@@ -148,7 +148,7 @@ def test_the_six_steps_of_one_head(variant: str) -> None:
             scores = torch.from_numpy(maps.scores.values[i])
             if found.model.score == "dot":
                 assert close(whole(vectors.q) @ whole(vectors.k).transpose(-2, -1), scores)
-            scaled = scores * found.model.attention_scale
+            scaled = scores * vectors.scale
             if vectors.bias:
                 bias = found.positions.bias
                 assert bias is not None and kind != "cross"
@@ -164,7 +164,7 @@ def test_the_six_steps_of_one_head(variant: str) -> None:
 def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
     found = look(subject(), SENTENCE, beam=1)
     q = found.tensors["encoder.layers.0.feed_forward.inner"][0]
-    inner = found.walk.encoder[0]["feed_forward"]
+    inner = found.walk.encoder.layers[0]["feed_forward"]
     assert isinstance(inner, FeedForwardVectors)
     assert inner.inner.first.values.shape == (len(found.source.ids), 8)
     assert largest_difference(torch.from_numpy(inner.inner.first.values), q[:, :8]) == 0
@@ -181,8 +181,8 @@ def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
 )
 def test_the_order_of_the_steps_is_said(variant: str, steps: str) -> None:
     found = look(subject(variant), SENTENCE, beam=1)
-    assert found.walk.encoder_steps == tuple(steps.split())
-    assert [step for step in found.walk.decoder_steps if "cross" not in step] == steps.split()
+    assert found.walk.encoder.steps == tuple(steps.split())
+    assert [step for step in found.walk.decoder.steps if "cross" not in step] == steps.split()
 
 
 # Positions

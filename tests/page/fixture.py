@@ -68,16 +68,16 @@ class Maker:
         }
 
     def start(self, n_tokens: int) -> Values:
-        return {name: self.vector(n_tokens) for name in ("embedding", "scaled", "position", "input")}
+        return {name: self.vector(n_tokens) for name in ("embedding", "scaled", "position", "input")} | {"norm": None}
 
     def layer(self, n_tokens: int, *, cross: bool) -> Values:
         def attention(n_keys: int) -> Values:
             heads = {name: self.vector(self.n_heads, n_tokens) for name in ("q", "heads")}
             keys = {name: self.vector(self.n_heads, n_keys) for name in ("k", "v")}
-            return {**heads, **keys, "out": self.vector(n_tokens), "bias": False}
+            return {**heads, **keys, "out": self.vector(n_tokens), "scale": 8**-0.5, "bias": False}
 
         parts = ["attention", *(["cross_attention"] if cross else []), "feed_forward"]
-        layer: Values = {"attention": attention(n_tokens)}
+        layer: Values = {"input": self.vector(n_tokens), "attention": attention(n_tokens)}
         if cross:
             layer["cross_attention"] = attention(len(self.source))
         layer["feed_forward"] = {name: self.vector(n_tokens) for name in ("inner", "activated", "out")} | {"gate": None}
@@ -164,29 +164,29 @@ class Maker:
         }  # fmt: skip
         sizes = {"n_encoder_layers": self.n_layers, "n_decoder_layers": self.n_layers, "n_heads": self.n_heads}
         widths = {"n_kv_heads": self.n_heads, "d_model": self.d_model, "d_head": 8, "d_ff": self.d_ff}
-        scales = {"embedding_scale": self.d_model**0.5, "attention_scale": 8**-0.5, "score": "dot"}
+        scales = {"embedding_scale": self.d_model**0.5, "attention_scale": 8**-0.5, "output_scale": 1.0, "score": "dot"}
+        kinds = {"residual": "post", "norm": "layer", "activation": "relu", "vocab_size": 8000}
         return (
             {"name": "fixture", "family": "seq2seq", "n_parameters": 1234567, "config": config}
             | sizes
             | widths
             | scales
+            | kinds
         )
 
     def walk(self) -> Values:
         n_source, n_target = len(self.source), len(self.target)
         parts = ("attention", "cross_attention", "feed_forward")
         order = [name for part in parts for name in (part, f"{part}.added", f"{part}.norm")]
-        return {
-            "numbers": self.n,
-            "encoder_start": self.start(n_source),
-            "decoder_start": self.start(n_target),
-            "encoder": [self.layer(n_source, cross=False) for _ in range(self.n_layers)],
-            "decoder": [self.layer(n_target, cross=True) for _ in range(self.n_layers)],
-            "encoder_end": {"norm": None},
-            "decoder_end": {"norm": None},
-            "encoder_steps": [name for name in order if not name.startswith("cross")],
-            "decoder_steps": order,
-        }
+        own = [name for name in order if not name.startswith("cross")]
+
+        def stack(n_tokens: int, steps: list[str], *, cross: bool) -> Values:
+            layers = [self.layer(n_tokens, cross=cross) for _ in range(self.n_layers)]
+            end = {"norm": None, "mean": None}
+            return {"start": self.start(n_tokens), "layers": layers, "end": end, "steps": steps}
+
+        encoder, decoder = stack(n_source, own, cross=False), stack(n_target, order, cross=True)
+        return {"numbers": self.n, "encoder": encoder, "decoder": decoder}
 
     def texts(self) -> Values:
         numbers = list(range(10, 10 + len(self.target)))
@@ -207,7 +207,7 @@ def make_trace(
     n_source, n_target = len(make.source), len(make.target)
     return {
         "format": "heedful-trace",
-        "version": 1,
+        "version": 2,
         "model": make.model(),
         **make.texts(),
         "attention": {
@@ -221,7 +221,7 @@ def make_trace(
         "positions": make.positions(),
         "lens": {"decoder": make.lens(texts=False), "encoder": make.lens(texts=True)},
         "walk": make.walk(),
-        "changes": None,
+        **dict.fromkeys(("halting", "changes", "answer", "image")),
     }
 
 

@@ -10,6 +10,8 @@ from encoder_decoders import shuffled
 
 from heedful.cli.main import run
 from heedful.decoding.writing.translator import Translator
+from heedful.insight.look import look
+from heedful.insight.schema import check_trace
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.folder import load_model, weights_of
 
@@ -124,3 +126,14 @@ def test_commands_take_it(pair: tuple[str, Path, Path], tmp_path: Path, capsys: 
     assert run(["evaluate", "-m", str(ours), *files, "--beam", "1", "--json"]) == 0
     (system,) = json.loads(capsys.readouterr().out)["systems"]
     assert system["perplexity"] > 1
+
+
+def test_it_can_be_looked_into(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
+    """With its own marks and tokenizer: what is shown is what is written."""
+    _, _, folder = pair
+    seen = look(folder, TEXTS[0], beam=2)
+    check_trace(json.loads(seen.to_json()))
+    assert seen.translation.text == Translator.load(folder, engine="torch").translate(TEXTS[0], beam=2)
+    assert seen.source.words[-1] == (len(seen.source.ids) - 1, len(seen.source.ids))  # the end mark is a word
+    assert len(seen.source.words) < len(seen.source.ids)
+    assert run(["look", TEXTS[0], "-m", str(folder), "--output", str(tmp_path / "page.html")]) == 0

@@ -36,9 +36,9 @@ def look(
     """Look inside a model while it reads or translates a sentence, or reads an image.
 
     Shows the translation, where each token looked, its likeliest rivals, and
-    the beams; --output page.html has all of it, to explore. Of a bert or a vit:
-    its answer and attention, of an image --output over.svg has it laid over. Of
-    a gpt: what it writes after the sentence, layer by layer.
+    the beams; --output page.html has all of it, to explore, of every family. Of
+    a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
+    its answer and attention, of an image laid over it.
 
     Parameters
     ----------

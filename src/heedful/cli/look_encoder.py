@@ -34,11 +34,12 @@ def _family(model: Path) -> object:
 def look_at_encoder(
     model: Path, given: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
 ) -> None:
-    from heedful.insight.encoder_look import check_encoder_suffix, look_encoder
+    from heedful.insight.encoder_look import look_encoder
     from heedful.insight.picture import chosen_map
+    from heedful.insight.saving import check_suffix
 
     if output is not None:
-        check_encoder_suffix(output)
+        check_suffix(output)
     seen = look_encoder(model, given)
     chosen_map(seen.weights, layer, head)  # complains of a layer that is not there
     if output is not None:

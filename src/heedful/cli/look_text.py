@@ -12,12 +12,12 @@ RIVALS = 3
 def look_at_language_model(
     model: Path, prompt: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
 ) -> None:
-    from heedful.insight.encoder_look import check_encoder_suffix
     from heedful.insight.picture import chosen_map
+    from heedful.insight.saving import check_suffix
     from heedful.insight.text_look import look_at_text
 
     if output is not None:
-        check_encoder_suffix(output)
+        check_suffix(output)
     seen = look_at_text(model, prompt)
     chosen_map(seen.weights, layer, head)  # complains of a layer that is not there
     if output is not None:

@@ -11,10 +11,12 @@ from heedful.decoding.search.events import BeamEvent, BeamLog
 from heedful.decoding.search.loop import search
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.encoder_decoder import EncoderDecoder
 from heedful.decoding.steps.reference import Seq2SeqState
+from heedful.insight.words import pieces_of
+from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
-from heedful.models.seq2seq import Seq2Seq
-from heedful.text import SPECIAL, Tokenizer
+from heedful.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class MemoryStep:
 
     refills = False
 
-    def __init__(self, model: Seq2Seq, memory: Memory) -> None:
+    def __init__(self, model: EncoderDecoder, memory: Memory) -> None:
         self.model = model
         self.memory = memory
         self.device = memory.states[0].device
@@ -112,9 +114,15 @@ def search_watched(
         length_penalty=settings.length_penalty,
         limit=settings.limit(len(request)),
         events=_nodes(log.events, _follow(step, request, settings, log.events, paths, tokenizer, branches), tokenizer),
-        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer) for hypothesis in found),
+        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.marks) for hypothesis in found),
     )
     return found, beam
+
+
+def as_written(ids: Sequence[int], marks: MarksConfig, *, complete: bool) -> tuple[int, ...]:
+    """A text with the marks that a decoder writes around it."""
+    opening = marks.opened([])[: marks.n_opening]
+    return (*opening, *ids, marks.end_id) if complete else (*opening, *ids)
 
 
 def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
@@ -141,17 +149,18 @@ def _follow(
     tokenizer: Tokenizer,
     branches: int,
 ) -> dict[int, Continuation]:
-    cut = [event for event in events if event.fate == "pruned" and event.token != SPECIAL.end][:branches]
+    cut = [event for event in events if event.fate == "pruned" and event.token != step.marks.end_id][:branches]
     if not cut:
         return {}
     written = {event.node: event.token for event in events}
-    prefixes = [[written[node] for node in paths[event.node]] for event in cut]
+    opening = step.marks.n_opening  # given, not asked for
+    prefixes = [[written[node] for node in paths[event.node][opening:]] for event in cut]
     greedy = SearchSettings(beam=1, max_len=settings.limit(len(request)))
     found = search(step, [Request(request.source, prefix) for prefix in prefixes], greedy)
     return {
         event.node: Continuation(
             text=tokenizer.decode(best[0].ids),
-            tokens=tuple(tokenizer.pieces(best[0].ids)),
+            tokens=tuple(pieces_of(tokenizer, best[0].ids)),
             ids=tuple(best[0].ids),
             score=best[0].score,
         )
@@ -162,7 +171,7 @@ def _follow(
 def _nodes(
     events: Sequence[BeamEvent], continuations: dict[int, Continuation], tokenizer: Tokenizer
 ) -> tuple[Node, ...]:
-    tokens = tokenizer.pieces([event.token for event in events])
+    tokens = pieces_of(tokenizer, [event.token for event in events])
     return tuple(
         Node(
             node=event.node,
@@ -180,18 +189,22 @@ def _nodes(
 
 
 def _found(
-    hypothesis: Hypothesis, events: Sequence[BeamEvent], paths: dict[int, tuple[int, ...]], tokenizer: Tokenizer
+    hypothesis: Hypothesis,
+    events: Sequence[BeamEvent],
+    paths: dict[int, tuple[int, ...]],
+    tokenizer: Tokenizer,
+    marks: MarksConfig,
 ) -> Found:
     token_of = {event.node: event.token for event in events}
-    written = [*hypothesis.ids, SPECIAL.end] if hypothesis.complete else hypothesis.ids
+    written = as_written(hypothesis.ids, marks, complete=hypothesis.complete)
     (nodes,) = (
         paths[event.node]
         for event in events
-        if event.fate == "finished" and [token_of[node] for node in paths[event.node]] == written
+        if event.fate == "finished" and tuple(token_of[node] for node in paths[event.node]) == written
     )
     return Found(
         text=tokenizer.decode(hypothesis.ids),
-        tokens=tuple(tokenizer.pieces(hypothesis.ids)),
+        tokens=tuple(pieces_of(tokenizer, hypothesis.ids)),
         ids=tuple(hypothesis.ids),
         score=hypothesis.score,
         rank=hypothesis.rank,

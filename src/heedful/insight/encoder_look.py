@@ -5,7 +5,6 @@ seen.weights                # (layers, H, T, T); of an image the class token is 
 seen.save("attention.svg")  # of an image: the attention of the class token, laid over it
 """
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,29 +15,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import to_values
 from heedful.data.images import Pixels, read_image
 from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
 from heedful.decoding.encoders.fill import Candidate, Filler
 from heedful.decoding.encoders.images import image_tensor
 from heedful.decoding.encoders.rows import make_row, masked_ids
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
-from heedful.insight.overlay import overlay_picture, overlay_png
-from heedful.insight.packing import pack, to_plain
+from heedful.insight.look import SourceText
+from heedful.insight.maps import AttentionMaps, attention_maps
+from heedful.insight.overlay import data_url, overlay_picture, overlay_png
+from heedful.insight.page import stand_alone_page
 from heedful.insight.picture import attention_picture
+from heedful.insight.places import Positions, position_facts
 from heedful.insight.plot import plot_attention
+from heedful.insight.saving import check_suffix
+from heedful.insight.subject import ModelFacts, model_facts
+from heedful.insight.trace import trace
+from heedful.insight.trace_file import to_text, trace_values
+from heedful.insight.walk import Walk, walk_through
+from heedful.insight.words import pieces_of, word_spans
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder, wrong_family
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
-from heedful.nn.record import record_attention
 from heedful.text import Tokenizer
 
-FORMAT, VERSION = "heedful-encoder-trace", 1
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
-SUFFIXES = (".json", ".npz", ".svg", ".png", ".pdf")
 Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledToken, ...]
 
 
@@ -46,13 +50,28 @@ Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[Labell
 class EncoderLook:
     """What an encoder did with one text or image."""
 
-    family: str
-    config: dict[str, object]
-    given: str  # the text, or the name of the image file
-    tokens: tuple[str, ...]
-    weights: Tensor = field(repr=False)  # (layers, H, T, T), float32; each row sums to one
+    model: ModelFacts
+    source: SourceText  # of an image: its name, and a token for the class and each patch, row by row
+    attention: AttentionMaps
     answer: Answer  # for each hidden word its candidates; or labels; or a label for each token; or nothing
+    hidden: tuple[int, ...]  # which tokens are hidden words
+    positions: Positions
+    walk: Walk
+    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass, by module path
     pixels: Pixels | None = field(default=None, repr=False)  # (C, H, W) of the image, as the model got it
+
+    @property
+    def given(self) -> str:
+        return self.source.text
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self.source.tokens
+
+    @property
+    def weights(self) -> Tensor:
+        """(layers, H, T, T), float32; each row sums to one."""
+        return torch.from_numpy(self.attention.weights.values)
 
     @property
     def side(self) -> int:
@@ -74,24 +93,34 @@ class EncoderLook:
             reach = (0.5 * weights.mean(dim=0) + 0.5 * torch.eye(len(self.tokens))) @ reach
         return reach[0, 1:].reshape(self.side, self.side)
 
+    def to_values(self) -> dict[str, object]:
+        """The object of the trace file: that of an encoder without a decoder."""
+        image = None
+        if self.pixels is not None:
+            image = {"url": data_url(self.pixels), "rows": self.side, "columns": self.side}
+        return trace_values(
+            {
+                "model": self.model,
+                "source": self.source,
+                "attention": {"encoder": self.attention},
+                "positions": self.positions,
+                "walk": self.walk,
+                "answer": self._answers(),
+                "image": image,
+            }
+        )
+
     def to_json(self) -> str:
-        values = {
-            "format": FORMAT,
-            "version": VERSION,
-            "family": self.family,
-            "config": self.config,
-            "given": self.given,
-            "tokens": list(self.tokens),
-            "attention": pack(self.weights, "u16").to_json(),
-            "answer": to_plain(self.answer),
-        }
-        return json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return to_text(self.to_values())
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
-        """By its suffix: .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count from 1."""
+        """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count
+        from 1.
+        """
         path = Path(path)
-        check_encoder_suffix(path)
+        check_suffix(path)
         writers: dict[str, Callable[[BinaryIO], object]] = {
+            ".html": lambda file: file.write(stand_alone_page(self.to_values()).encode("utf-8", "replace")),
             ".json": lambda file: file.write(self.to_json().encode("utf-8", "replace") + b"\n"),
             ".npz": self._write_npz,
             ".svg": lambda file: file.write(self._svg(layer, head).encode("utf-8", "replace")),
@@ -105,6 +134,19 @@ class EncoderLook:
     def maps(self) -> CrossAttention:
         """For the pictures that attention of texts has."""
         return CrossAttention(self.tokens, self.tokens, self.weights)
+
+    def _answers(self) -> list[dict[str, object]]:
+        """As the trace file has them: of which token, and what is likeliest; labels of the whole have no token."""
+        labels = [{"token": one.label, "probability": one.score} for one in self.answer if isinstance(one, Labelled)]
+        found: list[dict[str, object]] = [{"place": None, "top": labels}] if labels else []
+        words = [one for one in self.answer if isinstance(one, tuple)]
+        for place, candidates in zip(self.hidden, words, strict=True):
+            top = [{"token": one.token_text, "probability": one.score} for one in candidates]
+            found.append({"place": place, "top": top})
+        tokens = [one for one in self.answer if isinstance(one, LabelledToken)]
+        for place, one in enumerate(tokens, start=1):  # after the mark that opens the text
+            found.append({"place": place, "top": [{"token": one.label, "probability": one.score}]})
+        return found
 
     def _svg(self, layer: int | None, head: int | None) -> str:
         if self.pixels is None:
@@ -122,79 +164,87 @@ class EncoderLook:
     def _write_npz(self, file: BinaryIO) -> None:
         arrays = {
             "trace": np.frombuffer(self.to_json().encode("utf-8", "replace"), np.uint8),
-            "attention": self.weights.numpy(),
+            "source_ids": np.array(self.source.ids),
+            "attention/encoder": self.attention.weights.values,
+            "scores/encoder": self.attention.scores.values,
+            "mask/encoder": self.attention.mask.values.astype(bool),
+            **{f"tensors/{name}": tensor.float().cpu().numpy() for name, tensor in self.tensors.items()},
         }
         if self.pixels is not None:
             arrays["pixels"] = self.pixels
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def check_encoder_suffix(path: Path) -> None:
-    """Complain of what cannot work before the model is asked."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise one_of(f"{path}: the suffix says what to write", path.suffix, SUFFIXES)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UserError(f"{path}: {what}; name a file in a folder that is there")
-
-
 @torch.no_grad()
 def look_encoder(model: str | Path, given: str) -> EncoderLook:
-    """Read one text, or one image file, and keep every attention of every layer and head."""
+    """Read one text, or one image file, and keep all that happens."""
     folder = find_model_folder(model)
     loaded = load_model(folder)
+    name = Path(model).resolve().name
     if isinstance(loaded.model, Vit):
-        return _look_at_image(loaded.model, given, folder)
+        return _look_at_image(loaded.model, given, name)
     if not isinstance(loaded.model, Bert):
         raise wrong_family(folder, loaded.family, "bert", "vit")
     if loaded.tokenizers is None:
         raise UserError(f"{folder}: has no tokenizer: it takes ids only, and there is no text to look at")
-    return _look_at_text(loaded.model, loaded.tokenizers.source, given, folder)
+    return _look_at_text(loaded.model, loaded.tokenizers.source, given, name, where=str(folder))
 
 
-def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, folder: Path) -> EncoderLook:
+def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, where: str) -> EncoderLook:
     config = model.config
     ids = masked_ids(tokenizer, text, mask_id=config.mask_id) if config.head == "masked" else tokenizer.encode(text)
     row = make_row(ids, config).ids
     if len(ids) + 2 > min(LONGEST, config.max_len):
         most = min(LONGEST, config.max_len) - 2
         raise UserError(f"look: the text has {len(ids)} tokens, and look shows {most} at most: give one sentence")
-    twin, records = record_attention(model)
-    twin.states(torch.tensor([row]))
     answer: Answer = ()
-    if config.head == "masked" and config.mask_id in ids:
-        answer = tuple(tuple(place) for place in Filler(model, tokenizer, where=str(folder)).fill(text))
+    hidden = tuple(place for place, id in enumerate(row) if id == config.mask_id and config.head == "masked")
+    if hidden:
+        answer = tuple(tuple(place) for place in Filler(model, tokenizer, where=where).fill(text))
     elif config.head == "classify":
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
     elif config.head == "label_tokens":
         answer = tuple(Classifier(model, tokenizer).label_tokens([text])[0])
-    return EncoderLook(
-        family="bert",
-        config=to_values(config),
-        given=text,
-        tokens=tuple(tokenizer.pieces(row)),
-        weights=_weights(records, len(model.encoder.layers)),
-        answer=answer,
-    )
+    tokens = tuple(pieces_of(tokenizer, row))
+    source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
+    return _seen(model, torch.tensor([row]), source, name, answer=answer, hidden=hidden)
 
 
-def _look_at_image(model: Vit, file: str, folder: Path) -> EncoderLook:
+def _look_at_image(model: Vit, file: str, name: str) -> EncoderLook:
     config = model.config
-    twin, records = record_attention(model)
-    twin.states(image_tensor(model, [file]))
     side = config.image_size // config.patch_size
     patches = [f"{row + 1},{column + 1}" for row in range(side) for column in range(side)]
-    return EncoderLook(
-        family="vit",
-        config=to_values(config),
-        given=file,
-        tokens=("class", *patches),
-        weights=_weights(records, len(model.encoder.layers)),
+    numbers = tuple(range(1 + len(patches)))
+    return _seen(
+        model,
+        image_tensor(model, [file]),
+        SourceText(Path(file).name, ("class", *patches), numbers, tuple((i, i + 1) for i in numbers), masked=()),
+        name,
         answer=tuple(Classifier(model).classify([file])[0]) if config.head == "classify" else (),
         pixels=read_image(file, n_channels=config.n_channels, size=config.image_size, resize=config.resize),
     )
 
 
-def _weights(records: dict[str, list[Tensor]], n_layers: int) -> Tensor:
-    layers = [records[f"encoder.layers.{i}.attention"][-1][0] for i in range(n_layers)]
-    return torch.stack(layers).float().cpu()
+def _seen(
+    model: Bert | Vit,
+    given: Tensor,
+    source: SourceText,
+    name: str,
+    *,
+    answer: Answer,
+    hidden: tuple[int, ...] = (),
+    pixels: Pixels | None = None,
+) -> EncoderLook:
+    with trace(model) as t:
+        t.model(given)
+    return EncoderLook(
+        model=model_facts(t, name),
+        source=source,
+        attention=attention_maps(t)["encoder"],
+        answer=answer,
+        hidden=hidden,
+        positions=position_facts(model, len(source.tokens)),
+        walk=walk_through(t),
+        tensors={path: calls[-1] for path, calls in t.calls.items()},
+        pixels=pixels,
+    )

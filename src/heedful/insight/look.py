@@ -8,7 +8,6 @@ What is shown is one pass with teacher forcing along the shown translation (the 
 are the search's own: row t is the query that produced token t, whichever rows of the beam it went through.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,23 +19,25 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_limit
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.beams import Beam, MemoryStep, search_watched
+from heedful.insight.anatomy import Writer
+from heedful.insight.beams import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.change import Head, as_heads, without_heads
+from heedful.insight.halting import Halting, halting_of
 from heedful.insight.lens import Lens, look_through
 from heedful.insight.maps import AttentionMaps, attention_maps, word_alignment
 from heedful.insight.outputs import OutputStep, output_steps
-from heedful.insight.packing import to_plain
 from heedful.insight.places import Positions, position_facts
 from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subject
 from heedful.insight.trace import Trace, trace
+from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import word_spans
+from heedful.insight.words import pieces_of, word_spans
+from heedful.models.bounds import check_positions
 from heedful.models.folder import LoadedModel
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.marks import MarksConfig
 from heedful.nn.record import structural_copy
-from heedful.text import SPECIAL, Tokenizer
+from heedful.text import Tokenizer
 
-FORMAT, VERSION = "heedful-trace", 1
 LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
 Spans = tuple[tuple[int, int], ...]
 
@@ -108,16 +109,16 @@ class Look:
     positions: Positions
     lens: Lens
     walk: Walk
+    halting: Halting | None
     changes: Changes | None
     tensors: dict[str, Tensor] = field(repr=False)
 
     def to_values(self) -> dict[str, object]:
         """The object of the trace file, of plain values."""
-        parts = {one.name: to_plain(getattr(self, one.name)) for one in fields(self) if one.name != "tensors"}
-        return {"format": FORMAT, "version": VERSION, **parts}
+        return trace_values({one.name: getattr(self, one.name) for one in fields(self) if one.name != "tensors"})
 
     def to_json(self) -> str:
-        return json.dumps(self.to_values(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return to_text(self.to_values())
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None, kind: str = "cross") -> Path:
         """By its suffix: .html, .json, .npz, .svg, .png, .pdf; in a picture `layer` and `head` count from 1."""
@@ -171,10 +172,12 @@ class _Sentence:
         self.heads = heads
         self.masked_words = masked_words
         self.tokenizer: Tokenizer = subject.tokenizers.target
+        self.marks = subject.model.config.marks
         self.device = next(subject.model.parameters()).device
         self.whole = structural_copy(subject.model).eval()  # the model itself stays in the mode it is in
         self.changed = without_heads(self.whole, heads) if heads else self.whole
-        self.source = _read_source(subject, text, masked_words)
+        self.given = subject.tokenizers.source.encode(text)  # without marks
+        self.source = _read_source(subject, text, self.given, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
         self.all_seen = torch.ones_like(self.source_ids, dtype=torch.bool)
@@ -182,30 +185,33 @@ class _Sentence:
         self.seen[0, list(self.source.masked)] = False
 
     def look(self, target: str | None, prefix: tuple[int, ...], branches: int) -> Look:
-        _check_prefix(prefix, self.tokenizer)
-        request = Request(self.source.ids[:-1], prefix)
+        _check_prefix(prefix, self.tokenizer, self.marks)
+        request = Request(self.given, prefix)
         memory = self.changed.encode(self.source_ids, self.seen)
         step = MemoryStep(self.changed, memory)
         found, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
         shown = self._shown(found[0], target, prefix)
         t, logits = self._traced(shown)
         target_in = torch.tensor([shown.input_ids], device=self.device)
-        assert memory.mask is not None
-        cross = attention_maps(t, self.source.ids, shown.ids)
+        no_words = {self.marks.start_id, self.marks.end_id, *self.marks.opened([])}
+        maps = attention_maps(t, self.source.ids, shown.ids, no_words)
         return Look(
-            model=model_facts(self.subject),
+            model=model_facts(t, self.subject.name),
             source=self.source,
             target=shown,
             translation=OwnTranslation(
                 self.tokenizer.decode(found[0].ids), found[0].score, found[0].rank, found[0].complete
             ),
-            attention=cross,
-            alignment=word_alignment(torch.from_numpy(cross["cross"].weights.values), self.source.ids, shown.ids),
+            attention=maps,
+            alignment=word_alignment(
+                torch.from_numpy(maps["cross"].weights.values), self.source.ids, shown.ids, no_words
+            ),
             steps=output_steps(logits, shown.ids, self.tokenizer),
             beam=beam,
             positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
-            lens=look_through(t, self.source.ids[:-1], target_in, shown.ids, memory.mask, self.tokenizer),
+            lens=look_through(t, self.given, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
             walk=walk_through(t),
+            halting=halting_of(t),
             changes=self._changes(request) if self.heads or self.masked_words else None,
             tensors={name: calls[-1] for name, calls in t.calls.items()},
         )
@@ -221,10 +227,10 @@ class _Sentence:
                 raise UserError(
                     f"target: {len(ids)} tokens; look takes at most {LONGEST_TARGET - 1}: give one sentence"
                 )
-        written = (*ids, SPECIAL.end) if complete else tuple(ids)
-        self.whole.check_length(len(written))
-        read = (SPECIAL.start, *written[:-1])
-        tokens, inputs = tuple(self.tokenizer.pieces(written)), tuple(self.tokenizer.pieces(read))
+        written = as_written(ids, self.marks, complete=complete)
+        _check_length(self.whole, len(written))
+        read = (self.marks.start_id, *written[:-1])
+        tokens, inputs = tuple(pieces_of(self.tokenizer, written)), tuple(pieces_of(self.tokenizer, read))
         return TargetText(
             text=text,
             kind=kind,
@@ -234,10 +240,10 @@ class _Sentence:
             inputs=inputs,
             input_ids=read,
             input_words=tuple(word_spans(inputs)),
-            n_forced=len(written) if kind == "reference" else min(len(prefix), len(written)),
+            n_forced=len(written) if kind == "reference" else min(self.marks.n_opening + len(prefix), len(written)),
         )
 
-    def _traced(self, shown: TargetText) -> tuple[Trace[Seq2Seq], Tensor]:
+    def _traced(self, shown: TargetText) -> tuple[Trace[Writer], Tensor]:
         with trace(self.changed) as t:
             logits = t.model(self.source_ids, torch.tensor([shown.input_ids], device=self.device), self.seen)
         return t, logits[0]
@@ -269,17 +275,23 @@ def settings_within(settings: SearchSettings, n_source: int) -> SearchSettings:
     )
 
 
-def _read_source(subject: Subject, text: str, masked_words: tuple[int, ...]) -> SourceText:
-    tokenizer = subject.tokenizers.source
+def _check_length(model: Writer, length: int) -> None:
+    """Refuse more tokens than there are learned positions."""
+    if model.longest is not None:
+        check_positions(length, model.longest)
+
+
+def _read_source(subject: Subject, text: str, given: list[int], masked_words: tuple[int, ...]) -> SourceText:
+    tokenizer, marks = subject.tokenizers.source, subject.model.config.marks
     if not text.strip():
         raise UserError("look: the text is empty; give a sentence to translate")
-    ids = (*tokenizer.encode(text), SPECIAL.end)
+    ids = (*marks.opened(given), marks.end_id)
     if len(ids) > LONGEST_SOURCE:
         raise UserError(
             f"look: the text has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )
-    subject.model.check_length(len(ids))
-    tokens = tuple(tokenizer.pieces(ids))
+    _check_length(subject.model, len(ids))
+    tokens = tuple(pieces_of(tokenizer, ids))
     words = tuple(word_spans(tokens))
     for word in masked_words:
         if not 0 <= word < len(words):
@@ -293,9 +305,9 @@ def _read_source(subject: Subject, text: str, masked_words: tuple[int, ...]) -> 
     return SourceText(text, tokens, ids, words, masked)
 
 
-def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer) -> None:
+def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, marks: MarksConfig) -> None:
     for id in prefix:
-        if not 0 <= id < tokenizer.vocab_size or id in (SPECIAL.pad, SPECIAL.start, SPECIAL.end):
+        if not 0 <= id < tokenizer.vocab_size or id in (marks.pad_id, marks.start_id, marks.end_id):
             raise UserError(f"prefix: {id} is not the id of a piece; ids go from 0 to {tokenizer.vocab_size - 1}")
     if len(prefix) >= LONGEST_TARGET:
         raise UserError(f"prefix: {len(prefix)} ids; look takes at most {LONGEST_TARGET - 1}")

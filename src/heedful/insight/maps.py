@@ -1,23 +1,18 @@
 """The attention of every layer and head of one traced pass, and three numbers for each head to sort by."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from heedful.insight.anatomy import CROSS, SELF, anatomy
 from heedful.insight.packing import Kind, Packed, pack
-from heedful.insight.trace import Trace
-from heedful.models.seq2seq import Seq2Seq
+from heedful.insight.trace import M, Place, Trace
 from heedful.text import SPECIAL
 
 EXACT_SCORES = 1 << 20  # bytes of scores, all kinds together, above which they are written as halves
-PATHS = {
-    "encoder": "encoder.layers.{}.attention",
-    "decoder": "decoder.layers.{}.attention",
-    "cross": "decoder.layers.{}.cross_attention",
-}
 PerHead = tuple[tuple[float, ...], ...]  # [layer][head]
 
 
@@ -33,49 +28,59 @@ class AttentionMaps:
     alignment: PerHead | None
 
 
-def attention_maps(t: Trace[Seq2Seq], source: Sequence[int], target: Sequence[int]) -> dict[str, AttentionMaps]:
-    """By kind; `source` and `target` are the ids, end marks included."""
-    model = t.model
-    depths = {"encoder": len(model.encoder.layers), "decoder": len(model.decoder.layers)}
-    size = (
-        4
-        * model.config.n_heads
-        * (depths["encoder"] * len(source) ** 2 + depths["decoder"] * len(target) * (len(target) + len(source)))
-    )
-    kind: Kind = "f32" if size <= EXACT_SCORES else "f16"
-    maps = {}
-    for name, path in PATHS.items():
-        paths = [path.format(layer) for layer in range(depths["encoder" if name == "encoder" else "decoder"])]
-        weights = torch.stack([t[f"{one}.weights"][0] for one in paths]).double()  # (L, H, T, S)
-        maps[name] = AttentionMaps(
-            weights=pack(weights, "u16"),
-            scores=pack(torch.stack([t[f"{one}.scores"][0] for one in paths]), kind),
-            mask=pack(_allowed(t, paths, weights), "u8"),
-            entropy=_per_head(_entropy(weights)),
-            locality=_per_head(_locality(weights)),
-            alignment=_per_head(_alignment(weights, source, target)) if name == "cross" else None,
+def attention_maps(
+    t: Trace[M], source: Sequence[int] = (), target: Sequence[int] = (), marks: Container[int] = (SPECIAL.end,)
+) -> dict[str, AttentionMaps]:
+    """By kind, those that the model has; `source` and `target` are the ids with their marks, `marks` are no words."""
+    body = anatomy(t.model)
+    encoder = [] if body.encoder is None else body.encoder.places(t)
+    decoder = [] if body.decoder is None else body.decoder.places(t)
+    places = {
+        "encoder": [place.part(SELF) for place in encoder],
+        "decoder": [place.part(SELF) for place in decoder],
+        "cross": [place.part(CROSS) for place in decoder if body.encoder is not None],
+    }
+    weights = {  # each (L, H, T, S)
+        kind: torch.stack([t.at(one.part("weights")) for one in found]).double()
+        for kind, found in places.items()
+        if found
+    }
+    exact: Kind = "f32" if 4 * sum(one.numel() for one in weights.values()) <= EXACT_SCORES else "f16"
+    return {
+        kind: AttentionMaps(
+            weights=pack(one, "u16"),
+            scores=pack(torch.stack([t.at(place.part("scores")) for place in places[kind]]), exact),
+            mask=pack(_allowed(t, places[kind][0], one, "by mask" if kind == "cross" else body.hides), "u8"),
+            entropy=_per_head(_entropy(one)),
+            locality=_per_head(_locality(one)),
+            alignment=_per_head(_alignment(one, source, target, marks)) if kind == "cross" else None,
         )
-    return maps
+        for kind, one in weights.items()
+    }
 
 
-def word_alignment(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def word_alignment(
+    weights: Tensor, source: Sequence[int], target: Sequence[int], marks: Container[int] = (SPECIAL.end,)
+) -> tuple[tuple[int, int], ...]:
     """(source token, target token): where each token looked most; (L, H, T, S) -> last layer, mean of its heads."""
     seen = weights[-1].mean(dim=0)  # (T, S)
-    words = [s for s, id in enumerate(source) if id != SPECIAL.end]
+    words = [s for s, id in enumerate(source) if id not in marks]
     if not words:
         return ()
     return tuple(
         (max(words, key=lambda s, row=row: row[s]), t)  # type: ignore[misc]
         for t, row in enumerate(seen.tolist())
-        if target[t] != SPECIAL.end
+        if target[t] not in marks
     )
 
 
-def _allowed(t: Trace[Seq2Seq], paths: Sequence[str], weights: Tensor) -> Tensor:
+def _allowed(t: Trace[M], place: Place, weights: Tensor, hides: str) -> Tensor:
     """Which keys a query may attend to. Patterns hide keys by themselves: there a key without any weight is hidden."""
-    if t.model.config.pattern.kind in ("full", "additive") or "cross" in paths[0]:
-        mask = t[f"{paths[0]}.mask"] if f"{paths[0]}.mask" in t.calls else torch.ones(1, 1, 1, 1, dtype=torch.bool)
-        return mask.cpu().expand(1, 1, *weights.shape[2:])
+    if hides == "the future":
+        return torch.ones(1, 1, *weights.shape[2:], dtype=torch.bool).tril()
+    if hides == "by mask":
+        masks = t.calls.get(f"{place.path}.mask", [torch.ones(1, 1, 1, 1, dtype=torch.bool)])
+        return masks[-1].cpu().expand(1, 1, *weights.shape[2:])  # the same for every layer
     allowed = weights > 0
     first = allowed[:1, :1]
     return first if bool((allowed == first).all()) else allowed
@@ -95,9 +100,9 @@ def _locality(weights: Tensor) -> Tensor:
     return (weights * near).sum(dim=-1).mean(dim=-1)
 
 
-def _alignment(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    rows = [t for t, id in enumerate(target) if id != SPECIAL.end]
-    words = [s for s, id in enumerate(source) if id != SPECIAL.end]
+def _alignment(weights: Tensor, source: Sequence[int], target: Sequence[int], marks: Container[int]) -> Tensor:
+    rows = [t for t, id in enumerate(target) if id not in marks]
+    words = [s for s, id in enumerate(source) if id not in marks]
     if not rows or not words:
         return torch.zeros(weights.shape[:2])
     return weights[:, :, rows][..., words].amax(dim=-1).mean(dim=-1)

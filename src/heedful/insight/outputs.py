@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heedful.insight.words import pieces_of
 from heedful.text import Tokenizer
 
 TOP = 10
@@ -58,9 +59,9 @@ def output_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer, *, k:
     log_sums, log_p, entropies = _distribution(logits)
     values, places = logits.topk(min(k, logits.size(1)), dim=1)
     steps = []
-    for t, (id, token) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True)):
+    for t, (id, token) in enumerate(zip(ids, pieces_of(tokenizer, ids), strict=True)):
         logit, log_sum = float(logits[t, id]), float(log_sums[t])
-        top = zip(tokenizer.pieces(places[t].tolist()), places[t].tolist(), values[t].tolist(), strict=True)
+        top = zip(pieces_of(tokenizer, places[t].tolist()), places[t].tolist(), values[t].tolist(), strict=True)
         steps.append(
             OutputStep(
                 token=token,

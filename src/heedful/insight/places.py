@@ -5,9 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from heedful.insight.anatomy import anatomy
 from heedful.insight.packing import Packed, pack
+from heedful.models.bert import Bert
 from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.positions import NoPositions, Rotary
+from heedful.models.t5 import T5
+from heedful.models.universal import Universal
+from heedful.nn.attention import MultiHeadAttention
+from heedful.nn.positions import Learned, NoPositions, Rotary
 
 FEWEST_ROWS, MOST_ROWS = 20, 256
 
@@ -28,16 +33,15 @@ class Positions:
     bias: Bias | None
 
 
-def position_facts(model: Seq2Seq, n_tokens: int) -> Positions:
-    kind = model.config.positions
+def position_facts(model: nn.Module, n_tokens: int) -> Positions:
+    kind = anatomy(model).positions
     rows = min(max(FEWEST_ROWS, n_tokens), MOST_ROWS)
     if kind == "learned":
-        rows = min(rows, model.config.max_len)
+        rows = min(rows, *(one.table.num_embeddings for one in model.modules() if isinstance(one, Learned)))
     places = torch.arange(rows, device=next(model.parameters()).device)
-    code = position_code(model.source_positions, places, model)
-    if kind == "rotary":
-        code = _rotation(model, places)
-    target = position_code(model.target_positions, places, model) if kind == "learned" else None
+    code = _rotation(model, places) if kind == "rotary" else position_code(model, "source", places)
+    has_two = kind == "learned" and hasattr(model, "target_positions")
+    target = position_code(model, "target", places) if has_two else None
     return Positions(
         kind=kind,
         rows=rows,
@@ -48,19 +52,22 @@ def position_facts(model: Seq2Seq, n_tokens: int) -> Positions:
     )
 
 
-def position_code(module: nn.Module, places: Tensor, model: Seq2Seq) -> Tensor | None:
-    """What is added at each of these positions, (R, D): what the module makes of zeros."""
-    if isinstance(module, NoPositions):
+def position_code(model: nn.Module, text: str, places: Tensor) -> Tensor | None:
+    """What is added at each of these positions of the source or the target, (R, D): what the module makes of zeros."""
+    like = next(one for one in model.modules() if isinstance(one, MultiHeadAttention)).to_q
+    zeros = torch.zeros(1, len(places), like.in_features, dtype=like.weight.dtype, device=like.weight.device)
+    if isinstance(model, Universal):  # at the first step; later ones add the code of the step as well
+        return model.encoder_steps.placed(zeros, places, 0)[0]
+    module = getattr(model, f"{text}_positions", None) or getattr(model, "positions", None)
+    if module is None or isinstance(module, NoPositions):
         return None
-    like = next(model.parameters())
-    zeros = torch.zeros(1, len(places), model.config.d_model, dtype=like.dtype, device=like.device)
-    code: Tensor = module(zeros, places)
-    return code[0]
+    code: Tensor = module(zeros, places)[0]
+    return code + model.segments.weight[0] if isinstance(model, Bert) else code
 
 
-def _rotation(model: Seq2Seq, places: Tensor) -> Tensor:
+def _rotation(model: nn.Module, places: Tensor) -> Tensor:
     """Cosine and sine of each pair's angle in turn, (R, K): where the rotation takes (1, 0, 1, 0, …)."""
-    rotary = next(module for module in model.encoder.modules() if isinstance(module, Rotary))
+    rotary = next(module for module in model.modules() if isinstance(module, Rotary))
     pairs = torch.zeros(1, 1, len(places), rotary.d_head, dtype=torch.float64, device=places.device)
     half = rotary.d_head // 2
     if rotary.layout == "halves":
@@ -76,8 +83,8 @@ def _cosines(code: Tensor) -> Tensor:
     return unit @ unit.T
 
 
-def _bias(model: Seq2Seq, places: Tensor) -> Bias | None:
-    if model.encoder.bias is None or model.decoder.bias is None:
+def _bias(model: nn.Module, places: Tensor) -> Bias | None:
+    if not isinstance(model, (Seq2Seq, T5)) or model.encoder.bias is None or model.decoder.bias is None:
         return None
     return Bias(
         encoder=pack(model.encoder.bias(places, places), "f16"),

@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from heedful.config import to_values
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.trace import scale_of
-from heedful.models.find import find_model_folder
-from heedful.models.folder import LoadedModel, load_model
-from heedful.models.seq2seq import Seq2Seq
+from heedful.insight.anatomy import Writer, anatomy
+from heedful.insight.trace import M, Trace, bare, scale_of
+from heedful.models.find import ENCODER_DECODERS, find_model_folder, wrong_family
+from heedful.models.folder import LoadedModel, Model, family_of, load_model
 from heedful.nn.attention import AdditiveAttend, MultiHeadAttention
+from heedful.nn.embeddings import TokenEmbedding
 from heedful.text import Tokenizers
 
 
@@ -19,27 +22,33 @@ from heedful.text import Tokenizers
 class Subject:
     """Keep one to look at many sentences: the model is then loaded once."""
 
-    model: Seq2Seq
+    model: Writer
     tokenizers: Tokenizers
     name: str = "model"
-    family: str = "seq2seq"
 
 
 @dataclass(frozen=True)
 class ModelFacts:
+    """What a model is, in words that are the same for every family."""
+
     name: str
     family: str
     n_parameters: int
     config: dict[str, object]
-    n_encoder_layers: int
+    n_encoder_layers: int  # of a Universal Transformer the steps that it took
     n_decoder_layers: int
     n_heads: int
     n_kv_heads: int
     d_model: int
     d_head: int
     d_ff: int
+    residual: str
+    norm: str
+    activation: str
+    vocab_size: int | None  # of what is written
     embedding_scale: float
     attention_scale: float
+    output_scale: float
     score: str  # "dot" or "additive"
 
 
@@ -50,12 +59,7 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path) -> Subj
     if isinstance(given, Translator):
         name = "model" if given.opening is None else Path(given.opening.path).resolve().name
         if isinstance(given.engine, TorchEngine):
-            model = given.engine.model
-            if not isinstance(model, Seq2Seq):
-                raise UserError(
-                    f"look: shows translation models of the family seq2seq, this is a {type(model).__name__}"
-                )
-            return Subject(model, given.tokenizers, name)
+            return Subject(_writer(given.engine.model, name), given.tokenizers, name)
         if given.opening is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the folder"
@@ -68,28 +72,47 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path) -> Subj
 
 
 def _with_tokenizers(loaded: LoadedModel, name: str) -> Subject:
+    model = _writer(loaded.model, name)
     if loaded.tokenizers is None:
         raise UserError(f"{name}: has no tokenizers, so it knows ids only, and there is no text to look at")
-    return Subject(loaded.expect(Seq2Seq), loaded.tokenizers, name, loaded.family)
+    return Subject(model, loaded.tokenizers, name)
 
 
-def model_facts(subject: Subject) -> ModelFacts:
-    model, config = subject.model, subject.model.config
-    attention = next(module for module in model.decoder.modules() if isinstance(module, MultiHeadAttention))
-    additive = isinstance(attention.attend, AdditiveAttend)
+def _writer(model: object, name: str) -> Writer:
+    if not isinstance(model, Writer):
+        assert isinstance(model, nn.Module)
+        raise wrong_family(name, family_of(type(model)), *ENCODER_DECODERS)
+    return model
+
+
+def model_facts(t: Trace[M], name: str) -> ModelFacts:
+    """Of the model whose pass was traced."""
+    model, body = t.model, anatomy(t.model)
+    attention = next(module for module in model.modules() if isinstance(module, MultiHeadAttention))
+    embedding = next((module for module in model.modules() if isinstance(module, TokenEmbedding)), None)
+    attend = bare(attention.attend)
+    assert isinstance(model, Model)
+    values = to_values(model.config)
+    activation, d_ff = values["activation"], values["d_ff"]
+    assert isinstance(activation, str) and isinstance(d_ff, int)
     return ModelFacts(
-        name=subject.name,
-        family=subject.family,
+        name=name,
+        family=family_of(type(model)),
         n_parameters=sum(one.numel() for one in model.parameters()),
-        config=to_values(config),
-        n_encoder_layers=len(model.encoder.layers),
-        n_decoder_layers=len(model.decoder.layers),
-        n_heads=config.n_heads,
-        n_kv_heads=config.n_kv_heads or config.n_heads,
-        d_model=config.d_model,
+        config=values,
+        n_encoder_layers=0 if body.encoder is None else len(body.encoder.places(t)),
+        n_decoder_layers=0 if body.decoder is None else len(body.decoder.places(t)),
+        n_heads=attention.n_heads,
+        n_kv_heads=attention.n_kv_heads,
+        d_model=attention.to_q.in_features,
         d_head=attention.d_head,
-        d_ff=config.d_ff,
-        embedding_scale=float(model.source_embedding.scale),
-        attention_scale=scale_of(attention.attend, attention.d_head, attention.scale),
-        score="additive" if additive else "dot",
+        d_ff=d_ff,
+        residual=body.residual,
+        norm=body.norm,
+        activation=activation,
+        vocab_size=body.vocab_size,
+        embedding_scale=1.0 if embedding is None else float(embedding.scale),
+        attention_scale=scale_of(attend, attention.d_head, attention.scale),
+        output_scale=body.output_scale,
+        score="additive" if isinstance(attend, AdditiveAttend) else "dot",
     )

@@ -4,12 +4,11 @@ seen = look_at_text("runs/book", "Once upon a")
 seen.steps[-1].top              # the likeliest tokens of the last step
 seen.lens[2].steps              # what it would have said after two layers
 seen.weights                    # (layers, H, T, T)
-seen.save("attention.svg")
+seen.save("page.html")
 
 All of it is of one pass over the prompt and what the model wrote after it, always the likeliest token.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,22 +18,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import to_values
 from heedful.decoding.writing.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
-from heedful.insight.encoder_look import check_encoder_suffix
-from heedful.insight.lens import DecoderLayerLens
+from heedful.insight.lens import DecoderLayerLens, said_by_layer
+from heedful.insight.look import OwnTranslation, TargetText
+from heedful.insight.maps import AttentionMaps, attention_maps
 from heedful.insight.outputs import OutputStep, lens_steps, output_steps
-from heedful.insight.packing import pack, to_plain
+from heedful.insight.page import stand_alone_page
 from heedful.insight.picture import attention_picture
+from heedful.insight.places import Positions, position_facts
 from heedful.insight.plot import plot_attention
-from heedful.insight.trace import Trace, trace
-from heedful.models.gpt import Gpt
+from heedful.insight.saving import check_suffix
+from heedful.insight.subject import ModelFacts, model_facts
+from heedful.insight.trace import trace
+from heedful.insight.trace_file import to_text, trace_values
+from heedful.insight.walk import Walk, walk_through
+from heedful.insight.words import pieces_of, word_spans
 from heedful.nn.record import structural_copy
+from heedful.text import Tokenizer
 
-FORMAT, VERSION = "heedful-text-trace", 1
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
 NEW = 24  # tokens that the model adds
 
@@ -43,42 +47,72 @@ NEW = 24  # tokens that the model adds
 class TextLook:
     """What a language model did with one text: row t is the token that was read, step t what it foretold from it."""
 
-    config: dict[str, object]
+    model: ModelFacts
     prompt: str
-    text: str  # what the model wrote after it
-    n_prompt: int  # tokens of the prompt, its start mark counted
-    complete: bool  # the model ended the text
-    tokens: tuple[str, ...]  # (T,)
-    ids: tuple[int, ...]
+    target: TargetText  # the whole text: `inputs` are what was read, `tokens` what came after each
+    continuation: OwnTranslation  # what the model wrote
+    attention: AttentionMaps
     steps: tuple[OutputStep, ...]  # (T,): the token that came next, its probability and its rivals
+    positions: Positions
     lens: tuple[DecoderLayerLens, ...]  # before the first layer, and after each: what it would say there
-    weights: Tensor = field(repr=False)  # (layers, H, T, T), float32; each row sums to one
+    walk: Walk
     tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass, by module path
 
+    @property
+    def text(self) -> str:
+        """What the model wrote after the prompt."""
+        return self.continuation.text
+
+    @property
+    def complete(self) -> bool:
+        """The model ended the text."""
+        return self.continuation.complete
+
+    @property
+    def n_prompt(self) -> int:
+        """Tokens of the prompt, its start mark counted."""
+        return self.target.n_forced + 1
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self.target.inputs
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return self.target.input_ids
+
+    @property
+    def weights(self) -> Tensor:
+        """(layers, H, T, T), float32; each row sums to one."""
+        return torch.from_numpy(self.attention.weights.values)
+
+    def to_values(self) -> dict[str, object]:
+        """The object of the trace file: that of a decoder without an encoder."""
+        return trace_values(
+            {
+                "model": self.model,
+                "target": self.target,
+                "translation": self.continuation,
+                "attention": {"decoder": self.attention},
+                "steps": self.steps,
+                "positions": self.positions,
+                "lens": {"decoder": self.lens, "encoder": None},
+                "walk": self.walk,
+            }
+        )
+
     def to_json(self) -> str:
-        values = {
-            "format": FORMAT,
-            "version": VERSION,
-            "family": "gpt",
-            "config": self.config,
-            "prompt": self.prompt,
-            "text": self.text,
-            "n_prompt": self.n_prompt,
-            "complete": self.complete,
-            "tokens": list(self.tokens),
-            "ids": list(self.ids),
-            "steps": to_plain(self.steps),
-            "lens": to_plain(self.lens),
-            "attention": pack(self.weights, "u16").to_json(),
-        }
-        return json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return to_text(self.to_values())
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
-        """By its suffix: .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count from 1."""
+        """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count
+        from 1.
+        """
         path = Path(path)
-        check_encoder_suffix(path)
+        check_suffix(path)
         how = {"layer": layer, "head": head}
         writers: dict[str, Callable[[BinaryIO], object]] = {
+            ".html": lambda file: file.write(stand_alone_page(self.to_values()).encode("utf-8", "replace")),
             ".json": lambda file: file.write(self.to_json().encode("utf-8", "replace") + b"\n"),
             ".npz": self._write_npz,
             ".svg": lambda file: file.write(
@@ -98,8 +132,11 @@ class TextLook:
     def _write_npz(self, file: BinaryIO) -> None:
         arrays = {
             "trace": np.frombuffer(self.to_json().encode("utf-8", "replace"), np.uint8),
-            "ids": np.array(self.ids),
-            "attention": self.weights.numpy(),
+            "target_ids": np.array(self.target.ids),
+            "target_input_ids": np.array(self.ids),
+            "attention/decoder": self.attention.weights.values,
+            "scores/decoder": self.attention.scores.values,
+            "mask/decoder": self.attention.mask.values.astype(bool),
             **{f"tensors/{name}": tensor.float().cpu().numpy() for name, tensor in self.tensors.items()},
         }
         np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -109,6 +146,7 @@ class TextLook:
 def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = NEW) -> TextLook:
     """Let the model go on from a prompt by at most `max_len` tokens, and keep all that happens."""
     generator = model if isinstance(model, Generator) else Generator.load(model)
+    name = "model" if isinstance(model, Generator) else Path(model).resolve().name
     tokenizer, gpt = generator.tokenizer, generator.model
     given = generator.prompt_ids(prompt)
     longest = min(LONGEST, gpt.config.max_len)
@@ -120,24 +158,33 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
     read, came = whole[:-1], whole[1:]
     with trace(structural_copy(gpt).eval()) as t:
         logits = t.model(torch.tensor([read], device=generator.step.device))[0]
-    weights = [t[f"layers.{number}.attention.weights"][0] for number in range(gpt.config.n_layers)]
+    text = Continuation(tokenizer, given).whole(best.ids)
     return TextLook(
-        config=to_values(gpt.config),
+        model=model_facts(t, name),
         prompt=prompt,
-        text=Continuation(tokenizer, given).whole(best.ids),
-        n_prompt=len(given),
-        complete=best.complete,
-        tokens=tuple(tokenizer.pieces(read)),
-        ids=tuple(read),
+        target=_target(prompt + text, tokenizer, read, came, n_forced=len(given) - 1),
+        continuation=OwnTranslation(text, best.score, best.rank, best.complete),
+        attention=attention_maps(t)["decoder"],
         steps=output_steps(logits, came, tokenizer),
-        lens=tuple(DecoderLayerLens(number, lens_steps(said, came, tokenizer)) for number, said in enumerate(_said(t))),
-        weights=torch.stack(weights).float().cpu(),
+        positions=position_facts(gpt, len(read)),
+        lens=tuple(
+            DecoderLayerLens(number, lens_steps(said, came, tokenizer)) for number, said in enumerate(said_by_layer(t))
+        ),
+        walk=walk_through(t),
         tensors={name: calls[-1] for name, calls in t.calls.items()},
     )
 
 
-def _said(t: Trace[Gpt]) -> list[Tensor]:
-    """The logits (T, V) if the model stopped before its first layer, or after each (nostalgebraist 2020)."""
-    model = t.model
-    states = [t["positions"], *(t[f"layers.{number}"] for number in range(len(model.layers)))]
-    return [model.head(model.final_norm(one))[0] for one in states]
+def _target(text: str, tokenizer: Tokenizer, read: list[int], came: list[int], *, n_forced: int) -> TargetText:
+    inputs, tokens = tuple(pieces_of(tokenizer, read)), tuple(pieces_of(tokenizer, came))
+    return TargetText(
+        text=text,
+        kind="prefix",
+        tokens=tokens,
+        ids=tuple(came),
+        words=tuple(word_spans(tokens)),
+        inputs=inputs,
+        input_ids=tuple(read),
+        input_words=tuple(word_spans(inputs)),
+        n_forced=n_forced,
+    )

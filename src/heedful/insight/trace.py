@@ -17,12 +17,23 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.insight.change import Silenced
+from heedful.insight.silence import Silenced
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, share_heads
 from heedful.nn.dropout import Dropout
 from heedful.nn.record import structural_copy, weights_of
 
 M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A name in a trace, and which call of it: most modules are called once, a shared one again and again."""
+
+    path: str
+    call: int = -1
+
+    def part(self, name: str) -> "Place":
+        return Place(f"{self.path}.{name}", self.call)
 
 
 @dataclass
@@ -44,6 +55,13 @@ class Trace(Generic[M]):
             raise KeyError(f"nothing was recorded as {name!r}; the names are those of `calls`")
         return self.calls[name][-1]
 
+    def at(self, place: Place) -> Tensor:
+        """What was recorded there, of the first row of the batch."""
+        return self.calls[place.path][place.call][0]
+
+    def has(self, place: Place) -> bool:
+        return place.path in self.calls
+
     def record(self, name: str, value: Tensor) -> None:
         if self.recording:
             self.calls.setdefault(name, []).append(value.detach())
@@ -61,7 +79,7 @@ def trace(model: M) -> Iterator[Trace[M]]:
             attend = module.attend
             if isinstance(attend, nn.Module):
                 del module.attend  # a child module gives its name only to another module
-            module.attend = _Watched(attend, t, path)
+            module.attend = Watched(attend, t, path)
     try:
         yield t
     finally:
@@ -101,7 +119,7 @@ def _watch(t: Trace[M], path: str, module: nn.Module) -> None:
         module.register_forward_hook(after)
 
 
-class _Watched:
+class Watched:
     """An attend that records what goes in and out, and answers as the one inside."""
 
     def __init__(self, attend: Attend, t: Trace[M], path: str) -> None:
@@ -122,7 +140,7 @@ class _Watched:
     ) -> Tensor:
         heads = self.attend(q, k, v, mask, scale=scale, bias=bias, dropout=dropout)
         if self.t.recording:
-            looks = self.attend.attend if isinstance(self.attend, Silenced) else self.attend
+            looks = bare(self.attend)
             with torch.no_grad():
                 scores = scores_of(looks, q, k)
                 scaled = scores * scale_of(looks, q.size(-1), scale)
@@ -139,6 +157,13 @@ class _Watched:
             for name, value in values.items():
                 self.t.record(f"{self.path}.{name}", value)
         return heads
+
+
+def bare(attend: Attend) -> Attend:
+    """The attend inside of those that only watch it or silence it."""
+    while isinstance(attend, (Watched, Silenced)):
+        attend = attend.attend
+    return attend
 
 
 def scores_of(attend: Attend, q: Tensor, k: Tensor) -> Tensor:

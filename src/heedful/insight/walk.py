@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heedful.insight.anatomy import SELF, Anatomy, Side, anatomy
 from heedful.insight.packing import Packed, pack
 from heedful.insight.places import position_code
-from heedful.insight.trace import Trace
-from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.attention import share_heads
+from heedful.insight.trace import M, Place, Trace, bare, scale_of
+from heedful.models.universal import Universal
+from heedful.nn.attention import MultiHeadAttention, share_heads
 
 NUMBERS = 8
-
-SELF, CROSS, FEED_FORWARD = "attention", "cross_attention", "feed_forward"
+FEED_FORWARD = "feed_forward"
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Start:
-    embedding: Vector
-    scaled: Vector
+    embedding: Vector | None
+    scaled: Vector | None
     position: Vector | None
-    input: Vector
+    input: Vector  # all that is added up
+    norm: Vector | None  # a norm of it, where one follows: then that enters the first layer
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class HeadVectors:
     v: Vector
     heads: Vector
     out: Vector  # (tokens)
+    scale: float  # what q . k is multiplied by
     bias: bool
 
 
@@ -57,99 +59,127 @@ class FeedForwardVectors:
 @dataclass(frozen=True)
 class End:
     norm: Vector | None
+    mean: Vector | None  # of steps that are weighted: what the Universal Transformer says in the end
 
 
 Layer = dict[str, HeadVectors | FeedForwardVectors | Vector | None]
 
 
 @dataclass(frozen=True)
+class Stack:
+    """One stack: what comes before its layers, each of them, what follows, and in which order a layer computes."""
+
+    start: Start
+    layers: tuple[Layer, ...]
+    end: End
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Walk:
     numbers: int
-    encoder_start: Start
-    decoder_start: Start
-    encoder: tuple[Layer, ...]
-    decoder: tuple[Layer, ...]
-    encoder_end: End
-    decoder_end: End
-    encoder_steps: tuple[str, ...]
-    decoder_steps: tuple[str, ...]
+    encoder: Stack | None  # None: the model has no such stack
+    decoder: Stack | None
 
 
-def walk_through(t: Trace[Seq2Seq], *, numbers: int = NUMBERS) -> Walk:
+def walk_through(t: Trace[M], *, numbers: int = NUMBERS) -> Walk:
     """The walk of the last pass that was traced, a pass of one sentence; after the block, when `t` records no more."""
     assert not t.recording, "asking for the position code would be recorded as another pass"
-    return _Walker(t, numbers).walk()
+    body = anatomy(t.model)
+    encoder, decoder = (
+        None if side is None else _Walker(t, body, side, text, numbers).walk()
+        for side, text in ((body.encoder, "source"), (body.decoder, "target"))
+    )
+    return Walk(numbers, encoder, decoder)
 
 
 class _Walker:
-    def __init__(self, t: Trace[Seq2Seq], numbers: int) -> None:
+    """Goes through one of the stacks."""
+
+    def __init__(self, t: Trace[M], body: Anatomy, side: Side, text: str, numbers: int) -> None:
         self.t = t
+        self.body = body
+        self.side = side
+        self.text = text
+        self.places = side.places(t)
         self.numbers = numbers
-        self.config = t.model.config
 
-    def walk(self) -> Walk:
-        model = self.t.model
-        return Walk(
-            numbers=self.numbers,
-            encoder_start=self.start("source"),
-            decoder_start=self.start("target"),
-            encoder=tuple(self.layer(f"encoder.layers.{i}", (SELF,)) for i in range(len(model.encoder.layers))),
-            decoder=tuple(self.layer(f"decoder.layers.{i}", (SELF, CROSS)) for i in range(len(model.decoder.layers))),
-            encoder_end=End(self.maybe("encoder.final_norm")),
-            decoder_end=End(self.maybe("decoder.final_norm")),
-            encoder_steps=self.steps((SELF,)),
-            decoder_steps=self.steps((SELF, CROSS)),
+    def walk(self) -> Stack:
+        return Stack(
+            start=self.start(),
+            layers=tuple(self.layer(place) for place in self.places),
+            end=self.end(),
+            steps=self.steps(),
         )
 
-    def start(self, side: str) -> Start:
-        model, scaled = self.t.model, self.t[f"{side}_embedding"]
-        module = model.source_positions if side == "source" else model.target_positions
-        code = position_code(module, torch.arange(scaled.size(1), device=scaled.device), model)
+    def start(self) -> Start:
+        side, total = self.side, self.entering(self.places[0])
+        if side.norm is not None:
+            assert side.positions is not None
+            total = self.t.at(side.positions)
+        code = position_code(self.t.model, self.text, torch.arange(len(total), device=total.device))
         return Start(
-            embedding=self.vector(self.t[f"{side}_embedding.table"][0]),
-            scaled=self.vector(scaled[0]),
+            embedding=None if side.embedding is None else self.at(side.embedding.part("table")),
+            scaled=None if side.embedding is None else self.at(side.embedding),
             position=None if code is None else self.vector(code),
-            input=self.vector(self.t[f"{side}_positions"][0]),
+            input=self.vector(total),
+            norm=None if side.norm is None else self.at(side.norm),
         )
 
-    def layer(self, path: str, attentions: tuple[str, ...]) -> Layer:
-        parts: Layer = {}
-        for name in attentions:
-            parts[name] = self.attention(f"{path}.{name}")
-        parts[FEED_FORWARD] = self.feed_forward(f"{path}.{FEED_FORWARD}")
-        for name in (*attentions, FEED_FORWARD):
-            residual = f"{path}.{name}_residual"
+    def entering(self, layer: Place) -> Tensor:
+        """What a layer reads: the input of what comes first in it, a norm or the first of its products."""
+        first = f"{SELF}_residual.norm" if self.body.residual == "pre" else f"{SELF}.to_q"
+        return self.t.at(layer.part(first).part("input"))
+
+    def layer(self, place: Place) -> Layer:
+        names = (*self.side.attentions, FEED_FORWARD)
+        parts: Layer = {"input": self.vector(self.entering(place))}
+        parts |= {name: self.attention(place.part(name)) for name in self.side.attentions}
+        parts[FEED_FORWARD] = self.feed_forward(place.part(FEED_FORWARD))
+        for name in names:
+            residual = place.part(f"{name}_residual")
             # Where the sum stands: before a norm that comes last, or after a sub-layer that had the norm first.
-            added = {"post": f"{residual}.norm.input", "pre": residual, "none": None}[self.config.residual]
-            parts[f"{name}.added"] = None if added is None else self.vector(self.t[added][0])
-            parts[f"{name}.norm"] = self.vector(self.t[f"{residual}.norm"][0])
+            added = {"post": residual.part("norm.input"), "pre": residual, "none": None}[self.body.residual]
+            parts[f"{name}.added"] = None if added is None else self.at(added)
+            parts[f"{name}.norm"] = self.at(residual.part("norm"))
         return parts
 
-    def attention(self, path: str) -> HeadVectors:
-        t, n_heads = self.t, self.config.n_heads
+    def attention(self, place: Place) -> HeadVectors:
+        t, module = self.t, self.t.model.get_submodule(place.path)
+        assert isinstance(module, MultiHeadAttention)
         return HeadVectors(
-            q=self.vector(t[f"{path}.q"][0]),
-            k=self.vector(share_heads(t[f"{path}.k"], n_heads)[0]),
-            v=self.vector(share_heads(t[f"{path}.v"], n_heads)[0]),
-            heads=self.vector(t[f"{path}.heads"][0]),
-            out=self.vector(t[path][0]),
-            bias=f"{path}.bias" in t.calls,
+            q=self.at(place.part("q")),
+            k=self.vector(share_heads(t.at(place.part("k"))[None], module.n_heads)[0]),
+            v=self.vector(share_heads(t.at(place.part("v"))[None], module.n_heads)[0]),
+            heads=self.at(place.part("heads")),
+            out=self.at(place),
+            scale=scale_of(bare(module.attend), module.d_head, module.scale),
+            bias=t.has(place.part("bias")),
         )
 
-    def feed_forward(self, path: str) -> FeedForwardVectors:
+    def feed_forward(self, place: Place) -> FeedForwardVectors:
         return FeedForwardVectors(
-            inner=self.vector(self.t[f"{path}.inner"][0]),
-            gate=self.maybe(f"{path}.gate"),
-            activated=self.vector(self.t[f"{path}.outer.input"][0]),
-            out=self.vector(self.t[path][0]),
+            inner=self.at(place.part("inner")),
+            gate=self.at(place.part("gate")) if self.t.has(place.part("gate")) else None,
+            activated=self.at(place.part("outer.input")),
+            out=self.at(place),
         )
 
-    def steps(self, attentions: tuple[str, ...]) -> tuple[str, ...]:
-        order = {"post": ("{}", "{}.added", "{}.norm"), "pre": ("{}.norm", "{}", "{}.added"), "none": ("{}", "{}.norm")}
-        return tuple(step.format(name) for name in (*attentions, FEED_FORWARD) for step in order[self.config.residual])
+    def end(self) -> End:
+        norm = self.side.final_norm
+        mean = None
+        if isinstance(self.t.model, Universal):  # what comes out of all steps is what is read from them
+            reader = "decoder_layer.cross_attention.to_k.input" if self.text == "source" else "head.linear.input"
+            mean = self.at(Place(reader))
+        return End(norm=None if norm is None else self.at(norm), mean=mean)
 
-    def maybe(self, name: str) -> Vector | None:
-        return self.vector(self.t[name][0]) if name in self.t.calls else None
+    def steps(self) -> tuple[str, ...]:
+        order = {"post": ("{}", "{}.added", "{}.norm"), "pre": ("{}.norm", "{}", "{}.added"), "none": ("{}", "{}.norm")}
+        names = (*self.side.attentions, FEED_FORWARD)
+        return tuple(step.format(name) for name in names for step in order[self.body.residual])
+
+    def at(self, place: Place) -> Vector:
+        return self.vector(self.t.at(place))
 
     def vector(self, x: Tensor) -> Vector:
         return Vector(

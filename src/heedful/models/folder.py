@@ -74,7 +74,7 @@ class LoadedModel:
         """The model, if it is of that family; otherwise a UserError that says which command runs it."""
         model: nn.Module = self.model
         if not isinstance(model, kind):
-            raise wrong_family(self.folder or "this model", self.family, _family_of(kind))
+            raise wrong_family(self.folder or "this model", self.family, family_of(kind))
         return model
 
 
@@ -91,7 +91,7 @@ def save_model(
     `precision`: that of the numbers in the file, by default the model's own. Of int8 float32 is made when it is read.
     """
     folder = Path(folder)
-    values = {"format": FORMAT, "family": _family_of(type(model)), **to_values(model.config)}
+    values = {"format": FORMAT, "family": family_of(type(model)), **to_values(model.config)}
     with folder_aside(folder) as aside:
         (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
         save_file(in_precision(weights_of(model), precision), aside / WEIGHTS)
@@ -120,7 +120,7 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     return LoadedModel(family, model.eval(), tokenizers, folder)
 
 
-def _family_of(kind: type[nn.Module]) -> str:
+def family_of(kind: type[nn.Module]) -> str:
     return next(name for name, (_, module) in FAMILIES.items() if issubclass(kind, module))
 
 

@@ -141,11 +141,13 @@ class Gpt(nn.Module):
         *,
         documents: Tensor | None = None,
         cache: Cache | None = None,
+        layers: list[Tensor] | None = None,
     ) -> Tensor:
         """The last vectors (B, T, D): what the head turns into logits.
 
         `documents` (B, T) numbers the texts that are packed into a row: they do not see each other, and the positions
-        of each begin at 0. With a cache `ids` are only the new tokens, and `mask` (B, past + T) covers all.
+        of each begin at 0. With a cache `ids` are only the new tokens, and `mask` (B, past + T) covers all. To a list
+        of `layers` what each of them leaves is added, (B, T, D), before the final norm.
         """
         n_past = 0 if cache is None else cache.length
         if documents is not None:
@@ -162,6 +164,8 @@ class Gpt(nn.Module):
         for number, layer in enumerate(self.layers):
             past = None if cache is None else cache.layers[number].past
             x = layer(x, mask=may_see, positions=positions, cache=past)
+            if layers is not None:
+                layers.append(x)
         states: Tensor = self.final_norm(x)
         return states
 

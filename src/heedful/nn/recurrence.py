@@ -56,14 +56,14 @@ class Recurrence(nn.Module):
         """`all_steps`: go on when all have stopped, since a cache must also hold what those who stopped look like."""
         if self.halting is None:
             for step in range(self.n_steps):
-                x = apply(self._placed(x, positions, step), step)
+                x = apply(self.placed(x, positions, step), step)
             steps = x.new_full(x.shape[:2], self.n_steps)
             return Thought(x, steps, torch.zeros_like(steps))
         mean = torch.zeros_like(x)
         spent = steps = remainder = x.new_zeros(*x.shape[:2], 1)  # (B, T, 1)
         running = torch.ones_like(spent, dtype=torch.bool)
         for step in range(self.n_steps):
-            placed = self._placed(x, positions, step)
+            placed = self.placed(x, positions, step)
             chance = self.halting(placed)
             stops = running & ((spent + chance > self.halting.threshold) | (step == self.n_steps - 1))
             weight = torch.where(stops, 1 - spent, chance) * running
@@ -77,7 +77,8 @@ class Recurrence(nn.Module):
                 break
         return Thought(mean, steps[..., 0], remainder[..., 0])
 
-    def _placed(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
+    def placed(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
+        """With the codes of where and when added."""
         when = torch.full_like(positions, step)
         code = sinusoidal_code(positions, x.size(-1)) + sinusoidal_code(when, x.size(-1))
         return x + code.to(x.dtype)

@@ -1,15 +1,27 @@
-/** View 1: who looks at whom. Encoder, decoder and cross-attention as a matrix, as lines, or all heads at once. */
+/** View 1: who looks at whom. Each kind of attention as a matrix, as lines, over an image, or all heads at once. */
 
 import { el } from "./dom.js";
 import { headColour } from "./colour.js";
+import { imageView } from "./image.js";
 import { button, choice, listChoice, tick } from "./controls.js";
 import { linesView } from "./lines.js";
 import { matrixView } from "./matrix.js";
 import { write } from "./numbers.js";
 import { change, state } from "./state.js";
 import { thumbnailsView } from "./thumbnails.js";
-import { alignedCells, headWeights, labelsOf, layersOf, meanWeights } from "./trace.js";
+import { alignedCells, headWeights, kindsOf, labelsOf, layersOf, meanWeights } from "./trace.js";
 import { t } from "./words.js";
+
+/** The kind of attention that is shown: the one chosen, if the model has it. */
+export function chosenKind(trace) {
+  const kinds = kindsOf(trace);
+  return kinds.includes(state.kind) ? state.kind : kinds[0];
+}
+
+function chosenShow(trace) {
+  const isThere = state.show && (state.show !== "image" || trace.raw.image);
+  return isThere ? state.show : trace.raw.image ? "image" : "matrix";
+}
 
 /** The layer that is shown: state.layer, at first the last one or the one wanted; a shorter stack gives its last. */
 export function chosenLayer(trace, kind, first = Infinity) {
@@ -37,7 +49,8 @@ function pickHead(trace, head, isMore) {
 
 /** What the matrix shows: the mean of the chosen heads; where one points, each of them. */
 function shownMatrix(trace) {
-  const { kind, words, dim } = state;
+  const { words, dim } = state;
+  const kind = chosenKind(trace);
   const layer = chosenLayer(trace, kind);
   const heads = chosenHeads(trace);
   const labels = labelsOf(trace, kind, words);
@@ -76,8 +89,19 @@ function headsName(trace, heads) {
   return t("attention.meanOf", heads.map((head) => head + 1).join(", "));
 }
 
+/** The row of the chosen token, at first the class token's, as the patches need it. */
+function shownImage(trace) {
+  const kind = chosenKind(trace);
+  const labels = labelsOf(trace, kind, false);
+  const n = labels.columns.length;
+  const row = state.row >= 0 && state.row < n ? state.row : 0;
+  const weights = meanWeights(trace, kind, chosenLayer(trace, kind), chosenHeads(trace), false);
+  return { image: trace.raw.image, labels: labels.columns, row, weights: weights.subarray(row * n, (row + 1) * n) };
+}
+
 function shownLines(trace) {
-  const { kind, words } = state;
+  const { words } = state;
+  const kind = chosenKind(trace);
   const layer = chosenLayer(trace, kind);
   const heads = chosenHeads(trace).map((number) => ({
     number,
@@ -89,12 +113,11 @@ function shownLines(trace) {
 
 export function attentionView(host, { trace }) {
   const options = (names, prefix) => names.map((name) => [name, t(`${prefix}.${name}`)]);
-  const kinds = choice(t("attention.kind"), options(["cross", "encoder", "decoder"], "short"), state.kind, (kind) =>
+  const kinds = choice(t("attention.kind"), options(kindsOf(trace), "short"), chosenKind(trace), (kind) =>
     change({ kind, row: -1 }),
   );
-  const shows = choice(t("attention.show"), options(["matrix", "lines", "grid"], "show"), state.show, (show) =>
-    change({ show }),
-  );
+  const ways = [...(trace.raw.image ? ["image"] : []), "matrix", "lines", "grid"];
+  const shows = choice(t("attention.show"), options(ways, "show"), chosenShow(trace), (show) => change({ show }));
   const units = choice(
     t("attention.units"),
     [
@@ -122,12 +145,20 @@ export function attentionView(host, { trace }) {
     () => shownLines(trace),
     (row) => change({ row }),
   );
-  const grid = thumbnailsView((layer, head) => change({ layer, heads: String(head), show: "matrix" }));
+  const photo = trace.raw.image
+    ? imageView(
+        () => shownImage(trace),
+        (row) => change({ row }),
+      )
+    : null;
+  const closer = trace.raw.image ? "image" : "matrix";
+  const grid = thumbnailsView((layer, head) => change({ layer, heads: String(head), show: closer }));
   host.append(
     el(".controls", {}, kinds.element, shows.element, units.element),
     el(".controls", {}, layerHost, headBox, several.element, dim.element, sort.element),
     title,
     legend,
+    photo ? photo.element : "",
     matrix.element,
     lines.element,
     grid.element,
@@ -137,7 +168,7 @@ export function attentionView(host, { trace }) {
   function heads() {
     const chosen = chosenHeads(trace);
     const isAll = chosen.length === trace.model.n_heads;
-    const isOverlaid = state.show === "lines";
+    const isOverlaid = chosenShow(trace) === "lines";
     const chips = Array.from({ length: trace.model.n_heads }, (_, head) => {
       const chip = button(
         String(head + 1),
@@ -155,8 +186,10 @@ export function attentionView(host, { trace }) {
   }
 
   function update() {
-    const { kind, show } = state;
+    const [kind, show] = [chosenKind(trace), chosenShow(trace)];
     kinds.set(kind);
+    kinds.element.hidden = kindsOf(trace).length === 1;
+    units.element.hidden = Boolean(trace.raw.image);
     shows.set(show);
     units.set(Number(state.words));
     several.set(state.several);
@@ -168,15 +201,17 @@ export function attentionView(host, { trace }) {
     layerHost.hidden = headBox.hidden = several.element.hidden = isGrid;
     dim.element.hidden = show !== "matrix";
     sort.element.hidden = !isGrid;
+    if (photo) photo.element.hidden = show !== "image";
     matrix.element.hidden = show !== "matrix";
     lines.element.hidden = show !== "lines";
     grid.element.hidden = !isGrid;
     title.textContent = isGrid ? t("grid.title", t(`kind.${kind}`)) : shownMatrix(trace).name;
     legend.textContent = isGrid
       ? t(`sort.${state.sort}.meaning`)
-      : [t(`legend.${kind}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
+      : [t(show === "image" ? "legend.image" : `legend.${kind}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
           .filter(Boolean)
           .join(" ");
+    if (photo && show === "image") photo.update();
     if (show === "matrix") matrix.update();
     if (show === "lines") lines.update(state.row);
     if (isGrid) {

@@ -3,12 +3,19 @@
 import { el, foreign } from "./dom.js";
 import { inkOn, shade } from "./colour.js";
 import { button, choice, listChoice, tableView } from "./controls.js";
+import { matrixView } from "./matrix.js";
 import { write, writePercent } from "./numbers.js";
 import { labelsOf } from "./trace.js";
 import { t } from "./words.js";
 
-function layerName(layer) {
-  return layer < 0 || layer === 0 ? t("lens.before") : t("lens.after", layer);
+/** The layers of a Universal Transformer are steps, and its lens is the model itself with fewer of them. */
+function hasSteps(trace) {
+  return trace.model.family === "universal";
+}
+
+function layerName(trace, layer) {
+  if (hasSteps(trace)) return layer === 0 ? t("lens.step.before") : t("lens.step", layer);
+  return layer === 0 ? t("lens.before") : t("lens.after", layer);
 }
 
 /** Rows are layers (the last on top, as the network is drawn), columns are steps; a cell says what comes first there. */
@@ -21,7 +28,7 @@ function lensTable(trace, layers, readout) {
         const list = step.top.map((one) => `${one.token} ${writePercent(one.probability)}`).join(", ");
         readout.textContent = t(
           "lens.cell",
-          layerName(i),
+          layerName(trace, i),
           inputs[s],
           list,
           tokens[s],
@@ -35,7 +42,7 @@ function lensTable(trace, layers, readout) {
       if (first.id === trace.target.ids[s]) cell.classList.add("agrees");
       return cell;
     });
-    return el("tr", {}, el("th", { scope: "row" }, layerName(i)), cells);
+    return el("tr", {}, el("th", { scope: "row" }, layerName(trace, i)), cells);
   });
   const head = el(
     "tr",
@@ -73,7 +80,7 @@ function lensPart(trace, name) {
     caption: t(`lens.${name}`),
     head: ["", ...trace.target.tokens],
     rows: layers.map((entry, i) => [
-      layerName(i),
+      layerName(trace, i),
       ...entry.steps.map((step) => `${step.top[0].token} ${writePercent(step.top[0].probability)}`),
     ]),
   }));
@@ -81,7 +88,7 @@ function lensPart(trace, name) {
     "section",
     {},
     el("h3.title", {}, t(`lens.${name}`)),
-    el("p.note", {}, t(`lens.${name}.says`)),
+    el("p.note", {}, t(`lens.${name}.${hasSteps(trace) ? "steps" : "says"}`)),
     holder,
     readout,
     table.element,
@@ -91,9 +98,28 @@ function lensPart(trace, name) {
 /** What the decoder writes when it reads an earlier layer of the encoder. */
 function earlierTexts(trace) {
   const rows = trace.raw.lens.encoder.map((entry, i) =>
-    el("li", {}, el("span.note", {}, layerName(i)), foreign(entry.text || "–")),
+    el("li", {}, el("span.note", {}, layerName(trace, i)), foreign(entry.text || "–")),
   );
   return el("ol.earlier", {}, rows.toReversed());
+}
+
+/** How long each token was thought about: the weight of each step in what comes out. */
+function thinkingPart(trace, side) {
+  const packed = trace.array(trace.raw.halting[side]);
+  const [nSteps, nTokens] = packed.shape;
+  const rows = Array.from({ length: nSteps }, (_, i) => String(i + 1));
+  const columns = side === "encoder" ? trace.source.tokens : trace.target.inputs;
+  const matrix = matrixView(() => ({
+    name: t(`halting.${side}`),
+    corner: t("halting.corner"),
+    rows,
+    columns,
+    values: packed.values,
+    describe: (r, c) => ({ where: `${columns[c]}, ${rows[r]}`, value: write(packed.values[r * nTokens + c]), more: [] }),
+    range: "unit",
+  }));
+  matrix.update();
+  return el("section.thinking", {}, el("h3.title", {}, t(`halting.${side}`)), el("p.note", {}, t("halting.says")), matrix.element);
 }
 
 function changedPart(trace) {
@@ -147,8 +173,10 @@ function changeForm({ trace, lookWithout }) {
   };
   let chosen = { kind: "cross", layer: 0, head: 0 };
   const count = (n) => Array.from({ length: n }, (_, i) => [i, String(i + 1)]);
-  const layersOfKind = () =>
-    count(chosen.kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers);
+  const layersOfKind = () => {
+    if (trace.model.family === "universal") return count(1); // one layer, which every step goes through
+    return count(chosen.kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers);
+  };
   const layer = listChoice(
     t("attention.layer"),
     layersOfKind(),
@@ -204,13 +232,11 @@ export function layersView(host, context) {
   host.append(el("p.lead", {}, t("lens.lead")));
   const changed = changedPart(trace);
   if (changed) host.append(changed);
-  if (trace.raw.lens)
-    host.append(
-      lensPart(trace, "decoder"),
-      lensPart(trace, "encoder"),
-      el("h4", {}, t("lens.texts")),
-      earlierTexts(trace),
-    );
+  host.append(lensPart(trace, "decoder"));
+  if (trace.raw.lens.encoder)
+    host.append(lensPart(trace, "encoder"), el("h4", {}, t("lens.texts")), earlierTexts(trace));
+  if (trace.raw.halting) host.append(thinkingPart(trace, "encoder"), thinkingPart(trace, "decoder"));
+  if (!trace.source) return () => {}; // a language model is not searched with a beam, and not changed
   host.append(
     context.lookWithout
       ? changeForm(context)

@@ -1,6 +1,6 @@
 /** The page: which view, in which language and light; from a file on disk or from a server. */
 
-import { attentionView, chosenHeads, chosenLayer } from "./attention.js";
+import { attentionView, chosenHeads, chosenKind, chosenLayer } from "./attention.js";
 import { postLook } from "./api.js";
 import { beamView } from "./beam.js";
 import { setDark } from "./colour.js";
@@ -13,7 +13,7 @@ import { positionsView } from "./positions.js";
 import { change, onChange, recall, remember, startState, state } from "./state.js";
 import { layersOf, readTrace } from "./trace.js";
 import { keyed, translateView } from "./translate.js";
-import { walkView } from "./walk.js";
+import { chosenSide, walkView } from "./walk.js";
 import { setLanguage, t } from "./words.js";
 
 const VIEWS = {
@@ -24,6 +24,13 @@ const VIEWS = {
   positions: positionsView,
   layers: layersView,
   examples: examplesView,
+};
+// What a view needs of a trace: a model of one stack lacks some of it.
+const NEEDS = {
+  walk: ({ walk }) => walk,
+  output: ({ steps, answer }) => steps || answer.length,
+  beam: ({ beam }) => beam,
+  layers: ({ lens }) => lens,
 };
 const PLAIN = { prefix: "", reference: "", without: "", hidden: "" }; // a look at the model's own translation
 const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot update by itself
@@ -49,7 +56,7 @@ function dressPage() {
   setDark(isDark());
   document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
   document.documentElement.dataset.theme = isDark() ? "dark" : "light";
-  document.title = shown.trace ? `${shown.trace.source.text} · heedful` : `heedful · ${t("app.tagline")}`;
+  document.title = shown.trace ? `${givenText(shown.trace)} · heedful` : `heedful · ${t("app.tagline")}`;
 }
 
 function header() {
@@ -94,37 +101,44 @@ function isLooking() {
   return Boolean(embedded) || (state.page === "look" && Boolean(shown.trace || state.q));
 }
 
+function givenText({ source, target }) {
+  return (source || target).text;
+}
+
 function sentence(trace) {
-  const { source, target, model } = trace;
-  const kind = target.kind === "own" ? null : el("span.badge", {}, t(`app.${target.kind}`));
-  const isPlain = target.kind === "own" && !trace.raw.changes;
-  const again = embedded || isPlain ? null : button(t("app.own"), () => look({}), { class: "quiet" });
+  const text = (words) => el("bdi", { dir: "auto", translate: "no" }, words);
   return el(
     "section.sentence",
     {},
-    el("p.source", {}, el("bdi", { dir: "auto", translate: "no" }, source.text)),
-    el("p.target", {}, el("bdi", { dir: "auto", translate: "no" }, target.text), kind, again),
-    el(
-      "p.note",
-      {},
-      t(
-        "app.model",
-        model.name,
-        model.n_encoder_layers,
-        model.n_decoder_layers,
-        model.n_heads,
-        model.d_model,
-        model.n_parameters.toLocaleString("en"),
-      ),
-    ),
+    el("p.source", {}, text(givenText(trace))),
+    trace.source && trace.target ? written(trace, text) : null,
+    el("p.note", {}, modelLine(trace.model)),
   );
+}
+
+function written(trace, text) {
+  const { target } = trace;
+  const kind = target.kind === "own" ? null : el("span.badge", {}, t(`app.${target.kind}`));
+  const isPlain = target.kind === "own" && !trace.raw.changes;
+  const again = embedded || isPlain ? null : button(t("app.own"), () => look({}), { class: "quiet" });
+  return el("p.target", {}, text(target.text), kind, again);
+}
+
+/** Two stacks, or one; the layers of a Universal Transformer are steps. */
+function modelLine({ name, family, n_encoder_layers: e, n_decoder_layers: d, n_heads, d_model, n_parameters }) {
+  const shape = family === "universal" ? "app.steps" : e && d ? "app.layers" : "app.layers.one";
+  return t("app.model", `${name} (${family})`, t(shape, e || d, d), n_heads, d_model, n_parameters.toLocaleString("en"));
+}
+
+function viewsOf(trace) {
+  return Object.keys(VIEWS).filter((name) => !NEEDS[name] || NEEDS[name](trace.raw));
 }
 
 function tabs() {
   return el(
     "nav.tabs",
     { "aria-label": t("app.views") },
-    Object.keys(VIEWS).map((name) =>
+    viewsOf(shown.trace).map((name) =>
       button(t(`view.${name}`), () => change({ view: name }), {
         id: `view-${name}`,
         "aria-current": chosenView() === name ? "page" : null,
@@ -134,7 +148,7 @@ function tabs() {
 }
 
 function chosenView() {
-  return VIEWS[state.view] ? state.view : "attention";
+  return viewsOf(shown.trace).includes(state.view) ? state.view : "attention";
 }
 
 /** The letters that act while the focus is inside a view, and not in a field. */
@@ -142,9 +156,9 @@ function shortcuts(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text], textarea, select"))
     return;
   const { trace } = shown;
-  const kind = state.view === "walk" ? state.side : state.kind;
-  const names = Object.keys(VIEWS);
   const isWalk = state.view === "walk";
+  const kind = isWalk ? chosenSide(trace) : chosenKind(trace);
+  const names = viewsOf(trace);
   const layer = chosenLayer(trace, kind, isWalk ? 0 : Infinity);
   const nHeads = trace.model.n_heads;
   const toHead = (by) => {
@@ -243,7 +257,7 @@ function render() {
 }
 
 function footer() {
-  return el("footer", {}, el("p.note", {}, t("app.keys")), embedded ? el("p.note", {}, t("app.file")) : null);
+  return el("footer", {}, el("p.note", {}, t("app.keys", viewsOf(shown.trace).length)), embedded ? el("p.note", {}, t("app.file")) : null);
 }
 
 function start() {

@@ -114,8 +114,23 @@ function referenceForm(trace, lookAlong) {
   );
 }
 
+/** What a model that writes nothing answers: words for hidden places, labels of a text, an image or each token. */
+function answersView(host, trace) {
+  const articles = trace.raw.answer.map(({ place, top }) => {
+    const title = place === null ? t("answer.labels") : trace.source.tokens[place];
+    const number = place === null ? null : el("span.step-number", {}, String(place + 1));
+    const rows = top.map((one) =>
+      el("li", {}, foreign(one.token), unitBar(one.probability, writePercent(one.probability))),
+    );
+    return el("li.step", {}, el("h4", {}, number, foreign(title)), el("ul.bars", {}, rows));
+  });
+  host.append(el("p.lead", {}, t("answer.lead")), el("ol.steps", {}, articles));
+  return () => {};
+}
+
 export function outputView(host, { trace, lookAlong }) {
   const { steps, target } = trace;
+  if (!steps) return answersView(host, trace);
   const pick = (step) => {
     change({ step });
     document.getElementById(`step-${step}`).scrollIntoView({ block: "nearest" });
@@ -139,7 +154,7 @@ export function outputView(host, { trace, lookAlong }) {
   }));
   const kind = el("p.note", {}, t(`output.kind.${target.kind}`), " ", summary(steps));
   const own =
-    target.kind === "own"
+    target.kind === "own" || !trace.source
       ? null
       : el(
           "p",
@@ -156,7 +171,7 @@ export function outputView(host, { trace, lookAlong }) {
     el(".controls", {}, unsure.element),
     holder,
     table.element,
-    referenceForm(trace, lookAlong),
+    trace.source ? referenceForm(trace, lookAlong) : "",
   );
 
   function update() {

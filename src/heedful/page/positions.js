@@ -96,9 +96,9 @@ export function positionsView(host, { trace }) {
     el("p.note", {}, t("positions.similarity.says")),
     alike.element,
   );
-  if (trace)
+  if (trace) host.append(...biasPart(trace));
+  if (trace && trace.source && trace.target)
     host.append(
-      ...biasPart(trace),
       el("h3.title", {}, t("film.title")),
       el("p.note", {}, t("film.says")),
       filmView(trace),

@@ -4,7 +4,7 @@ const DEFAULTS = {
   page: "", // served: translate, look
   view: "attention",
   kind: "cross",
-  show: "matrix",
+  show: "", // matrix, lines, grid, image; "" = what suits the model
   layer: -1, // -1 = the one that a view begins with
   heads: "all",
   several: false,

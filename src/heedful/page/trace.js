@@ -2,20 +2,21 @@
 
 import { unpack } from "./numbers.js";
 
-const MARKS = new Set(["<s>", "</s>", "<pad>", "<unk>"]);
+const VERSION = 2;
+const MARK = /^(<\/?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\])$/; // as in words.py: </s>, <|endoftext|>, [CLS]
 
 export function isMark(piece) {
-  return MARKS.has(piece);
+  return MARK.test(piece);
 }
 
-/** "▁dog" is "dog" to a reader; the mark of a space is of the tokenizer. */
+/** "▁dog" is "dog" to a reader; how a space is written, or that none is there, is of the tokenizer. */
 export function readable(piece) {
-  return piece.replaceAll("▁", " ").trim() || piece;
+  return piece.replaceAll(/[▁Ġ]/g, " ").replaceAll("##", "").trim() || piece;
 }
 
 export function readTrace(raw) {
-  if (raw.format !== "heedful-trace" || raw.version !== 1) {
-    throw new Error(`this page reads heedful traces of version 1, found ${raw.format} ${raw.version}`);
+  if (raw.format !== "heedful-trace" || raw.version !== VERSION) {
+    throw new Error(`this page reads heedful traces of version ${VERSION}, found ${raw.format} ${raw.version}`);
   }
   const kept = new Map();
   const array = (packed) => {
@@ -24,6 +25,11 @@ export function readTrace(raw) {
     return kept.get(packed);
   };
   return { raw, array, merged: new Map(), model: raw.model, source: raw.source, target: raw.target, steps: raw.steps };
+}
+
+/** The kinds of attention that the model has: all three, or of one stack its own. */
+export function kindsOf(trace) {
+  return ["cross", "encoder", "decoder"].filter((kind) => trace.raw.attention[kind]);
 }
 
 /** What stands at the rows and columns of an attention. */

@@ -18,31 +18,27 @@ function tokensOf(trace, side) {
   return side === "encoder" ? trace.source.tokens : trace.target.inputs;
 }
 
+function sidesIn(trace) {
+  return ["encoder", "decoder"].filter((side) => trace.raw.walk[side]);
+}
+
+/** The stack that is shown: the one chosen, if the model has it. */
+export function chosenSide(trace) {
+  const sides = sidesIn(trace);
+  return sides.includes(state.side) ? state.side : sides[0];
+}
+
 function placeOf(trace) {
-  const side = state.side === "decoder" ? "decoder" : "encoder";
+  const side = chosenSide(trace);
   const token = Math.max(0, Math.min(state.token, tokensOf(trace, side).length - 1));
   const head = Math.max(0, Math.min(state.head, trace.model.n_heads - 1));
   return { side, token, head, layer: chosenLayer(trace, side, 0) };
 }
 
-/** The vector that enters a layer: follow the layer before through its additions and norms. */
-function inputOf(trace, side, layer, token) {
-  const start = trace.raw.walk[`${side}_start`];
-  let x = vectorAt(trace, start.input, token);
-  if (layer === 0) return x;
-  const before = trace.raw.walk[side][layer - 1];
-  const isPre = trace.model.config.residual === "pre";
-  for (const name of trace.raw.walk[`${side}_steps`]) {
-    const isNext = name.endsWith(isPre ? ".added" : ".norm");
-    if (isNext && before[name]) x = vectorAt(trace, before[name], token);
-  }
-  return x;
-}
-
 /** Everything that the six steps need about one query of one head. */
 function toldAbout(trace, { side, layer, head, token }, name, x) {
   const kind = WEIGHTS_OF[name][side];
-  const part = trace.raw.walk[side][layer][name];
+  const part = trace.raw.walk[side].layers[layer][name];
   const { columns } = sidesOf(trace, kind);
   const row = (what) => {
     const matrix = headMatrix(trace, kind, what, layer, head);
@@ -50,7 +46,7 @@ function toldAbout(trace, { side, layer, head, token }, name, x) {
   };
   const scores = row("scores");
   const biases = part.bias ? biasRow(trace, side, head, token, columns.length) : null;
-  const scale = trace.model.attention_scale;
+  const { scale } = part;
   return {
     query: tokensOf(trace, side)[token],
     keys: columns,
@@ -80,33 +76,47 @@ function biasRow(trace, side, head, token, n) {
 }
 
 function startCards(trace, { side, token }) {
-  const start = trace.raw.walk[`${side}_start`];
+  const { start } = trace.raw.walk[side];
   const total = trace.model.d_model;
   const strip = (name, vector) => vectorStrip(name, vectorAt(trace, vector, token), { total });
-  const piece = tokensOf(trace, side)[token];
+  const cards = start.embedding ? embeddingCards(trace, tokensOf(trace, side)[token], start, strip) : [];
+  if (start.position && start.embedding) {
+    cards.push(
+      stepCard(
+        {
+          title: t("walk.position"),
+          formula: trace.model.embedding_scale === 1 ? "x = e + p" : "x = e' + p",
+          says: t(trace.model.family === "bert" ? "walk.position.bert" : "walk.position.says", token),
+        },
+        strip("p", start.position),
+        strip("x", start.input),
+      ),
+    );
+  } else if (start.position) {
+    cards.push(
+      stepCard({ title: t("walk.patch"), says: t("walk.patch.says") }, strip("p", start.position), strip("x", start.input)),
+    );
+  } else cards.push(stepCard({ title: t("walk.position"), says: t("walk.position.none", trace.raw.positions.kind) }));
+  if (start.norm)
+    cards.push(stepCard({ title: t("walk.norm"), formula: "x' = norm(x)", says: t("walk.norm.first") }, strip("x'", start.norm)));
+  return cards;
+}
+
+function embeddingCards(trace, piece, start, strip) {
+  const scale = trace.model.embedding_scale;
   const cards = [
     stepCard(
       { title: t("walk.embedding"), formula: "e = E[id]", says: t("walk.embedding.says", piece) },
       strip("e", start.embedding),
     ),
+  ];
+  if (scale === 1) return cards;
+  cards.push(
     stepCard(
-      {
-        title: t("walk.scaled"),
-        formula: `e × √d_{model} = e × ${write(trace.model.embedding_scale, 3)}`,
-        says: t("walk.scaled.says"),
-      },
+      { title: t("walk.scaled"), formula: `e × √d_{model} = e × ${write(scale, 3)}`, says: t("walk.scaled.says") },
       strip("e'", start.scaled),
     ),
-  ];
-  if (start.position) {
-    cards.push(
-      stepCard(
-        { title: t("walk.position"), formula: "x = e' + p", says: t("walk.position.says", token) },
-        strip("p", start.position),
-        strip("x", start.input),
-      ),
-    );
-  } else cards.push(stepCard({ title: t("walk.position"), says: t("walk.position.none", trace.raw.positions.kind) }));
+  );
   return cards;
 }
 
@@ -125,7 +135,7 @@ function concatCard(trace, part, { head, token }) {
 }
 
 function attentionCards(trace, place, name, x) {
-  const part = trace.raw.walk[place.side][place.layer][name];
+  const part = trace.raw.walk[place.side].layers[place.layer][name];
   const out = vectorAt(trace, part.out, place.token);
   const titled = el(
     "li.divider",
@@ -146,12 +156,12 @@ function attentionCards(trace, place, name, x) {
 
 /** What a sub-layer reads: with the norm before it, the normalised vector. */
 function readName(trace) {
-  return trace.model.config.residual === "pre" ? "n" : "x";
+  return trace.model.residual === "pre" ? "n" : "x";
 }
 
 function feedForwardCards(trace, { side, layer, token }) {
-  const part = trace.raw.walk[side][layer].feed_forward;
-  const { d_ff: total, d_model: width, config } = trace.model;
+  const part = trace.raw.walk[side].layers[layer].feed_forward;
+  const { d_ff: total, d_model: width, activation } = trace.model;
   const strip = (name, vector, size) => vectorStrip(name, vectorAt(trace, vector, token), { total: size });
   return [
     el("li.divider", {}, t("walk.feed_forward"), el("span", {}, t("walk.feed_forward.says", width, total))),
@@ -162,12 +172,12 @@ function feedForwardCards(trace, { side, layer, token }) {
     ),
     stepCard(
       {
-        title: t("walk.activated", config.activation),
+        title: t("walk.activated", activation),
         formula: part.gate
           ? `a = f(g) h`
-          : config.activation === "relu"
+          : activation === "relu"
             ? "a = max(0, h)"
-            : `a = ${config.activation}(h)`,
+            : `a = ${activation}(h)`,
       },
       strip("a", part.activated, total),
     ),
@@ -178,13 +188,13 @@ function feedForwardCards(trace, { side, layer, token }) {
 /** The layer in the order in which the model computes it; pre- and post-norm differ only in that order. */
 function layerCards(trace, place) {
   const { side, layer, token } = place;
-  const isPre = trace.model.config.residual === "pre";
-  const numbers = trace.raw.walk[side][layer];
+  const isPre = trace.model.residual === "pre";
+  const numbers = trace.raw.walk[side].layers[layer];
   const total = trace.model.d_model;
-  let x = inputOf(trace, side, layer, token); // what goes around the sub-layer
+  let x = vectorAt(trace, numbers.input, token); // what goes around the sub-layer
   let read = x; // what goes into it
   const cards = [];
-  for (const name of trace.raw.walk[`${side}_steps`]) {
+  for (const name of trace.raw.walk[side].steps) {
     if (name === "feed_forward") cards.push(...feedForwardCards(trace, place));
     else if (WEIGHTS_OF[name]) cards.push(...attentionCards(trace, place, name, read));
     else if (numbers[name]) {
@@ -194,8 +204,8 @@ function layerCards(trace, place) {
         ? stepCard(
             {
               title: t("walk.norm"),
-              formula: NORM_FORMULAS[trace.model.config.residual],
-              says: t(`walk.norm.${trace.model.config.norm}`),
+              formula: NORM_FORMULAS[trace.model.residual],
+              says: t(`walk.norm.${trace.model.norm}`),
             },
             vectorStrip(isPre ? "n" : "x'", vector, { total }),
           )
@@ -213,9 +223,17 @@ function layerCards(trace, place) {
 }
 
 function endCards(trace, { side, token }) {
-  const end = trace.raw.walk[`${side}_end`];
+  const { end } = trace.raw.walk[side];
   const cards = [];
-  if (end && end.norm) {
+  if (end.mean) {
+    cards.push(
+      stepCard(
+        { title: t("walk.mean"), formula: "m = Σ w_i x_i", says: t("walk.mean.says") },
+        vectorStrip("m", vectorAt(trace, end.mean, token), { total: trace.model.d_model }),
+      ),
+    );
+  }
+  if (end.norm) {
     cards.push(
       stepCard(
         { title: t("walk.final"), formula: "m = norm(x)" },
@@ -224,7 +242,7 @@ function endCards(trace, { side, token }) {
     );
   }
   if (side === "encoder") {
-    cards.push(stepCard({ title: t("walk.memory"), says: t("walk.memory.says") }));
+    if (trace.target) cards.push(stepCard({ title: t("walk.memory"), says: t("walk.memory.says") }));
     return cards;
   }
   const step = trace.steps[token];
@@ -245,8 +263,8 @@ function endCards(trace, { side, token }) {
     stepCard(
       {
         title: t("walk.logits"),
-        formula: "logits = x Eᵀ",
-        says: t("walk.logits.says", trace.model.config.target_vocab_size),
+        formula: trace.model.output_scale === 1 ? "logits = x Eᵀ" : `logits = x Eᵀ × ${write(trace.model.output_scale)}`,
+        says: t("walk.logits.says", trace.model.vocab_size),
       },
       ...rows,
     ),
@@ -261,11 +279,8 @@ function endCards(trace, { side, token }) {
 export function walkView(host, { trace }) {
   const sides = choice(
     t("walk.side"),
-    [
-      ["encoder", t("walk.side.encoder")],
-      ["decoder", t("walk.side.decoder")],
-    ],
-    state.side,
+    sidesIn(trace).map((side) => [side, t(`walk.side.${side}`)]),
+    chosenSide(trace),
     (side) => change({ side, token: 0 }),
   );
   const tokens = listChoice(t("walk.token"), [], 0, (token) => change({ token: Number(token) }));
@@ -287,6 +302,7 @@ export function walkView(host, { trace }) {
     const place = placeOf(trace);
     const last = layersOf(trace, place.side) - 1;
     sides.set(place.side);
+    sides.element.hidden = sidesIn(trace).length === 1;
     tokens.fill(
       tokensOf(trace, place.side).map((piece, i) => [i, `${i + 1}  ${piece}`]),
       place.token,
@@ -301,7 +317,7 @@ export function walkView(host, { trace }) {
       ...(place.layer === 0
         ? startCards(trace, place)
         : [
-            el("li.divider", {}, t("walk.enters", place.layer + 1), el("span", {}, t("walk.enters.says", place.layer))),
+            el("li.divider", {}, t("walk.enters", place.layer + 1), el("span", {}, t(`walk.enters.${trace.model.family === "universal" ? "step" : "says"}`, place.layer))),
           ]),
       ...layerCards(trace, place),
       ...(place.layer === last ? endCards(trace, place) : [el("li.card.next", {}, next)]),

@@ -21,6 +21,7 @@ from heedful.errors import UserError
 from heedful.files import folder_aside, sync
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizers, load_tokenizers, save_tokenizers
 from heedful.training.settings import Settings
+from heedful.training.shortening import Extractor, Reduced
 
 Say = Callable[[str], None]
 
@@ -51,10 +52,11 @@ def prepare_data(
     *,
     tokenizers: Tokenizers | None,
     say: Say,
+    make_extractor: Callable[[Tokenizers], Extractor | None] = lambda tokenizers: None,
 ) -> Prepared:
     """Everything that training reads, made or found in the run's folder.
 
-    The tokenizers are learned, unless those of a model to start from are given.
+    The tokenizers are learned, unless those of a model to start from are given. An extractor reduces long sources.
     """
     n_pairs = 0
     for corpus in corpora:
@@ -66,16 +68,20 @@ def prepare_data(
     parts = [TrainingPart(corpus, kept_back.contains) for corpus in corpora]
     tokenizers = make_tokenizers(folder / "tokenizers", parts, settings, given=tokenizers, say=say)
     samples = settings.tokenizer.sample_alpha > 0
+    extract = make_extractor(tokenizers)
+    shortened = "" if extract is None else f"-extracted-{settings.data.max_len}"
     shards = [
         prepare(
-            part,
+            part if extract is None else Reduced(part, extract),
             tokenizers,
             folder / "data" / f"train-{number}",
-            fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}",
+            fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}{shortened}",
             keep_text=samples,
         )
         for number, part in enumerate(parts)
     ]
+    if extract is not None and extract.n_reduced:
+        say(f"{extract.n_reduced:,} long sources were reduced to their most important sentences (data.long)")
     say(f"training on {sum(map(len, shards)):,} pairs")
     return Prepared(tokenizers, shards, kept_back.examples)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.models.folder import Model, save_model
+from heedful.training.auxiliary import auxiliary_heads
 from heedful.training.checkpoint import State, list_checkpoints, load_checkpoint, prune, save_checkpoint
 from heedful.training.describe import describe_model
 from heedful.training.distributed import World, agree, barrier, sum_over_ranks
@@ -146,8 +147,10 @@ class Session:
         barrier(self.world)
 
     def model_to_judge(self) -> Model | None:
-        """The model as validation sees it, on rank 0: itself, or a copy with averaged or gathered weights."""
-        if self.settings.run.shard == "none" and not self.ema:
+        """The model as validation sees it, on rank 0: itself, or a copy with averaged or gathered weights, and without
+        what serves in training alone.
+        """
+        if self.settings.run.shard == "none" and not self.ema and auxiliary_heads(self.model) is None:
             return self.model if self.world.speaks else None
         tensors = self.ema or model_tensors(self.model)
         if not self.world.speaks:

@@ -16,6 +16,7 @@ from heedful.errors import UserError, nearest, one_of
 from heedful.models.find import ENCODER_DECODERS
 from heedful.models.folder import FAMILIES
 from heedful.text import TokenizerConfig
+from heedful.training.auxiliary import AuxiliarySettings
 from heedful.training.objectives import ObjectiveSettings
 from heedful.training.optimiser import OptimiserSettings
 from heedful.training.schedule import ScheduleSettings
@@ -27,6 +28,7 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z]{4})?(?:-[A-Za-z]{2})?")
 class DataSettings:
     batch_tokens: int = 4096  # target tokens of one step, all ranks together, padding counted
     max_len: int = 256  # pairs with a longer side are left out, and counted
+    long: Literal["leave_out", "extract"] = "leave_out"  # of pairs: or longer sources are reduced to what matters
     hold_out: int = 1000  # pairs or documents kept for validation when no validation files are given
     hold_out_share: float = 0.1  # of documents = "file": the last characters, kept for validation
     documents: Literal["lines", "paragraphs", "file"] = "paragraphs"  # what in running text stands for itself
@@ -44,6 +46,8 @@ class DataSettings:
     def __post_init__(self) -> None:
         _at_least(1, self, "batch_tokens", "max_len")
         _at_least(0, self, "hold_out", "workers", "shift")
+        if self.long == "extract" and self.max_len < 8:
+            raise UserError(f"data.long = 'extract' needs room for a sentence, and data.max_len is {self.max_len}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
         if self.languages and (len(self.languages) != 2 or not all(map(_LANGUAGE.fullmatch, self.languages))):
@@ -114,6 +118,7 @@ class Settings:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: dict[str, Any] = field(default_factory=dict)
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    auxiliary: AuxiliarySettings = field(default_factory=AuxiliarySettings)
     noise: NoiseSettings = field(default_factory=NoiseSettings)
     loss: LossSettings = field(default_factory=LossSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
@@ -123,6 +128,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise one_of("family", self.family, FAMILIES)
+        if self.auxiliary != AuxiliarySettings() and self.family != "gpt":
+            raise UserError(f"[auxiliary] is for language models, the family 'gpt', and this is '{self.family}'")
         known = {f.name for f in fields(FAMILIES[self.family][0])}
         large = 10**8  # above any special id of a model to start from
         stand_ins = {"source_vocab_size": large, "target_vocab_size": large, "vocab_size": large, "head": "none"}

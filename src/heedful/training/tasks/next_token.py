@@ -14,8 +14,9 @@ from heedful.data.rows import RowBatch, Rows
 from heedful.data.windows import Windows, side_by_side
 from heedful.evaluation.scores import Score
 from heedful.models.folder import Model
-from heedful.models.gpt import Gpt
+from heedful.models.gpt import Gpt, GptConfig
 from heedful.text import SpecialTokens, Tokenizer
+from heedful.training.auxiliary import auxiliary_heads, with_auxiliary_heads
 from heedful.training.loss import linear_cross_entropy
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
@@ -32,9 +33,13 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
     return Lesson(
         tokenizers=texts.tokenizers,
         make_dataset=lambda pin: make_dataset(texts, settings, config.marks.special, pin_memory=pin),
-        make_model=partial(build, config, settings),
+        make_model=partial(_make_model, config, settings),
         objective=lambda model, batch, step: next_token_loss(
-            model, batch, apart=apart, label_smoothing=settings.loss.label_smoothing
+            model,
+            batch,
+            apart=apart,
+            label_smoothing=settings.loss.label_smoothing,
+            done=step / settings.run.steps,
         ),
         make_validator=lambda: TextValidator(texts, settings, config.marks.special, apart=apart),
         about=about_texts(
@@ -45,6 +50,12 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
             command='heedful generate "How it begins" -m {run}',
         ),
     )
+
+
+def _make_model(config: GptConfig, settings: Settings) -> Gpt:
+    model = build(config, settings)
+    assert isinstance(model, Gpt)
+    return with_auxiliary_heads(model, settings.auxiliary) if settings.auxiliary.any else model
 
 
 def stream_marks(tokenizer: Tokenizer, settings: Settings) -> dict[str, dict[str, int]]:
@@ -62,18 +73,28 @@ def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pi
     return Rows(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
 
 
-def next_token_loss(model: Gpt, batch: RowBatch, *, apart: bool, label_smoothing: float = 0.0) -> Tensor:
-    """Summed over the tokens of a batch; `apart` keeps the documents of a row from seeing each other."""
+def next_token_loss(
+    model: Gpt, batch: RowBatch, *, apart: bool, label_smoothing: float = 0.0, done: float | None = None
+) -> Tensor:
+    """Summed over the tokens of a batch; `apart` keeps the documents of a row from seeing each other.
+
+    `done`, the share of training that is over, asks for the losses of auxiliary heads as well, if the model has any.
+    """
     several = apart and bool((batch.documents != batch.documents[:, :1])[batch.target_mask].any())
-    states = model.states(batch.target_in, documents=batch.documents if several else None)
+    heads = None if done is None else auxiliary_heads(model)
+    layers: list[Tensor] | None = None if heads is None else []
+    states = model.states(batch.target_in, documents=batch.documents if several else None, layers=layers)
     linear = model.head.linear
-    return linear_cross_entropy(
+    loss = linear_cross_entropy(
         states[batch.target_mask],
         linear.weight,
         batch.target_out[batch.target_mask],
         bias=linear.bias,
         label_smoothing=label_smoothing,
     )
+    if heads is None or layers is None or done is None:
+        return loss
+    return loss + heads.loss(model, layers, batch, apart=apart, done=done)
 
 
 class TextValidator:

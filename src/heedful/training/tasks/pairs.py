@@ -24,6 +24,7 @@ from heedful.training.objectives import EncoderDecoder, make_objective, pair_los
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
 from heedful.training.record import Files
 from heedful.training.settings import Settings, choose_recipe
+from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
@@ -38,12 +39,19 @@ def prepare(given: Preparation) -> None:
         given.settings,
         tokenizers=given.tokenizers,
         say=given.say,
+        make_extractor=partial(make_extractor, given.settings),
     )
+
+
+def make_extractor(settings: Settings, tokenizers: Tokenizers) -> Extractor | None:
+    """What reduces long sources, if the run wants that: in training, in validation, and as summaries are made later."""
+    return extractor_of(settings, tokenizers.source, n_marks=config_for(tokenizers, settings).marks.n_before)
 
 
 def lesson(prepared: Prepared, settings: Settings) -> Lesson:
     config = config_for(prepared.tokenizers, settings)
     marks = config.marks
+    extract = make_extractor(settings, prepared.tokenizers)
     return Lesson(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: Pairs(
@@ -61,7 +69,7 @@ def lesson(prepared: Prepared, settings: Settings) -> Lesson:
             family=settings.family,
         ),
         make_validator=lambda: PairsValidator(
-            prepared.valid,
+            prepared.valid if extract is None else list(Reduced(prepared.valid, extract)),
             prepared.tokenizers,
             batch_tokens=settings.data.batch_tokens,
             max_len=settings.data.max_len,

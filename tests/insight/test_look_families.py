@@ -1,0 +1,215 @@
+"""A look at BART, T5 and the Universal Transformer shows what those models do, as it does of a seq2seq."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
+from torch import Tensor
+
+from deterministic import largest_difference
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
+from heedful.insight.look import Look, look
+from heedful.insight.schema import SchemaError, check_trace
+from heedful.insight.trace import trace
+from heedful.insight.walk import HeadVectors, Vector, walk_through
+from heedful.models.find import Reach
+from heedful.models.folder import save_model
+from heedful.models.universal import Universal
+from heedful.nn.record import record_attention
+
+EVERYTHING = 10_000
+LOOKS: dict[str, Look] = {}
+
+
+def seen(name: str) -> Look:
+    if name not in LOOKS:
+        LOOKS[name] = look(other_subject(name), SENTENCE, beam=3)
+    return LOOKS[name]
+
+
+def forced(name: str) -> Tensor:
+    """The logits of the shown text, (T, V)."""
+    found = seen(name)
+    with torch.inference_mode():
+        return other_subject(name).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+
+
+def whole(vector: object) -> Tensor:
+    assert isinstance(vector, Vector)
+    return torch.from_numpy(vector.first.values)
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    return found.shape == expected.shape and largest_difference(found, expected) < 1e-4
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_the_file_has_the_shape_that_is_promised(name: str) -> None:
+    values = json.loads(seen(name).to_json())
+    check_trace(values)
+    assert values["model"]["family"] == name.split()[0].strip(",")
+    values["halting"] = {"encoder": None, "decoder": None}
+    with pytest.raises(SchemaError):
+        check_trace(values)
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_the_text_is_the_engines(name: str) -> None:
+    found, subject = seen(name), other_subject(name)
+    marks = subject.model.config.marks
+    settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
+    best = TorchEngine(subject.model).search([Request(tokenizers().source.encode(SENTENCE))], settings)[0]
+    assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
+    assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
+    opening = [marks.first_id] * marks.n_opening
+    written = opening + best[0].ids + [marks.end_id] * best[0].complete
+    assert list(found.target.ids) == written and list(found.target.input_ids) == [marks.start_id, *written[:-1]]
+    assert list(found.source.ids) == [*marks.opened(tokenizers().source.encode(SENTENCE)), marks.end_id]
+    events = {event.node: event.id for event in found.beam.events}
+    assert [events[node] for node in found.beam.hypotheses[0].nodes] == written
+    assert found.target.n_forced == len(opening)
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_steps_and_the_last_lens_are_the_models_own_distribution(name: str) -> None:
+    found = seen(name)
+    p = forced(name).double().softmax(dim=-1)
+    for t, step in enumerate(found.steps):
+        assert step.probability == pytest.approx(float(p[t, step.id]), abs=1e-6)
+        assert [one.probability for one in step.top] == pytest.approx(p[t].topk(10).values.tolist(), abs=1e-6)
+    for layer in (found.lens.decoder[-1], found.lens.encoder[-1]):
+        for lens, step in zip(layer.steps, found.steps, strict=True):
+            assert lens.probability == pytest.approx(step.probability, abs=1e-5)
+    assert len(found.lens.decoder) == found.model.n_decoder_layers + 1
+    assert len(found.lens.encoder) == found.model.n_encoder_layers + 1
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_the_weights_are_those_of_the_tokens_fed_one_by_one(name: str) -> None:
+    found, model = seen(name), other_subject(name).model
+    for kind, maps in found.attention.items():
+        weights = maps.weights.values
+        assert np.abs(weights.sum(axis=-1) - 1).max() < 1e-5, kind
+        assert (weights[~np.broadcast_to(maps.mask.values.astype(bool), weights.shape)] == 0).all(), kind
+    twin, records = record_attention(model)
+    with torch.inference_mode():
+        memory = twin.encode(torch.tensor([found.source.ids]))
+        cache = twin.make_cache()
+        for id in found.target.input_ids:
+            twin.decode(torch.tensor([[id]]), memory, cache=cache)
+    n_tokens = len(found.target.ids)
+    for layer in range(found.model.n_decoder_layers):
+        if isinstance(model, Universal):
+            calls = records["decoder_layer.cross_attention"]
+            rows = calls[layer :: len(calls) // n_tokens]
+        else:
+            rows = records[f"decoder.layers.{layer}.cross_attention"]
+        cross = torch.cat(rows, dim=2)[0]
+        assert largest_difference(cross, torch.from_numpy(found.attention["cross"].weights.values[layer])) < 2e-5
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_the_walk_leads_from_the_embedding_to_the_logits(name: str) -> None:
+    found, model = seen(name), other_subject(name).model
+    with trace(model) as t, torch.inference_mode():
+        logits = t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+    with torch.inference_mode():
+        walk = walk_through(t, numbers=EVERYTHING)
+    for stack in (walk.encoder, walk.decoder):
+        start = stack.start
+        assert close(whole(start.scaled), whole(start.embedding) * found.model.embedding_scale)
+        total = whole(start.scaled) if start.position is None else whole(start.scaled) + whole(start.position)
+        assert close(total, whole(start.input))
+        enters = start.norm or start.input
+        assert close(whole(stack.layers[0]["input"]), whole(enters))
+        for step, (before, after) in enumerate(zip(stack.layers, stack.layers[1:], strict=False), start=1):
+            out = whole(before[stack.steps[-1]])
+            if name == "universal, no halting":
+                out = model.encoder_steps.placed(out[None], torch.arange(len(out)), step)[0]
+            if name != "universal":  # there who has stopped stays as they were
+                assert close(out, whole(after["input"]))
+    last = walk.decoder.end.norm or walk.decoder.end.mean or walk.decoder.layers[-1]["feed_forward.norm"]
+    with torch.inference_mode():
+        assert close(model.head(whole(last) * found.model.output_scale), logits)
+    _check_six_steps(found, walk)
+
+
+def _check_six_steps(found: Look, walk: object) -> None:
+    """q . k, x scale, + bias, mask, softmax, x v: from the numbers of the file alone."""
+    stacks = (("encoder", walk.encoder, "attention"), ("decoder", walk.decoder, "attention"))
+    for kind, stack, part in (*stacks, ("cross", walk.decoder, "cross_attention")):
+        maps = found.attention[kind]
+        for i, parts in enumerate(stack.layers):
+            vectors = parts[part]
+            assert isinstance(vectors, HeadVectors)
+            scores = torch.from_numpy(maps.scores.values[i])
+            assert close(whole(vectors.q) @ whole(vectors.k).transpose(-2, -1), scores)
+            scaled = scores * vectors.scale
+            if vectors.bias:
+                table = found.positions.bias.encoder if kind == "encoder" else found.positions.bias.decoder
+                scaled = scaled + torch.from_numpy(table.values[:, : scores.shape[1], : scores.shape[2]])
+            mask = torch.from_numpy(np.broadcast_to(maps.mask.values, maps.weights.values.shape)[i].astype(bool))
+            weights = scaled.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+            assert close(weights, torch.from_numpy(maps.weights.values[i]))
+            assert close(weights @ whole(vectors.v), whole(vectors.heads))
+
+
+def test_what_a_universal_transformer_says_is_the_mean_of_its_steps() -> None:
+    found = seen("universal")
+    with trace(other_subject("universal").model) as t, torch.inference_mode():
+        t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
+    read = {"encoder": "decoder_layer.cross_attention.to_k.input", "decoder": "head.linear.input"}
+    for side, packed in (("encoder", found.halting.encoder), ("decoder", found.halting.decoder)):
+        weights = torch.from_numpy(packed.values)  # (steps, tokens)
+        states = torch.cat(t.calls[f"{side}_layer"])  # (steps, tokens, D)
+        assert close((weights[..., None] * states).sum(dim=0), t[read[side]][0])
+        assert close(weights.sum(dim=0), torch.ones(weights.size(1)))
+    steps = (found.halting.encoder.values > 0).sum(axis=0)
+    assert found.model.n_encoder_layers == steps.max() <= 4 and steps.min() < steps.max()
+    assert seen("universal, no halting").halting is None
+
+
+def test_an_earlier_lens_of_a_universal_transformer_is_one_that_may_take_fewer_steps() -> None:
+    found, model = seen("universal"), other_subject("universal").model
+    model.decoder_steps.n_steps = 1
+    try:
+        p = forced("universal").double().softmax(dim=-1)
+    finally:
+        model.decoder_steps.n_steps = 3
+    assert [one.probability for one in found.lens.decoder[1].steps] == pytest.approx(
+        [float(p[t, step.id]) for t, step in enumerate(found.steps)], abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_changes_and_references(name: str) -> None:
+    subject = other_subject(name)
+    found = look(subject, SENTENCE, beam=2, target="Ein Hund.", without_heads=[("cross", 0, 1)], masked_words=[1])
+    check_trace(json.loads(found.to_json()))
+    assert found.target.kind == "reference" and found.changes is not None
+    assert not found.attention["cross"].weights.values[..., list(found.source.masked)].any()
+    assert any(abs(step.before - step.after) > 1e-4 for step in found.changes.steps)
+    forced_on = look(subject, SENTENCE, beam=2, prefix=[5, 6], branches=3)
+    opening = subject.model.config.marks.n_opening
+    assert forced_on.target.ids[opening : opening + 2] == (5, 6)
+    assert sum(math.log(step.probability) for step in forced_on.steps[opening:]) == pytest.approx(
+        forced_on.translation.score, abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("name", OTHER_FAMILIES)
+def test_all_that_names_a_model_shows_the_same(name: str, tmp_path) -> None:
+    subject = other_subject(name)
+    folder = save_model(tmp_path / "mine", subject.model, tokenizers())
+    translator = Translator(TorchEngine(subject.model), tokenizers(), reach=Reach(64))
+    texts = {look(one, SENTENCE, beam=2).translation.text for one in (folder, translator, subject)}
+    assert len(texts) == 1
+    seen_there = look(folder, SENTENCE, beam=2)
+    for suffix in ("html", "json", "npz", "svg"):
+        assert seen_there.save(tmp_path / f"a.{suffix}").stat().st_size > 1000

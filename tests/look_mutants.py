@@ -1,0 +1,111 @@
+"""Bugs to plant in looks at every family, in auxiliary losses, and in what a summary is written from."""
+
+from mutant_kind import Mutant
+
+LOOKS = ("insight/test_look_families.py",)
+ENCODERS = ("insight/test_encoder_look.py",)
+TEXTS = ("insight/test_text_look.py",)
+AUXILIARY = ("training/test_auxiliary.py",)
+EXTRACT = ("training/test_extract_then_write.py",)
+PAGES = ("page/test_family_pages.py",)
+
+IN_LOOKS = [
+    Mutant(
+        "the target is read with the source's embedding",
+        "insight/anatomy.py",
+        'embedding=Place("embedding", call),  # one table reads both texts, the source first',
+        'embedding=Place("embedding", 0),',
+        LOOKS,
+    ),
+    Mutant(
+        "every step of a Universal Transformer is its last",
+        "insight/anatomy.py",
+        "Place(self.layers, call) for call in",
+        "Place(self.layers) for call in",
+        LOOKS,
+    ),
+    Mutant(
+        "the walk forgets that T5 divides before its output layer",
+        "insight/anatomy.py",
+        "output_scale=model.config.d_model**-0.5 if model.config.tied else 1.0",
+        "output_scale=1.0",
+        LOOKS,
+    ),
+    Mutant(
+        "a look ends sources with heedful's mark, not the model's",
+        "insight/look.py",
+        "ids = (*marks.opened(given), marks.end_id)",
+        "ids = (*given, 3)",
+        LOOKS,
+    ),
+    Mutant(
+        "the last step of a thought counts as much as its chance",
+        "insight/halting.py",
+        "torch.where(stops, 1 - spent, chance) * running",
+        "chance * running",
+        LOOKS,
+    ),
+    Mutant(
+        "an earlier lens takes one step too many",
+        "insight/lens.py",
+        "twin.decoder_steps.n_steps = place.call + 1",
+        "twin.decoder_steps.n_steps = place.call + 2",
+        LOOKS,
+    ),
+    Mutant(
+        "a language model's map shows the future as seen",
+        "insight/maps.py",
+        "dtype=torch.bool).tril()",
+        "dtype=torch.bool)",
+        TEXTS,
+    ),
+    Mutant(
+        "the walk of BERT forgets its segment",
+        "insight/places.py",
+        "return code + model.segments.weight[0] if isinstance(model, Bert) else code",
+        "return code",
+        ENCODERS,
+    ),
+    Mutant(
+        "the label of a token stands at its neighbour",
+        "insight/encoder_look.py",
+        "in enumerate(tokens, start=1)",
+        "in enumerate(tokens, start=2)",
+        ENCODERS,
+    ),
+    Mutant(
+        "patches are bright by the class token's weights, whoever looks",
+        "page/attention.js",
+        "weights: weights.subarray(row * n, (row + 1) * n) };",
+        "weights: weights.subarray(0, n) };",
+        PAGES,
+    ),
+    Mutant(
+        "the lower layers foretell to the end",
+        "training/auxiliary.py",
+        "if done < layer / (2 * self.n_layers) else 0.0",
+        "if done < 1.0 else 0.0",
+        AUXILIARY,
+    ),
+    Mutant(
+        "what lies further ahead may lie in another document",
+        "training/auxiliary.py",
+        "    if apart:\n        real = real",
+        "    if False:\n        real = real",
+        AUXILIARY,
+    ),
+    Mutant(
+        "heads that serve in training are saved with the best model",
+        "training/session.py",
+        "and not self.ema and auxiliary_heads(self.model) is None:",
+        "and not self.ema:",
+        AUXILIARY,
+    ),
+    Mutant(
+        "long sources are learned from as they are",
+        "training/prepare.py",
+        "part if extract is None else Reduced(part, extract),",
+        "part,",
+        EXTRACT,
+    ),
+]
