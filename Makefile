@@ -47,8 +47,8 @@ kill-test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/rank_kills.py
 
 serve-test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/serve_trials.py
-	OMP_NUM_THREADS=1 HEEDFUL_SPEC_EXAMPLES=1000 $(BIN)/python -m pytest tests/serving/test_spec.py
+	@mkdir -p build
+	OMP_NUM_THREADS=1 $(BIN)/python tests/serve_trials.py --json build/serve-trials.json
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

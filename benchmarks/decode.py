@@ -120,7 +120,7 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_mar
 
 def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
     from heedful.data.corpus import read_text
-    from heedful.decoding.own_shortlist import learn_own_shortlist
+    from heedful.decoding.engines.own_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
     learn_own_shortlist(path, lines, least_texts=1 if quick else 1_000)

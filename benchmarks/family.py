@@ -171,7 +171,7 @@ def cost(run: Path) -> Row:
 
 
 def classified(run: Path, test: Sequence[tuple[str, str]]) -> float:
-    from heedful.decoding.classify import Classifier
+    from heedful.decoding.encoders.classify import Classifier
 
     # The last one: of a hundred labels ten are held out, too few to choose by.
     found = Classifier.load(run / "last").classify([text for text, _ in test])
@@ -180,7 +180,7 @@ def classified(run: Path, test: Sequence[tuple[str, str]]) -> float:
 
 
 def written(model: Path, sources: Sequence[str]) -> list[str]:
-    from heedful.decoding.translator import Translator
+    from heedful.decoding.writing.translator import Translator
 
     return list(Translator.load(model, engine="torch").translate(list(sources)))
 

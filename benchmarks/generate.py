@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from heedful.cli.machine import processor
-from heedful.decoding.generator import Generator
+from heedful.decoding.writing.generator import Generator
 from heedful.interop.huggingface import export_huggingface
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig

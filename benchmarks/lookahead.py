@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from heedful.data.corpus import read_text
-from heedful.decoding.engine import Request
-from heedful.decoding.lookahead import look_ahead
+from heedful.decoding.search.request import Request
+from heedful.decoding.steps.lookahead import look_ahead
 from heedful.models.find import find_model_folder
 from heedful.models.folder import load_model
 

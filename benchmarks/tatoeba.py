@@ -1,10 +1,11 @@
 """Everyday sentences of Tatoeba: check for overlap, train with a recipe, score against all references.
 
     python benchmarks/tatoeba.py --train eng-fra.train.tsv.xz --valid eng-fra.valid.tsv.xz --run runs/tatoeba-en-fr
-        [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--set key=value …]
+        [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--ship src/heedful/builtin/en-fr] [--set key=value …]
 
 A source has several right translations here: the validation set becomes one line for each unique source and as many
 reference files as the most translated one has (lines without a further reference are empty there, and not counted).
+`--ship` writes the model in int8, with its card, and scores what it has written.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+CODES = {"eng": "en", "fra": "fr", "deu": "de", "spa": "es", "cmn": "zh"}  # as Tatoeba names languages -> as cards do
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -26,6 +29,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="score this model folder (default: the run's average)")
     parser.add_argument("--tokenize", default="13a", help="how BLEU finds words: zh for Chinese")
     parser.add_argument("--reverse", action="store_true", help="from the second column to the first")
+    parser.add_argument("--ship", type=Path, help="write the model here, in int8, as it comes with heedful")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     work = options.run.with_name(options.run.name + "-data")
@@ -34,15 +38,59 @@ def main() -> None:
     print(overlap(train, source))
     if not (options.run / "average").exists():
         resume = (options.run / "settings.toml").exists()
-        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", *options.set]
+        codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
+        languages = f"data.languages={json.dumps(codes[::-1] if options.reverse else codes)}"
+        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", languages, *options.set]
         heedful("train", options.run, *(["--resume"] if resume else new))
-    for beam in (5, 1):
+    model = options.model or options.run / "average"
+    scores = score(model, source, references, work, options.tokenize)
+    if options.ship:
+        ship(model, options.ship, f"{scores['beam 5']}\n{scores['greedy']}")
+        print(f"{options.ship}: {sum(path.stat().st_size for path in options.ship.iterdir()):,} bytes")
+        score(options.ship, source, references, work, options.tokenize)
+
+
+def score(model: Path, source: Path, references: list[Path], work: Path, tokenize: str) -> dict[str, str]:
+    """What `heedful evaluate` says of the translations by beam search and by greedy search."""
+    said = {}
+    for name, beam in (("beam 5", 5), ("greedy", 1)):
         output = work / f"valid.beam{beam}.txt"
-        heedful(
-            "translate", source, "-m", options.model or options.run / "average", "--beam", str(beam), "--output", output
+        heedful("translate", source, "-m", model, "--beam", str(beam), "--output", output)
+        words = ["evaluate", "--hypotheses", output, "--target", *references, "--tokenize", tokenize]
+        done = subprocess.run(
+            [sys.executable, "-m", "heedful", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
         )
-        print(f"beam {beam}:")
-        heedful("evaluate", "--hypotheses", output, "--target", *references, "--tokenize", options.tokenize)
+        said[name] = f"{name}:\n{done.stdout}"
+        print(f"{model}, {said[name]}", flush=True)
+    return said
+
+
+def ship(model: Path, folder: Path, scores: str) -> None:
+    """The model in int8 with a card that says where it comes from and how good it is."""
+    from heedful.models.folder import CARD, load_model, save_model
+
+    head, body = (model / CARD).read_text(encoding="utf-8").split("\n---\n", 1)
+    card = CARD_OF_SHIPPED.format(head=head, body=body.strip(), scores=scores.strip())
+    loaded = load_model(model)
+    save_model(folder, loaded.model, loaded.tokenizers, card=card, precision="int8")
+
+
+CARD_OF_SHIPPED = """{head}
+license: cc-by-2.0
+---
+
+This model comes with heedful. It was trained on sentences of Tatoeba (tatoeba.org), written and translated by its
+members and published under the licence CC BY 2.0 FR; the files name the members and the sentences' numbers. Its numbers
+are int8, with a scale for each row of a matrix (docs/models.md).
+
+Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them:
+
+```text
+{scores}
+```
+
+{body}
+"""
 
 
 def heedful(*words: str | Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 
 from deterministic import fill
-from heedful.decoding.ct2_engine import CTranslate2Engine
-from heedful.decoding.ct2_speed import Speed
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.interop.ctranslate2 import write_model
-from heedful.interop.ctranslate2_cache import Converted, Facts
-from heedful.interop.ctranslate2_outline import outline_of
+from heedful.decoding.engines.ct2_engine import CTranslate2Engine
+from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.interop.ctranslate2 import described, write_model
+from heedful.interop.ctranslate2_cache import Converted, facts_of
 from heedful.models.bart import Bart
+from heedful.models.folder import LoadedModel
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5
 from heedful.text import SPECIAL
@@ -42,16 +42,9 @@ def with_opinions(model: EncoderDecoder) -> EncoderDecoder:
 
 def convert_here(model: EncoderDecoder, folder: Path) -> Converted:
     folder.mkdir(parents=True)
-    write_model(model, folder)
-    outline = outline_of(model)
-    facts = Facts(
-        key="",
-        source_vocab_size=outline.source_vocab_size,
-        target_vocab_size=outline.target_vocab_size,
-        n_positions=outline.n_positions,
-        learned_positions=outline.positions == "learned",
-    )
-    return Converted(folder, folder, facts)
+    outline, weights = described(LoadedModel(type(model).__name__.lower(), model, None))
+    write_model(outline, weights, folder)
+    return Converted(folder, folder, facts_of(outline, "", folder))
 
 
 def make_engine(model: EncoderDecoder, folder: Path, **options) -> CTranslate2Engine:

@@ -33,8 +33,8 @@ IN_ATTENTION = [
     Mutant(
         "the kernel forgets a given scale",
         "nn/attention.py",
-        "attn_mask=mask, scale=scale, dropout_p=dropout",
-        "attn_mask=mask, dropout_p=dropout",
+        "scale=scale, dropout_p=dropout, is_causal=is_causal",
+        "dropout_p=dropout, is_causal=is_causal",
         ATTENTION,
     ),
     Mutant(

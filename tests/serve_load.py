@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heedful.decoding.translation import Translation
+from heedful.decoding.writing.translation import Translation
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGH.,;!?"
 TIE = 1e-4  # of the logarithms of two probabilities
@@ -122,8 +122,9 @@ async def closed_loop(url: str, texts: Sequence[str], more: Mapping[str, object]
         connection, turn = Connection(url), number
         while time.monotonic() < until:
             body = {"q": texts[turn % len(texts)], "source": "en", "target": "de", **more}
-            status, _ = await connection.post("/api/v1/translate", body)
-            assert status == 200, status
+            while (answer := await connection.post("/api/v1/translate", body))[0] == 429:
+                await asyncio.sleep(0.1)
+            assert answer[0] == 200, answer
             done, turn = done + 1, turn + n
         connection.close()
 

@@ -1,8 +1,8 @@
 """The long tests of a server (`make serve-test`): each trial prints what it measured, and fails where a goal is missed.
 
-    python tests/serve_trials.py                       all, about twenty minutes on two quiet cores
+    python tests/serve_trials.py --json trials.json    all, about half an hour on two quiet cores
     python tests/serve_trials.py --only overload soak  some of them
-    python tests/serve_trials.py --small               a little of everything: does it run? Goals are said, not judged
+    python tests/serve_trials.py --quick               a little of everything: does it run? Goals are said, not judged
     python tests/serve_trials.py --only soak --minutes 60
 
 Server and clients share the processor.
@@ -17,16 +17,18 @@ import random
 import signal
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.demo import demo_corpus
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
+from heedful.serving.service import WARM_UPS
 from real_server import BASE, Running, make_folder, real_server
 from serve_load import Load, ask_until_stopped, closed_loop, differing, many_texts, random_text
 
@@ -36,21 +38,44 @@ from test_server import BODY, HEAD, slow_clients, start_slow_server, stopped
 
 HEALTH_MS, REFUSAL_MS, SHARE_OF_PEAK = 200.0, 50.0, 0.9
 GROWTH_MB, GROWTH_MB_PER_MINUTE = 20.0, 1.0
+SPEC_EXAMPLES = 1000  # of each path
 TOKENS = {"max_len": 16}  # of a translation: a model that has learned nothing would never end
 
 
-@dataclass(frozen=True)
+@dataclass
 class How:
-    small: bool
+    """How large a trial is, and what it found."""
+
+    quick: bool
     minutes: float
+    figures: dict[str, object] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
 
     def n(self, full: int) -> int:
-        return max(20, full // 50) if self.small else full
+        return max(20, full // 50) if self.quick else full
 
-    def judge(self, words: str, is_reached: bool) -> None:
-        """A goal of time: on a machine with other work, or in a hurry, it is only said."""
-        print(f"  {words}: {'reached' if is_reached else 'MISSED'}", flush=True)
-        assert is_reached or self.small, words
+    def note(self, **figures: object) -> None:
+        self.figures |= figures
+        print(
+            "  " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in figures.items()), flush=True
+        )
+
+    def judge(self, name: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> None:
+        """A goal of time or size: on a machine with other work, or in a hurry, it is only said."""
+        is_reached = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+        bound = f"at most {at_most:g}" if at_most is not None else f"at least {at_least:g}"
+        self.figures[name] = value
+        print(
+            f"  {name.replace('_', ' ')}: {value:.3g}, goal {bound}: {'reached' if is_reached else 'MISSED'}",
+            flush=True,
+        )
+        if not is_reached:
+            self.missed.append(name)
+        assert is_reached or self.quick, f"{name} = {value:.3g}, goal {bound}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
 def texts(how: How, folder: Path) -> None:
@@ -67,7 +92,7 @@ def texts(how: How, folder: Path) -> None:
             seconds = time.monotonic() - started
         wrong = differing(answers, offline)
         same = sum(said == offline[text].text for text, (said, _) in answers.items())
-        print(f"  {engine}: {len(answers):,} texts in {seconds:.0f} s, {same:,} the same, {len(wrong)} wrong")
+        how.note(**{engine: {"texts": len(answers), "seconds": round(seconds, 1), "same": same, "wrong": len(wrong)}})
         assert len(answers) == len(set(asked)) and wrong == []
 
 
@@ -94,43 +119,49 @@ def wait_until_ready(server: Running, *, seconds: float = 120.0) -> float:
 
 def overload(how: How, folder: Path) -> None:
     """Three times what a model of base size can do, for a minute."""
-    seconds = 4.0 if how.small else 60.0
-    with base_server(folder) as (server, asked):
-        asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 8, n=64))
-        peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 3, n=64))
+    seconds, n_clients = (4.0, 16) if how.quick else (60.0, 64)
+    # In a hurry the queue must be short, or it would never be full.
+    with base_server(folder, *(["--set", "queue_requests=16"] if how.quick else [])) as (server, asked):
+        asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 8, n=n_clients))
+        peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 3, n=n_clients))
         load = Load(server.url, 3 * peak, seconds, asked, "/api/v1/translate", TOKENS, pair=("en", "de"))
         asyncio.run(load.run())
         recovered = wait_until_ready(server)
         accepted, answered = server.number("accepted_total"), server.number("answered_total")
-    rate, slow = load.statuses[200] / load.seconds, load.percentile(429, 0.99)
-    print(f"  peak {peak:.1f} texts/s; asked {3 * peak:.1f}, did {rate:.1f}: {dict(load.statuses)}")
-    print(
-        f"  accepted answered within {load.percentile(200, 0.99):.0f} ms (99 of 100), ready again in {recovered:.1f} s"
-    )
+    rate = load.statuses[200] / load.seconds
+    how.note(peak_per_second=peak, asked_per_second=3 * peak, did_per_second=rate, statuses=dict(load.statuses))
+    how.note(answered_p50_ms=load.percentile(200, 0.5), answered_p99_ms=load.percentile(200, 0.99))
+    how.note(refused_p50_ms=load.percentile(429, 0.5), refused_longest_ms=load.percentile(429, 1.0))
+    how.note(accepted=accepted, answered=answered)
     assert set(load.statuses) <= {200, 429} and accepted == answered
-    how.judge(f"refused within {slow:.0f} ms (99 of 100), goal {REFUSAL_MS:.0f}", slow <= REFUSAL_MS)
-    how.judge(f"{rate / peak:.0%} of the peak, goal {SHARE_OF_PEAK:.0%}", rate >= SHARE_OF_PEAK * peak)
-    how.judge(f"ready again after {recovered:.1f} s, goal 5", recovered <= 5.0)
+    how.judge("refused_p99_ms", load.percentile(429, 0.99), at_most=REFUSAL_MS)
+    how.judge("share_of_peak", rate / peak, at_least=SHARE_OF_PEAK)
+    how.judge("ready_again_seconds", recovered, at_most=5.0)
 
 
 def slow(how: How, folder: Path) -> None:
     """Clients that send a byte now and then are cut, and others are served meanwhile."""
-    n = 100 if how.small else 500
-    seconds = slow_clients(n, receive_seconds=8.0)
-    how.judge(f"{n} slow clients cut after {seconds:.1f} s, goal 10", seconds <= 10.0)
+    n = 100 if how.quick else 500
+    seconds, times = slow_clients(n, receive_seconds=8.0)
+    how.note(clients=n, receive_seconds=8.0, others_answered=len(times), others_longest_ms=1000.0 * max(times))
+    how.judge("cut_after_seconds", seconds, at_most=10.0)
 
 
 def stops(how: How, folder: Path) -> None:
     """SIGTERM under load: whoever was accepted is answered."""
-    for number in range(3 if how.small else 20):
+    done = []
+    for number in range(3 if how.quick else 20):
         with start_slow_server() as (process, url):
             stop = stopper(process.pid)
             statuses, broken = asyncio.run(ask_until_stopped(url, stop, after=0.5 + 0.05 * number))
             accepted, answered = stopped(process)
-        print(
-            f"  {number + 1}: {accepted} accepted, {answered} answered, {dict(statuses)}, {broken} unheard", flush=True
-        )
-        assert accepted == answered and statuses[200] == accepted - 1  # the warm-up is not ours
+        done.append({"accepted": accepted, "answered": answered, **statuses, "unheard": broken})
+        print(f"  {number + 1}: {done[-1]}", flush=True)
+        assert accepted == answered and statuses[200] == accepted - WARM_UPS
+    how.figures["stops"] = done
+    how.note(
+        times=len(done), accepted=sum(one["accepted"] for one in done), answered=sum(one["answered"] for one in done)
+    )
 
 
 def stopper(pid: int) -> Callable[[], None]:
@@ -146,10 +177,8 @@ def bad_bytes(how: How, folder: Path) -> None:
         with asking_health(server) as times:
             asyncio.run(send_bad_bytes(server, n))
         assert json.loads(server.get("/health")) == {"status": "ok"} and server.process.poll() is None
-    print(
-        f"  {n:,} bad connections, {len(times)} answers of /health, half of them in {statistics.median(times):.0f} ms"
-    )
-    how.judge(f"all within {max(times):.0f} ms, goal {HEALTH_MS:.0f}", max(times) <= HEALTH_MS)
+    how.note(bad_connections=n, health_answers=len(times), health_p50_ms=statistics.median(times))
+    how.judge("health_longest_ms", max(times), at_most=HEALTH_MS)
 
 
 async def send_bad_bytes(server: Running, n: int, *, n_clients: int = 50) -> None:
@@ -237,9 +266,9 @@ def too_much(how: How, folder: Path) -> None:
             times += [refusal(server, body) for body in TOO_MUCH.values() if len(body) < 2_000_000]
             refusal(server, TOO_MUCH["10 MB body"])
         grown = memory_of(server) - before
-    middle = 1000.0 * statistics.median(times)
-    how.judge(f"refused within {middle:.1f} ms (half of them), goal {REFUSAL_MS:.0f}", middle <= REFUSAL_MS)
-    how.judge(f"{grown:.1f} MB more memory, goal {GROWTH_MB:.0f}", grown <= GROWTH_MB)
+    how.note(refusals=len(times), refused_p99_ms=1000.0 * sorted(times)[len(times) * 99 // 100])
+    how.judge("refused_p50_ms", 1000.0 * statistics.median(times), at_most=REFUSAL_MS)
+    how.judge("megabytes_more", grown, at_most=GROWTH_MB)
 
 
 def refusal(server: Running, body: bytes) -> float:
@@ -274,15 +303,15 @@ def killed(how: How, folder: Path) -> None:
     with real_server(folder / "model", "--engine", "torch") as server:
         wait_until_ready(server)
         ready = time.monotonic() - again
-    how.judge(f"clients learn of a kill after {told:.2f} s, goal 1", told <= 1.0)
-    how.judge(f"ready again {ready:.1f} s after the start, the first took {loading:.1f}", ready <= loading + 2.0)
+    how.judge("clients_know_after_seconds", told, at_most=1.0)
+    how.judge("ready_again_seconds", ready, at_most=loading + 2.0)
 
 
 def soak(how: How, folder: Path) -> None:
     """A long time at four fifths of what it can do: nothing grows, nothing fails."""
-    minutes = 0.2 if how.small else how.minutes
+    minutes = 0.2 if how.quick else how.minutes
     with base_server(folder) as (server, asked):
-        peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=2.0 if how.small else 20.0, n=64))
+        peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=2.0 if how.quick else 20.0, n=64))
         part = max(2.0, 6.0 * minutes)  # seconds: ten parts
         held, files = [], []
         for _ in range(10):
@@ -293,9 +322,23 @@ def soak(how: How, folder: Path) -> None:
             held.append(memory_of(server))
             files.append(files_of(server))
     slope = statistics.linear_regression([part / 60 * n for n in range(5, 10)], held[5:]).slope
-    print(f"  {10 * part / 60:.1f} minutes at {0.8 * peak:.1f} texts/s: memory {held} MB, files {files}")
-    how.judge(f"{slope:+.2f} MB a minute, goal {GROWTH_MB_PER_MINUTE:g}", slope <= GROWTH_MB_PER_MINUTE)
+    how.note(minutes=10 * part / 60, texts_per_second=0.8 * peak, megabytes=held, files=files)
+    how.judge("megabytes_more_a_minute", slope, at_most=GROWTH_MB_PER_MINUTE)
     assert max(files[1:]) - min(files[1:]) <= 2, files
+
+
+def spec(how: How, folder: Path) -> None:
+    """Random requests made from /spec, right and wrong ones: no failure, no answer that it does not describe."""
+    counts = folder / "counts.json"
+    sizes = {"HEEDFUL_SPEC_EXAMPLES": str(how.n(SPEC_EXAMPLES)), "HEEDFUL_SPEC_COUNTS": str(counts)}
+    tests = Path(__file__).parent / "serving" / "test_spec.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    done = subprocess.run(command, env=os.environ | sizes, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    found = json.loads(counts.read_text(encoding="utf-8"))
+    for path, statuses in found.items():
+        how.note(**{path: {"requests": sum(statuses.values()), **statuses}})
+    how.judge("fewest_requests_of_a_path", min(sum(one.values()) for one in found.values()), at_least=SPEC_EXAMPLES)
 
 
 TRIALS: dict[str, Callable[[How, Path], None]] = {
@@ -307,28 +350,46 @@ TRIALS: dict[str, Callable[[How, Path], None]] = {
     "too-much": too_much,
     "killed": killed,
     "soak": soak,
+    "spec": spec,
 }
+
+
+def run(name: str, how: How) -> str | None:
+    """Why the trial failed; None if it did not. The others are still worth their time."""
+    print(f"{name}: {TRIALS[name].__doc__}", flush=True)
+    started = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            TRIALS[name](how, Path(folder))
+        return None
+    except (AssertionError, OSError) as error:
+        print(f"  FAILED: {error}", flush=True)
+        return str(error) or type(error).__name__
+    finally:
+        how.figures["took_seconds"] = round(time.monotonic() - started, 1)
+        print(f"  ({how.figures['took_seconds']:.0f} s)", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=TRIALS, default=list(TRIALS))
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--minutes", type=float, default=5.0, help="of the soak")
+    parser.add_argument("--json", type=Path, help="write all figures here, after each trial")
     given = parser.parse_args()
-    failed = []
+    report: dict[str, dict[str, object]] = {}
     for name in given.only:
-        print(f"{name}: {TRIALS[name].__doc__}", flush=True)
-        started = time.monotonic()
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                TRIALS[name](How(given.small, given.minutes), Path(folder))
-        except AssertionError as error:  # the other trials are still worth their time
-            print(f"  FAILED: {error}", flush=True)
-            failed.append(name)
-        print(f"  ({time.monotonic() - started:.0f} s)", flush=True)
-    print(f"failed: {', '.join(failed)}" if failed else "all goals are reached")
-    return 1 if failed else 0
+        how = How(given.quick, given.minutes)
+        failed = run(name, how)
+        report[name] = {"failed": failed, "missed": how.missed, **how.figures}
+        if given.json is not None:
+            text = json.dumps({"quick": given.quick, "cores": os.cpu_count(), "trials": report}, indent=1)
+            given.json.write_text(text + "\n", encoding="utf-8")
+    failed_ones = [name for name, one in report.items() if one["failed"] is not None]
+    missed = [f"{name}: {goal}" for name, one in report.items() for goal in one["missed"]]  # type: ignore[attr-defined]
+    print(f"failed: {', '.join(failed_ones)}" if failed_ones else "nothing failed")
+    print(f"goals missed: {', '.join(missed)}" if missed else "all goals are reached")
+    return 1 if failed_ones else 0
 
 
 if __name__ == "__main__":

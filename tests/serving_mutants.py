@@ -3,6 +3,7 @@
 from mutant_kind import Mutant
 
 BATCHER = ("serving/test_batcher.py",)
+BACKLOG = ("serving/test_backlog.py",)
 SERVER = ("serving/test_server.py",)
 SAFETY = ("serving/test_safety.py",)
 LIBRE = ("serving/test_libre.py",)
@@ -20,8 +21,8 @@ IN_SERVING = [
     Mutant(
         "texts with different settings are decoded together",
         "serving/batcher.py",
-        "if ticket.settings == settings:",
-        "if True:",
+        "if one.settings is first or one.settings == first",
+        "if True",
         BATCHER,
     ),
     Mutant(
@@ -41,8 +42,36 @@ IN_SERVING = [
     Mutant(
         "a full queue takes one more",
         "serving/batcher.py",
-        "if full or self.requests >= self.most_requests:",
-        "if full or self.requests > self.most_requests:",
+        "if full or self.requests >= self.most_requests or",
+        "if full or self.requests > self.most_requests or",
+        BATCHER,
+    ),
+    Mutant(
+        "who will be too late is accepted",
+        "serving/batcher.py",
+        " or not backlog.has_time_for(work):",
+        ":",
+        BACKLOG,
+    ),
+    Mutant(
+        "batches at a time count twice",
+        "serving/backlog.py",
+        "self._last_end - max(began, before)",
+        "self._last_end - began",
+        BACKLOG,
+    ),
+    Mutant(
+        "a batch may take longer than anybody waits",
+        "serving/backlog.py",
+        'if self._pace else float("inf")',
+        'if self._pace > 1e9 else float("inf")',
+        BACKLOG,
+    ),
+    Mutant(
+        "small requests wait for large ones",
+        "serving/batcher.py",
+        "for _ in range(min(FIRST_TEXTS, len(ticket.texts))):",
+        "for _ in range(0):",
         BATCHER,
     ),
     Mutant(

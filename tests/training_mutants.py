@@ -6,8 +6,30 @@ LOSSES = ("training/test_task_losses.py",)
 PARTS = ("training/test_parts.py",)
 TASKS = ("training/test_tasks.py",)
 TAGGED = ("data/test_tagged.py",)
+PRECISION = ("training/test_precision.py",)
 
 IN_TRAINING = [
+    Mutant(
+        "the numbers of the first machine are forgotten",
+        "training/machine.py",
+        'if settings.precision != "auto":',
+        "if True:",
+        PRECISION,
+    ),
+    Mutant(
+        "the loss multiplies in float32 whatever is asked for",
+        "training/loss.py",
+        "if torch.is_autocast_enabled(device) else states.dtype",
+        "if False else states.dtype",
+        PRECISION,
+    ),
+    Mutant(
+        "the probabilities are bfloat16 too",
+        "training/loss.py",
+        "out=buffer[: len(rows)]).to(grad_states.dtype)",
+        "out=buffer[: len(rows)])",
+        PRECISION,
+    ),
     Mutant(
         "packed documents see each other",
         "training/tasks/next_token.py",

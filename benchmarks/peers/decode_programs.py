@@ -20,9 +20,9 @@ START, END, PAD = 2, 3, 0
 
 
 def heedful_engine(prepared: dict, compute: str, engine: str, *, shortlist: bool = False) -> Search:
-    from heedful.decoding.engine import Request
-    from heedful.decoding.engines import AutoEngine, open_engine
-    from heedful.decoding.settings import SearchSettings
+    from heedful.decoding.engines.choose import AutoEngine, open_engine
+    from heedful.decoding.search.request import Request
+    from heedful.decoding.search.settings import SearchSettings
 
     opened = open_engine(prepared["model"], engine=engine, compute=compute, scores=False)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.pipeline import pipeline
-    from heedful.decoding.translator import Translator
+    from heedful.decoding.pipelines.pipeline import pipeline
+    from heedful.decoding.writing.translator import Translator
     from heedful.insight.look import look
     from heedful.models.folder import load_model, save_model
     from heedful.training.run import train
@@ -20,10 +20,10 @@ __version__ = "0.1.0"
 __all__ = ["Translator", "UserError", "__version__", "load_model", "look", "pipeline", "save_model", "train"]
 
 _WHERE = {
-    "Translator": "heedful.decoding.translator",
+    "Translator": "heedful.decoding.writing.translator",
     "load_model": "heedful.models.folder",
     "look": "heedful.insight.look",
-    "pipeline": "heedful.decoding.pipeline",
+    "pipeline": "heedful.decoding.pipelines.pipeline",
     "save_model": "heedful.models.folder",
     "train": "heedful.training.run",
 }

@@ -10,7 +10,7 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.folder import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig

@@ -9,9 +9,9 @@ import pytest
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful.cli.embed import npy_header
 from heedful.cli.main import run
-from heedful.decoding.classify import Classifier
-from heedful.decoding.embed import Embedder
-from heedful.decoding.fill import Filler
+from heedful.decoding.encoders.classify import Classifier
+from heedful.decoding.encoders.embed import Embedder
+from heedful.decoding.encoders.fill import Filler
 
 LINES = ["a dog runs", "", "two dogs run on the beach", "a cat\u2028sleeps"]
 

@@ -110,8 +110,8 @@ def test_sentence_by_sentence(files: dict[str, str], tmp_path: Path, capsys: pyt
 def test_a_model_translates_and_its_perplexity_is_given(
     files: dict[str, str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("heedful.decoding.translator")
-    from heedful.decoding.translator import Translator
+    pytest.importorskip("heedful.decoding.writing.translator")
+    from heedful.decoding.writing.translator import Translator
     from heedful.evaluation.perplexity import likelihood
     from heedful.models.folder import load_model
 
@@ -131,7 +131,7 @@ def test_a_model_translates_and_its_perplexity_is_given(
 def test_a_model_against_itself_does_not_differ(
     files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("heedful.decoding.translator")
+    pytest.importorskip("heedful.decoding.writing.translator")
     found = answer(
         ["-m", model, "--against", model, "--source", files["source"], "--target", files["target"], "--beam", "1"],
         capsys,

@@ -11,7 +11,7 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
-from heedful.decoding.generator import Generator
+from heedful.decoding.writing.generator import Generator
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig

@@ -81,7 +81,6 @@ def test_a_file_by_its_suffix(model: str, suffix: str, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["x"], "which model?"),
         (["x", "-m", "absent"], "absent: no such folder"),
         (["x", "-m", "MODEL", "--output", "x.gif"], ".svg"),
         (["x", "-m", "MODEL", "--layer", "3"], "layer 3"),

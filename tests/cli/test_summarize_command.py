@@ -6,7 +6,7 @@ import pytest
 
 from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.cli import main
-from heedful.decoding.long_text import Planner
+from heedful.decoding.writing.long_text import Planner
 from heedful.errors import UserError
 from heedful.models.find import Reach
 

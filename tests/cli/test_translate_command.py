@@ -223,10 +223,6 @@ def test_wrong_settings(
     refused([str(tmp_path / "in"), "-m", str(echo), *options], capsys, *words)
 
 
-def test_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    refused([], capsys, "heedful demo", "heedful train")
-
-
 def test_what_is_not_there(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").write_bytes(b"a\n")
     there, absent = str(tmp_path / "in"), str(tmp_path / "absent")

@@ -1,6 +1,7 @@
 """Folders import leftwards only, and importing does nothing: no environment, no file, no global switch."""
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
@@ -27,6 +28,10 @@ FOLDERS = (
     "lab",
     "cli",
 )
+# The folders inside a folder of the map, in the same way; what it has no folder for is open to none of them.
+INSIDE = {"decoding": ("search", "steps", "engines", "writing", "encoders", "pipelines")}
+# All that a search may know of heedful beside itself: no model, and no text.
+KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.marks", "heedful.config", "heedful.errors")
 SOURCES = sources()
 
 
@@ -47,6 +52,19 @@ def wrong_imports(source: Source) -> Iterator[str]:
         package, _, inside = name.partition(".")
         if package == "heedful" and not _may_import(source.folder, inside.partition(".")[0]):
             yield f"{source.place(node)}: heedful.{source.folder} must not import {name}"
+        elif not _may_import_inside(source, name.split(".")):
+            yield f"{source.place(node)}: {source.name.rpartition('.')[0]} must not import {name}"
+
+
+def _may_import_inside(source: Source, name: list[str]) -> bool:
+    """The row of folders inside a folder. Its own __init__.py, which names what users import, may look at them all."""
+    importer = source.name.split(".")
+    row = INSIDE.get(source.folder)
+    if row is None or len(importer) < 3 or name[:2] != importer[:2]:
+        return True
+    if len(name) < 3 or name[2] not in row or importer[2] not in row:
+        return False
+    return row.index(name[2]) <= row.index(importer[2])
 
 
 def _may_import(importer: str, name: str) -> bool:
@@ -68,6 +86,9 @@ BESIDE_THE_FOLDERS = {source.folder for source in SOURCES if source.name.count("
 }
 
 
+PACKAGES = ("heedful", "heedful.decoding")
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_folders_import_leftwards_only(source: Source) -> None:
     assert list(wrong_imports(source)) == []
@@ -76,6 +97,20 @@ def test_folders_import_leftwards_only(source: Source) -> None:
 def test_every_folder_stands_on_the_map() -> None:
     folders = {source.folder for source in SOURCES if source.name.count(".") >= 1} - BESIDE_THE_FOLDERS - {"__main__"}
     assert folders <= set(FOLDERS)
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_every_folder_inside_stands_in_its_row(folder: str) -> None:
+    names = [source.name.split(".") for source in SOURCES if source.folder == folder and source.name.count(".") > 1]
+    assert {name[2] for name in names} == set(INSIDE[folder])
+
+
+@pytest.mark.parametrize(
+    "source", [source for source in SOURCES if source.name.startswith("heedful.decoding.search.")], ids=lambda s: s.name
+)
+def test_searches_know_no_model(source: Source) -> None:
+    own = [name for _, name in imported(source) if name.startswith("heedful.")]
+    assert [name for name in own if not name.startswith(tuple(f"{known}." for known in KNOWN_TO_SEARCHES))] == []
 
 
 @pytest.mark.parametrize(
@@ -95,10 +130,17 @@ def test_every_folder_stands_on_the_map() -> None:
         ("heedful.errors", "from heedful.text import SPECIAL"),
         ("heedful", "from heedful.cli.main import main"),
         ("heedful.text.a", "if TYPE_CHECKING:\n    from heedful.data import Batch"),
+        ("heedful.decoding.search.a", "from heedful.decoding.steps.quick import QuickStep"),
+        ("heedful.decoding.engines.a", "from heedful.decoding import writing"),
+        ("heedful.decoding.engines.a", "from heedful.decoding import Translator"),
+        ("heedful.decoding.engines.a", "import heedful.decoding"),
+        ("heedful.decoding.flat", "from heedful.decoding.search.step import Step"),
+        ("heedful.decoding.engines.a", "from ..writing.translator import Translator"),
+        ("heedful.decoding.writing.a", "def f():\n    from heedful.decoding.pipelines.pipeline import pipeline"),
     ],
 )
 def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
-    assert list(wrong_imports(Source(name, is_package=name == "heedful", text=text))) != []
+    assert list(wrong_imports(Source(name, is_package=name in PACKAGES, text=text))) != []
 
 
 @pytest.mark.parametrize(
@@ -112,10 +154,22 @@ def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
         ("heedful.cli.a", "from heedful import train\nfrom heedful.training.loop import fit"),
         ("heedful.__main__", "from heedful.cli.main import main"),
         ("heedful", "from heedful.training.loop import fit"),
+        ("heedful.decoding.steps.a", "from heedful.decoding.search.step import Step\nfrom .quick import QuickStep"),
+        ("heedful.decoding.writing.a", "from heedful.decoding import engines\nfrom heedful.text import SPECIAL"),
+        ("heedful.decoding", "from heedful.decoding.pipelines.pipeline import pipeline"),
     ],
 )
 def test_the_test_allows_an_import_to_the_left(name: str, text: str) -> None:
-    assert list(wrong_imports(Source(name, is_package=name == "heedful", text=text))) == []
+    assert list(wrong_imports(Source(name, is_package=name in PACKAGES, text=text))) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_there(package: str) -> None:
+    module = importlib.import_module(package)
+    assert all(getattr(module, name).__name__ == name for name in module._WHERE)
+    assert {*module._WHERE} == {*module.__all__} - {"UserError", "__version__"}
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'absent'"):
+        module.absent  # noqa: B018
 
 
 def imported_when_loaded(tree: ast.AST) -> Iterator[str]:

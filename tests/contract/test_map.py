@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from test_imports import FOLDERS
+import pytest
+from test_imports import FOLDERS, INSIDE
 
 PROJECT = Path(__file__).parents[2]
 
@@ -15,6 +16,13 @@ def test_the_map_shows_the_folders_in_order_and_what_is_only_planned():
     for name, note in rows:
         exists = (PROJECT / "src/heedful" / name).is_dir()
         assert exists == (note != "planned"), f"{name}: {'exists' if exists else 'is only planned'}"
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_the_map_shows_the_folders_inside_a_folder_in_order(folder):
+    document = (PROJECT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| `{folder}/(\w+)` \| (.*) \|$", document, flags=re.MULTILINE)
+    assert [name for name, _ in rows] == list(INSIDE[folder])
 
 
 def test_the_two_line_change_of_the_readme_fits_the_code():

@@ -9,8 +9,9 @@ from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
 from heedful.data.batch import pad_sources
-from heedful.decoding.classify import Classifier, image_tensor
-from heedful.decoding.embed import Embedder
+from heedful.decoding.encoders.classify import Classifier
+from heedful.decoding.encoders.embed import Embedder
+from heedful.decoding.encoders.images import image_tensor
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 

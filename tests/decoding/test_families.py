@@ -10,9 +10,9 @@ from ct2_models import VOCAB, make_engine, some_requests, tie, with_opinions
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli.main import run
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.find import ENCODER_DECODERS, read_reach

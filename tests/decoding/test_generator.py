@@ -8,7 +8,7 @@ import torch
 import heedful
 from deterministic import fill, whole_numbers
 from echo_engine import tokenizers
-from heedful.decoding.generator import Continuation, Generator
+from heedful.decoding.writing.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.decoding.gpt_step import GptStep
+from heedful.decoding.steps.gpt import GptStep
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.marks import MarksConfig
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echo_engine import EchoEngine, tokenizers
-from heedful.decoding.extract import centrality, most_important
-from heedful.decoding.long_text import BadText, Plan, Planner, Tally, cut_lines
-from heedful.decoding.sentences import WINDOW, cut_to_fit, split_sentences
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.extract import centrality, most_important
+from heedful.decoding.writing.long_text import Plan, Planner, Tally, cut_lines
+from heedful.decoding.writing.sentences import WINDOW, cut_to_fit, split_sentences
+from heedful.decoding.writing.texts import BadText
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.models.find import Reach
 

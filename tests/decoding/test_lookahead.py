@@ -3,9 +3,9 @@
 import pytest
 from tiny_models import sentences, tiny_model
 
-from heedful.decoding.lookahead import look_ahead
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.lookahead import look_ahead
 
 
 @pytest.mark.parametrize("block", [1, 2, 8])

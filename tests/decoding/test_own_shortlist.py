@@ -9,10 +9,10 @@ import pytest
 from ct2_models import make_model
 from echo_engine import tokenizers
 from heedful.cli.main import run
-from heedful.decoding.engine import Request
-from heedful.decoding.engines import open_engine
-from heedful.decoding.own_shortlist import learn_own_shortlist
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.engines.choose import open_engine
+from heedful.decoding.engines.own_shortlist import learn_own_shortlist
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.shortlist import VMAP
 from heedful.models.folder import save_model

@@ -6,7 +6,7 @@ import pytest
 
 import heedful
 from echo_engine import EchoEngine, install, model_folder, tokenizers
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.models.find import Reach
 
@@ -66,7 +66,7 @@ def test_other_tasks_are_refused(translator: Translator, task: str) -> None:
 
 def test_without_a_model() -> None:
     with pytest.raises(UserError, match="heedful train"):
-        heedful.pipeline("translation")
+        heedful.pipeline("summarization")
 
 
 @pytest.mark.parametrize(

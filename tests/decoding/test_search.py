@@ -10,16 +10,15 @@ from tiny_models import PATTERNS, random_model, sentences, tiny_model
 from torch import Tensor
 
 from heedful.data.batch import pad_sources
-from heedful.decoding.beam import extend_beam
-from heedful.decoding.board import length_norm
-from heedful.decoding.candidates import likeliest, top
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.decoding.prediction import Prediction
-from heedful.decoding.quick import QuickStep
-from heedful.decoding.search import search
-from heedful.decoding.settings import Sampling, SearchSettings, length_limit
-from heedful.decoding.step import Seq2SeqStep
-from heedful.decoding.torch_engine import TorchEngine, with_attention
+from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
+from heedful.decoding.search.beam import extend_beam
+from heedful.decoding.search.candidates import likeliest, top
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.prediction import Prediction
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import Sampling, SearchSettings, length_limit, length_norm
+from heedful.decoding.steps.quick import QuickStep
+from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.errors import UserError
 from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import Seq2Seq

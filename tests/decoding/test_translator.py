@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 import heedful
 from deterministic import fill
 from echo_engine import EchoEngine, install, model_folder, tokenizers
-from heedful.decoding import workers as workers_module
-from heedful.decoding.settings import Sampling, SearchSettings
-from heedful.decoding.translation import Translation, best_choices
-from heedful.decoding.translator import BLOCK_TEXTS, Translator, in_blocks
-from heedful.decoding.workers import Opening, Workers, answer_from_values, answer_to_values
+from heedful.decoding.search.settings import Sampling, SearchSettings
+from heedful.decoding.writing import workers as workers_module
+from heedful.decoding.writing.texts import BLOCK_TEXTS, in_blocks
+from heedful.decoding.writing.translation import Translation, best_choices
+from heedful.decoding.writing.translator import Translator
+from heedful.decoding.writing.workers import Opening, Workers, answer_from_values, answer_to_values
 from heedful.errors import UserError
 from heedful.models.find import Reach
 from heedful.models.folder import save_model
@@ -261,7 +262,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
 def test_no_process_outlives_one_that_was_killed(model: Path) -> None:
     program = f"""
 import itertools
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 translator = Translator.load({str(model)!r}, engine="torch")
 texts = (f"text {{n}}" for n in itertools.count())
 for number, text in enumerate(translator.stream(texts, block=8, workers=2, beam=1)):
@@ -307,7 +308,9 @@ def test_an_answer_goes_through_json_unchanged(translator: Translator) -> None:
 
 
 def test_translating_by_itself_imports_no_torch() -> None:
-    program = "import sys; from heedful import Translator, pipeline; assert 'torch' not in sys.modules"
+    names = "Translator, pipeline, open_engine, SearchSettings, Request"
+    program = f"import sys; from heedful import Translator, pipeline; from heedful.decoding import {names}; "
+    program += "assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

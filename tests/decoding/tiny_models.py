@@ -5,10 +5,10 @@ import random
 
 import torch
 
-from heedful.decoding.engine import Request
-from heedful.decoding.quick import QuickStep, is_quick
-from heedful.decoding.search import search
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.quick import QuickStep, is_quick
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 
 PATTERNS = {"window": PatternConfig("window", span=4), "additive": PatternConfig("additive")}

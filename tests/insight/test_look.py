@@ -14,10 +14,10 @@ from torch import Tensor
 
 import heedful
 from deterministic import largest_difference
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.beams import MemoryStep, write_greedily
 from heedful.insight.look import Look, look

@@ -10,10 +10,10 @@ from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
 from torch import Tensor
 
 from deterministic import largest_difference
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.insight.look import Look, look
 from heedful.insight.schema import SchemaError, check_trace
 from heedful.insight.trace import trace

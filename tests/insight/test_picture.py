@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference
-from heedful.decoding.translate import translate_greedily
+from heedful.decoding.writing.greedily import translate_greedily
 from heedful.errors import UserError
 from heedful.insight.attention import CrossAttention, cross_attention
 from heedful.insight.picture import CAPTION, PAGE, SCALE, attention_picture, colour

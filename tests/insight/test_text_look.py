@@ -14,7 +14,7 @@ from echo_engine import tokenizers
 from heedful import UserError
 from heedful.cli.look_text import known_from
 from heedful.cli.main import run
-from heedful.decoding.generator import Generator
+from heedful.decoding.writing.generator import Generator
 from heedful.insight.packing import unpack
 from heedful.insight.schema import check_trace
 from heedful.insight.text_look import TextLook, look_at_text

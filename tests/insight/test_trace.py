@@ -8,10 +8,10 @@ from look_models import VARIANTS, subject
 from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
-from heedful.decoding.engine import Request
-from heedful.decoding.search import search
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import Seq2SeqStep
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.insight.trace import trace
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.attention import attention_weights, masked_softmax, share_heads

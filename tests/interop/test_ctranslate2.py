@@ -4,13 +4,16 @@ import pytest
 import torch
 
 from ct2_models import make_engine, make_model, score_of, some_requests, tie
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from deterministic import largest_difference
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import why_not, why_not_values, write_model
+from heedful.interop.ctranslate2 import described, sinusoids, why_not, why_not_values
 from heedful.interop.ctranslate2_outline import POSITIONS
+from heedful.models.folder import LoadedModel
 from heedful.models.seq2seq import PatternConfig, Seq2SeqConfig
+from heedful.nn.positions import sinusoidal_code
 
 VARIANTS = {
     "the paper's": {},
@@ -89,11 +92,11 @@ def test_a_source_of_1100_tokens_is_read_to_its_end(positions, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "changes"), REFUSED.items(), ids=REFUSED)
-def test_what_would_differ_is_refused_by_name(name, changes, tmp_path):
+def test_what_would_differ_is_refused_by_name(name, changes):
     config = Seq2SeqConfig(60, 60, d_model=32, n_heads=4, d_ff=48, n_layers=2, **changes)
     assert name in why_not(config)
     with pytest.raises(UserError, match=name):
-        write_model(make_model(**changes), tmp_path)
+        described(LoadedModel("seq2seq", make_model(**changes), None))
 
 
 def test_only_these_are_refused():
@@ -101,6 +104,13 @@ def test_only_these_are_refused():
         sizes = {"source_vocab_size": 60, "target_vocab_size": 60, "d_model": 32, "n_heads": 4}
         assert why_not(Seq2SeqConfig(**{**sizes, **changes})) is None
     assert why_not_values({}) is None  # left to whoever reads the whole config
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_the_table_of_positions_is_the_models_own(layout):
+    expected = sinusoidal_code(torch.arange(POSITIONS), 48, layout=layout).float()
+    ours = torch.from_numpy(sinusoids(48, halves=layout == "halves"))
+    assert largest_difference(ours, expected) <= 1e-7
 
 
 def test_the_table_of_positions_is_long_enough_for_4096_source_tokens():

@@ -133,9 +133,9 @@ def test_the_child_refuses_a_damaged_model_in_words(by_child, tmp_path):
 
 PROGRAM = """
 import sys
-from heedful.decoding.engines import open_engine, open_tokenizers
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.engines.choose import open_engine, open_tokenizers
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 engine = open_engine(sys.argv[1], threads=1)
 tokenizers = open_tokenizers(sys.argv[1], engine)
 request = Request(tokenizers.source.encode("a dog runs"))

@@ -10,9 +10,9 @@ from torch import nn
 
 from deterministic import fill, numbers, whole_numbers
 from heedful.data.batch import pad_sources
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.onnx import export_onnx, names_of, why_not
 from heedful.models.bart import Bart, BartConfig

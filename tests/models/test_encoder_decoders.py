@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import Sampling, SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.folder import load_model, save_model, weights_of

@@ -197,7 +197,7 @@ def test_a_folder_gives_the_same_model_back(shape: str, tmp_path: Path) -> None:
 
 
 def test_another_family_is_named_with_the_command_that_runs_it(tmp_path: Path) -> None:
-    from heedful.decoding.translator import Translator
+    from heedful.decoding.writing.translator import Translator
     from heedful.models.seq2seq import Seq2Seq
 
     folder = save_model(tmp_path / "model", make().float(), None)

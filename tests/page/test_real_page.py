@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chromium import Watched, drawn, expect, playwright
 
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 from heedful.insight.look import Look, look
 from heedful.insight.subject import Subject, open_subject
 from real_server import make_folder, real_server

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
 from heedful.data.batch import pad_sources
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.interop.huggingface import MODEL_TYPES, fitting
 from heedful.interop.table import write_table
 from heedful.models.folder import FAMILIES, weights_of

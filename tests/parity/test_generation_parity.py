@@ -7,7 +7,7 @@ import torch
 
 import heedful
 from deterministic import fill
-from heedful.decoding.generator import Generator
+from heedful.decoding.writing.generator import Generator
 from heedful.interop.huggingface import import_huggingface
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

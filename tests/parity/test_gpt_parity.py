@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.decoding.generator import Generator
+from heedful.decoding.writing.generator import Generator
 from heedful.errors import UserError
 from heedful.interop import gpt2, llama
 from heedful.interop.huggingface import MODEL_TYPES, export_huggingface, fitting, import_huggingface

@@ -19,7 +19,7 @@ from encoder_decoders import (
     shuffled,
 )
 
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.folder import load_model, weights_of
 from heedful.models.marks import MarksConfig

@@ -9,7 +9,7 @@ import sentencepiece
 from encoder_decoders import shuffled
 
 from heedful.cli.main import run
-from heedful.decoding.translator import Translator
+from heedful.decoding.writing.translator import Translator
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
 from heedful.interop.huggingface import export_huggingface, import_huggingface

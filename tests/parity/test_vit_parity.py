@@ -10,7 +10,8 @@ from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
 from deterministic import fill, numbers, uniform
-from heedful.decoding.classify import Classifier, image_tensor
+from heedful.decoding.encoders.classify import Classifier
+from heedful.decoding.encoders.images import image_tensor
 from heedful.errors import UserError
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.interop.vit import config_from, config_to, table

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import echo_engine
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translator import Translator
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.models.find import Reach
 from heedful.serving.app import make_app
 from heedful.serving.detect import Detector

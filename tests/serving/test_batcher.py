@@ -11,11 +11,12 @@ import torch
 from served import HeldEngine, backwards, echo_translator
 
 from echo_engine import tokenizers
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
 from heedful.models.find import Reach
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.serving.backlog import Backlog
 from heedful.serving.batcher import Batcher, CannotTranslate, Room
 from heedful.serving.refusals import Refusal
 
@@ -105,6 +106,44 @@ def test_a_small_request_does_not_wait_for_a_large_one():
         return was_first
 
     assert asyncio.run(ask())
+
+
+def test_large_requests_are_done_one_after_another():
+    """Were all served alike, all would be done at the end only, and all clients come back at the same time."""
+    engine = HeldEngine(seconds=0.01)
+    done: list[int] = []
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), n_threads=1)
+
+        async def client(number: int) -> None:
+            texts = [f"{chr(97 + number)}{text}" for text in random_texts(60)]
+            await batcher.translate(texts, SETTINGS)
+            done.append(len(engine.batches))
+
+        await asyncio.gather(*(client(number) for number in range(4)))
+        batcher.close()
+
+    asyncio.run(ask())
+    assert len(set(done)) > 1 and min(done) <= len(engine.batches) / 2, done
+
+
+def test_threads_share_what_is_there():
+    engine = HeldEngine()
+
+    async def ask():
+        batcher = batcher_of(echo_translator(engine), n_threads=2)
+        engine.gate.clear()
+        asked = asyncio.create_task(batcher.translate([f"{text}{n}" for n, text in enumerate("abcd" * 20)], SETTINGS))
+        started = time.monotonic()
+        while len(engine.batches) < 2 and time.monotonic() - started < 10:
+            await asyncio.sleep(0.001)
+        engine.gate.set()
+        await asked
+        batcher.close()
+
+    asyncio.run(ask())
+    assert engine.batches == [40, 40]
 
 
 async def held(engine: HeldEngine, act: Callable[[Batcher], object], **how: float) -> object:
@@ -250,15 +289,19 @@ def test_what_is_written_so_far_is_told():
     assert text.startswith(heard[2])
 
 
+def place(room: Room, n_characters: int, backlog: Backlog | None = None):
+    return room.place(n_characters, n_characters, backlog or Backlog(seconds=60.0))
+
+
 def test_a_request_larger_than_the_queue_is_let_in_alone():
     room = Room(requests=10, characters=10)
-    with room.place(50), pytest.raises(Refusal), room.place(1):
+    with place(room, 50), pytest.raises(Refusal), place(room, 1):
         pass
-    with room.place(9), room.place(1), pytest.raises(Refusal), room.place(1):
+    with place(room, 9), place(room, 1), pytest.raises(Refusal), place(room, 1):
         pass
     assert (room.requests, room.characters) == (0, 0)
     room.is_closed = True
-    with pytest.raises(Refusal) as refused, room.place(1):
+    with pytest.raises(Refusal) as refused, place(room, 1):
         pass
     assert refused.value.status == 503
 

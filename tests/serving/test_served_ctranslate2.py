@@ -9,8 +9,8 @@ from served import detector, running
 
 from ct2_models import make_engine, make_model
 from echo_engine import tokenizers
-from heedful.decoding.ct2_speed import Speed
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.writing.translator import Translator
 from heedful.models.find import Reach
 from heedful.serving.pairs import Pair, Pairs
 from heedful.serving.service import Service

@@ -1,12 +1,18 @@
 """Random requests made from /spec, right ones and wrong ones: no failure, and every answer as the spec says."""
 
+import functools
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx2 as httpx
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings, strategies
 from served import echo_service, running
 from test_batcher import tiny_translator
+from test_server import wait_until
 
 from heedful.serving.app import make_app
 from heedful.serving.pairs import Pair, Pairs
@@ -23,6 +29,7 @@ CHECKS = (
     schemathesis.checks.response_schema_conformance,
 )
 LOOK = "/api/v1/look"
+COUNTS = os.environ.get("HEEDFUL_SPEC_COUNTS")  # a file: how many requests were made of each path, and their statuses
 
 
 def tiny_service() -> Service:
@@ -36,9 +43,20 @@ def requests_of(service: Service):
     return schema
 
 
+@pytest.fixture(scope="module", autouse=True)
+def counts() -> Iterator[dict[str, Counter[int]]]:
+    """For each path, how often each status was answered."""
+    found: dict[str, Counter[int]] = {}
+    yield found
+    if COUNTS:
+        Path(COUNTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
-    with running(echo_service(queue_requests=1_000)) as (url, _):
+    service = echo_service(queue_requests=1_000)
+    with running(service) as (url, _):
+        wait_until(lambda: service.is_warm)
         yield url
 
 
@@ -48,8 +66,9 @@ def tiny() -> Iterator[str]:
         yield url
 
 
-def check(case, url: str) -> None:
+def check(case, url: str, counts: dict[str, Counter[int]]) -> None:
     response = case.call(base_url=url)
+    counts.setdefault(case.path, Counter())[response.status_code] += 1
     case.validate_response(response, checks=CHECKS)
     assert "Traceback" not in response.text and "heedful/" not in response.text
 
@@ -60,14 +79,47 @@ some = settings(max_examples=N_EXAMPLES, suppress_health_check=list(HealthCheck)
 
 @requests_of(echo_service()).exclude(path=[LOOK, "/ready"]).parametrize()
 @some
-def test_any_request_has_an_answer_of_the_spec(case, echo):
-    check(case, echo)
+def test_any_request_has_an_answer_of_the_spec(case, echo, counts):
+    check(case, echo, counts)
 
 
 @requests_of(tiny_service()).include(path=LOOK).parametrize()
 @some
-def test_any_look_has_an_answer_of_the_spec(case, tiny):
-    check(case, tiny)
+def test_any_look_has_an_answer_of_the_spec(case, tiny, counts):
+    check(case, tiny, counts)
+
+
+@pytest.mark.parametrize("path", ["/languages", "/health", "/ready", "/frontend/settings", "/spec"])
+@settings(some, deadline=None)
+@given(
+    query=strategies.dictionaries(strategies.text(max_size=20), strategies.text(max_size=50), max_size=5),
+    headers=strategies.dictionaries(
+        strategies.text("abcdefghijklmnop-", min_size=1, max_size=20).map(lambda name: f"x-{name}"),
+        strategies.text(strategies.characters(min_codepoint=32, max_codepoint=126), max_size=50).map(str.strip),
+        max_size=5,
+    ),
+)
+def test_what_takes_nothing_says_the_same_whatever_is_sent(path, query, headers, echo, counts):
+    """There is nothing that schemathesis could vary."""
+    response = httpx.get(f"{echo}{path}", params=query, headers=headers)
+    counts.setdefault(path, Counter())[response.status_code] += 1
+    assert response.status_code == 200 and response.json() == plain_answer(f"{echo}{path}")
+
+
+@functools.cache
+def plain_answer(url: str) -> object:
+    return httpx.get(url).json()
+
+
+def test_most_random_requests_that_fit_the_spec_are_answered():
+    """The limits stand in it: else what is made from it would be refused, and nothing be tried behind them."""
+    made = make_spec(echo_service().limits, ["en"])
+    asked = made["components"]["schemas"]["Asked"]["properties"]
+    limits = echo_service().limits
+    assert asked["beam"]["maximum"] == asked["n_best"]["maximum"] == limits.beam
+    assert asked["max_len"]["maximum"] == limits.max_len
+    assert asked["q"]["oneOf"][0]["maxLength"] == limits.characters
+    assert asked["q"]["oneOf"][1]["maxItems"] == limits.texts
 
 
 def test_the_spec_names_every_route():

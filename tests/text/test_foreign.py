@@ -11,7 +11,7 @@ import pytest
 import sentencepiece
 from hostile_strings import hostile_strings
 
-from heedful.decoding.encoder_rows import masked_ids
+from heedful.decoding.encoders.rows import masked_ids
 from heedful.errors import UserError
 from heedful.text import (
     ForeignTokenizer,

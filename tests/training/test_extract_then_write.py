@@ -11,9 +11,9 @@ from echo_engine import EchoEngine
 from heedful.cli import main
 from heedful.data.corpus import Example
 from heedful.data.shards import Shards
-from heedful.decoding import translator as translators
-from heedful.decoding.extract import most_important
-from heedful.decoding.sentences import split_sentences
+from heedful.decoding.writing import translator as translators
+from heedful.decoding.writing.extract import most_important
+from heedful.decoding.writing.sentences import split_sentences
 from heedful.errors import UserError
 from heedful.text import load_tokenizers
 from heedful.training.run import train

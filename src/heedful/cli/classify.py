@@ -13,11 +13,11 @@ from cyclopts import Parameter
 from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
-from heedful.decoding.long_text import Tally
+from heedful.decoding.writing.long_text import Tally
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.classify import Classifier, Labelled, LabelledToken
+    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
@@ -57,7 +57,7 @@ def classify(
         raise UserError("which model? Name the folder of a run or a model: heedful classify lines.txt -m runs/mood")
     if top_k < 1:
         raise UserError(f"--top-k {top_k}: must be at least 1")
-    from heedful.decoding.classify import Classifier
+    from heedful.decoding.encoders.classify import Classifier
 
     classifier = Classifier.load(model)
     if classifier.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
@@ -115,7 +115,7 @@ class Writer:
 
 
 def _as_text(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
-    from heedful.decoding.classify import Labelled
+    from heedful.decoding.encoders.classify import Labelled
 
     if all(isinstance(one, Labelled) for one in found) and found:
         return "\t".join(f"{one_line(one.label)}\t{one.score:.4f}" for one in found[:top_k])
@@ -123,7 +123,7 @@ def _as_text(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) 
 
 
 def _as_json(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
-    from heedful.decoding.classify import Labelled
+    from heedful.decoding.encoders.classify import Labelled
 
     if found and isinstance(found[0], Labelled):
         labels = [vars(one) for one in found[:top_k]]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Pair = Literal["en-fr", "fr-en", "en-zh", "zh-en", "fr-zh", "zh-fr"]
 INTERRUPTED = 130
+EVERYDAY = ("I don't know where she lives.", "What time does the train leave?", "He could not help laughing.")
 
 
 def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
@@ -63,13 +64,26 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
     picture = draw(loaded, corpus.test, folder / "attention.svg")
     print(f"\nwhat it looked at while translating one of them: {picture}")
     print(f"the model: {run / 'average'} ({time.perf_counter() - started:.0f} seconds in all)")
+    show_builtin()
     say_what_next(run, min((example.source for example in corpus.test), key=len))
     return 0
 
 
+def show_builtin() -> None:
+    """What the model for everyday sentences makes of some: not of this small grammar, and not trained here."""
+    from heedful.decoding.writing.translator import Translator
+    from heedful.models.builtin import DEFAULT, builtin_model
+
+    print(f"\nand the model that comes with heedful ({DEFAULT}, everyday sentences) says:")
+    translator = Translator.load(builtin_model(), engine="torch")  # which is at work here already
+    for sentence, said in zip(EVERYDAY, translator.translate(list(EVERYDAY)), strict=True):
+        print(f"  {sentence}\n    {said}")
+
+
 def say_what_next(run: Path, sentence: str) -> None:
     commands = {
-        f"heedful translate -m {run}": "translate with it what you type",
+        "heedful translate --to fr": "everyday sentences, as you type them",
+        f"heedful translate -m {run}": "the same with the model that you have just trained",
         f'heedful look "{sentence}" -m {run} --output look.html': "a page that shows what happens inside",
         f"heedful serve -m {run}": "translate in a browser, and look inside there",
         "heedful check YOUR.en YOUR.de": "is your own corpus fit to train on?",
@@ -107,7 +121,7 @@ def count_right(loaded: "LoadedModel", examples: "list[Example]", source_languag
 
 
 def translate(loaded: "LoadedModel", texts: list[str]) -> list[str]:
-    from heedful.decoding.translate import translate_greedily
+    from heedful.decoding.writing.greedily import translate_greedily
     from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None

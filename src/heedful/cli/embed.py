@@ -16,7 +16,7 @@ from heedful.data.records import decode
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.embed import Embedder
+    from heedful.decoding.encoders.embed import Embedder
 
 HEADER = 128  # bytes of an .npy file before its numbers: room for any count of rows
 
@@ -52,7 +52,7 @@ def embed(
         raise UserError(f"--output {output}: vectors are written to .npy or .jsonl files")
     if pool == "tokens" and output.suffix == ".npy":
         raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
-    from heedful.decoding.embed import Embedder
+    from heedful.decoding.encoders.embed import Embedder
 
     embedder = Embedder.load(model)
     if pool != "tokens":

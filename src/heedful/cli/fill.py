@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.fill import Candidate
+    from heedful.decoding.encoders.fill import Candidate
 
 
 def fill(
@@ -43,7 +43,7 @@ def fill(
             'which model? Name the folder of a run or a model: heedful fill "A [MASK] runs." -m runs/bert\n'
             "`heedful train runs/bert --family bert --text book.txt` makes one of your own text"
         )
-    from heedful.decoding.fill import Filler
+    from heedful.decoding.encoders.fill import Filler
 
     found = Filler.load(model).fill(text, top_k=top_k, targets=target)
     if json:

@@ -15,12 +15,13 @@ from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import with_overrides
-from heedful.decoding.long_text import LINE_BREAK, BadText, Tally
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import Tally
+from heedful.decoding.writing.texts import LINE_BREAK, BadText
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.generator import Generation, Generator
+    from heedful.decoding.writing.generator import Generation, Generator
 
 
 WHICH_MODEL = (
@@ -76,7 +77,7 @@ def generate(
     set
         Change any setting of the search: --set repetition_penalty=1.2 no_repeat_ngram=3 sampling.min_p=0.05
     """
-    from heedful.decoding.generator import Generator
+    from heedful.decoding.writing.generator import Generator
 
     if model is None:
         raise UserError(WHICH_MODEL)
@@ -92,7 +93,7 @@ def generate(
 
 def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> SearchSettings:
     """Tokens are drawn if anything is said of how."""
-    from heedful.decoding.generator import generation_settings
+    from heedful.decoding.writing.generator import generation_settings
 
     given = {name: value for name, value in drawing.items() if value is not None}
     return generation_settings(with_overrides({**values, **({"sampling": given} if given else {})}, overrides))
@@ -112,7 +113,7 @@ def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, set
 
 
 def _filter(model: Path, output: Path | None, format: Format, settings: SearchSettings) -> None:
-    from heedful.decoding.generator import Generator
+    from heedful.decoding.writing.generator import Generator
 
     with TextInput(STANDARD_INPUT) as source:
         place = Here(Generator.load(model), settings)
@@ -137,7 +138,7 @@ class Here:
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Generated]":
         """An empty line stays empty, and the model is not asked."""
-        from heedful.decoding.generator import Generation
+        from heedful.decoding.writing.generator import Generation
 
         done: Future[Generated] = Future()
         try:

@@ -14,11 +14,12 @@ from heedful.cli.text_input import TextInput
 from heedful.data.findings import BadData, Place, remedy_for
 from heedful.data.lines import Line
 from heedful.data.records import Cell, decode
-from heedful.decoding.long_text import LINE_BREAK, BadText, Tally
+from heedful.decoding.writing.long_text import Tally
+from heedful.decoding.writing.texts import LINE_BREAK, BadText
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.translation import Translation
+    from heedful.decoding.writing.translation import Translation
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
 from heedful.errors import UserError
+from heedful.models.builtin import builtin_model
 
 if TYPE_CHECKING:
     from heedful.insight.look import Look
@@ -44,7 +45,7 @@ def look(
     sentence
         The text to translate, to read or to go on from; for a vit an image file.
     model
-        The folder of a run or of a model.
+        The folder of a run or of a model; by default the one that comes with heedful, from English to French.
     target
         A translation to look at in place of the model's own: how likely is each of its tokens?
     output
@@ -64,7 +65,7 @@ def look(
     json
         Print what .json has, for programs.
     """
-    folder = _given(model)
+    folder = builtin_model() if model is None else model
     if is_one_stack(folder):
         _refuse(folder, target=target, beam=beam != BEAM, kind=kind != "cross", without=without, hide=hide)
         look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
@@ -105,15 +106,6 @@ def _refuse(folder: Path, **given: object) -> None:
     names = [f"--{name}" for name, value in given.items() if value]
     if names:
         raise UserError(f"{' '.join(names)}: for models that translate, and {folder} is not one; leave it out")
-
-
-def _given(model: Path | None) -> Path:
-    if model is None:
-        raise UserError(
-            'which model? Name the folder of a run: heedful look "A dog runs." -m runs/en-de\n'
-            "`heedful demo` makes a first one in some minutes"
-        )
-    return model
 
 
 def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer: int | None, head: int | None) -> None:

@@ -56,7 +56,7 @@ def look_at_encoder(
 
 def answer_lines(seen: "EncoderLook") -> list[str]:
     """The words for each hidden place, or the labels."""
-    from heedful.decoding.classify import Labelled, LabelledToken
+    from heedful.decoding.encoders.classify import Labelled, LabelledToken
 
     lines = [seen.given]
     for number, one in enumerate(seen.answer, start=1):

@@ -52,6 +52,7 @@ class Torch:
     onednn: bool
     instructions: str  # the widest that its kernels use here: AVX2, AVX512, …
     devices: tuple[Device, ...]
+    bf16: bool = False  # the processor has instructions for it
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ def describe_torch() -> Torch:
     """Raises ImportError or OSError where torch, or a library that it needs, is missing."""
     import torch
 
+    from heedful.training.machine import has_bfloat16_units
+
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return Torch(
         version=torch.__version__,
@@ -165,6 +168,7 @@ def describe_torch() -> Torch:
         onednn=torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         instructions=torch.backends.cpu.get_cpu_capability(),
         devices=tuple(_devices()),
+        bf16=has_bfloat16_units(torch.device("cpu")),
     )
 
 

@@ -40,7 +40,8 @@ def serve(
     Parameters
     ----------
     model
-        A run or a model folder for each pair of languages; en-fr=FOLDER where its card does not name them.
+        A run or a model folder for each pair of languages; en-fr=FOLDER where its card does not name them. By default
+        the models that come with heedful.
     host
         The address to listen at; others than this machine's own need a key, or --no-key.
     port
@@ -127,6 +128,7 @@ def _server(
     beam: int,
 ) -> "DrainingServer":
     from heedful.config import from_values, with_overrides
+    from heedful.models.builtin import builtin_models
     from heedful.serving.app import make_app
     from heedful.serving.detect import Detector
     from heedful.serving.limits import Limits
@@ -138,11 +140,7 @@ def _server(
     limits = from_values(Limits, with_overrides({}, changes), where="serve --set")
     if not 1 <= beam <= limits.beam:
         raise UserError(f"--beam {beam}: must lie between 1 and {limits.beam} (--set beam=… raises that limit)")
-    if not models:
-        raise UserError(
-            "which model? Name the folder of a run: heedful serve -m en-de=runs/en-de\n"
-            "`heedful demo` makes a first one in some minutes"
-        )
+    models = models or [str(folder) for folder in builtin_models().values()]
     pairs = Pairs([open_pair(given, engine=engine, compute=compute) for given in models])
     service = Service(pairs, Detector(), limits, keys, beam)
     app = make_app(service, page=read_page())

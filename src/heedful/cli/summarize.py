@@ -10,12 +10,12 @@ from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
-from heedful.decoding.long_text import Long
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.translator import InThisProcess
+    from heedful.decoding.writing.translator import InThisProcess
 
 
 def summarize(
@@ -79,7 +79,7 @@ def summarize(
 
 
 def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str, scores: bool) -> "InThisProcess":
-    from heedful.decoding.translator import InThisProcess, Translator
-    from heedful.decoding.workers import Opening
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+    from heedful.decoding.writing.workers import Opening
 
     return InThisProcess(Translator.open(Opening(str(model), long=long, prefix=prefix, scores=scores)), settings)

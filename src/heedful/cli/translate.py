@@ -12,18 +12,19 @@ from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
-from heedful.decoding.long_text import Long
-from heedful.decoding.settings import SearchSettings
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.workers import Opening, Translates
+    from heedful.decoding.writing.workers import Opening, Translates
 
 
 def translate(
     file: Path = STANDARD_INPUT,
     *,
     model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    to: str | None = None,
     output: Path | None = None,
     beam: int = 5,
     n_best: int = 1,
@@ -37,16 +38,17 @@ def translate(
 ) -> None:
     """Translate a file, or standard input, line by line.
 
-    One line in, one line out, whatever the line: empty ones stay empty, long
-    ones are split into sentences and joined again. A line that is typed, or
-    comes through a pipe, is answered at once.
+    One line in, one line out, whatever the line: empty ones stay empty, long ones are split into sentences and
+    joined again. A line that is typed, or comes through a pipe, is answered at once.
 
     Parameters
     ----------
     file
         The text to translate; - is standard input.
     model
-        The folder of a run or of a model.
+        The folder of a run or of a model; by default a model for everyday sentences that comes with heedful.
+    to
+        The language to translate into; of the models that come with heedful it chooses one, by default fr from English.
     output
         Write to this file; until it is complete it is called OUTPUT.part.
     beam
@@ -68,13 +70,11 @@ def translate(
     set
         Change any setting of the search: --set length_penalty=0.6 max_len=100 sampling.seed=7
     """
-    from heedful.decoding.workers import Opening
+    from heedful.decoding.writing.workers import Opening
 
-    _check(model, format, on_bad_line)
-    values = {"beam": beam, "n_best": n_best, "attention": format == "jsonl"}
-    settings = from_values(SearchSettings, with_overrides(values, set or ()), where="translate")
+    settings = _settings(beam, n_best, format, on_bad_line, set or [])
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
-    opening = Opening(str(model), engine=engine, compute=compute, long=long, scores=scores)
+    opening = Opening(str(_chosen(model, to)), engine=engine, compute=compute, long=long, scores=scores)
     with TextInput(file) as source, _place(opening, settings, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
         work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
@@ -82,22 +82,34 @@ def translate(
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _check(model: Path | None, format: Format, on_bad_line: BadLines) -> None:
-    if model is None:
-        raise UserError(
-            "which model? Name the folder of a run: heedful translate -m runs/en-de\n"
-            "`heedful demo` makes a first one in some minutes; "
-            "`heedful train runs/mine --source A --target B` makes one of your own text"
-        )
+def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> SearchSettings:
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
+    values = {"beam": beam, "n_best": n_best, "attention": format == "jsonl"}
+    return from_values(SearchSettings, with_overrides(values, changes), where="translate")
+
+
+def _chosen(model: Path | None, to: str | None) -> Path:
+    """The model that is named, or one that comes with heedful."""
+    from heedful.models.builtin import builtin_model
+    from heedful.models.find import find_model_folder
+
+    if model is None:
+        return builtin_model(to)
+    if to is not None:
+        from heedful.serving.pairs import languages_of_card
+
+        languages = languages_of_card(find_model_folder(model))
+        if languages is not None and languages[1] != to.lower():
+            raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
+    return model
 
 
 @contextlib.contextmanager
 def _place(opening: "Opening", settings: SearchSettings, n_workers: int) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
-    from heedful.decoding.translator import InThisProcess, Translator
-    from heedful.decoding.workers import Workers
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+    from heedful.decoding.writing.workers import Workers
     from heedful.models.find import find_model_folder
 
     if n_workers == 1:

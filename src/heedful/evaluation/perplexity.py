@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch, collate
-from heedful.decoding.step import EncoderDecoder, device_of
+from heedful.decoding.steps.encoder_decoder import EncoderDecoder, device_of
 from heedful.errors import UserError
 from heedful.text import Tokenizers
 

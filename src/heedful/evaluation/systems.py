@@ -54,8 +54,8 @@ def file_system(path: Path, texts: Texts) -> System:
 
 def model_system(path: Path, texts: Texts, *, beam: int = 5, compute: Compute = "float32") -> System:
     """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
-    from heedful.decoding.step import encoder_decoder
-    from heedful.decoding.translator import Translator
+    from heedful.decoding.steps.encoder_decoder import encoder_decoder
+    from heedful.decoding.writing.translator import Translator
     from heedful.evaluation.perplexity import likelihood
     from heedful.models.find import find_model_folder
     from heedful.models.folder import load_model

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import collate
-from heedful.decoding.engine import Request
-from heedful.decoding.search import search
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import Seq2SeqStep
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.record import record_attention, structural_copy
 from heedful.text import Tokenizers

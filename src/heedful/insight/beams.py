@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.decoding.beam import extend_beam
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.decoding.events import BeamEvent, BeamLog
-from heedful.decoding.search import search
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.step import EncoderDecoder, Seq2SeqState
+from heedful.decoding.search.beam import extend_beam
+from heedful.decoding.search.events import BeamEvent, BeamLog
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.encoder_decoder import EncoderDecoder
+from heedful.decoding.steps.reference import Seq2SeqState
 from heedful.insight.words import pieces_of
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory

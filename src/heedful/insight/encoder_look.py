@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from heedful.data.images import Pixels, read_image
-from heedful.decoding.classify import Classifier, Labelled, LabelledToken, image_tensor
-from heedful.decoding.encoder_rows import make_row, masked_ids
-from heedful.decoding.fill import Candidate, Filler
+from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
+from heedful.decoding.encoders.fill import Candidate, Filler
+from heedful.decoding.encoders.images import image_tensor
+from heedful.decoding.encoders.rows import make_row, masked_ids
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from heedful.decoding.engine import Hypothesis, Request
-from heedful.decoding.settings import SearchSettings, length_limit
-from heedful.decoding.translator import Translator
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, length_limit
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.anatomy import Writer
 from heedful.insight.beams import Beam, MemoryStep, as_written, search_watched

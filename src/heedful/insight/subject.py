@@ -6,8 +6,8 @@ from pathlib import Path
 from torch import nn
 
 from heedful.config import to_values
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.anatomy import Writer, anatomy
 from heedful.insight.trace import M, Trace, bare, scale_of

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.decoding.generator import Continuation, Generator
+from heedful.decoding.writing.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention

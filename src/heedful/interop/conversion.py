@@ -7,17 +7,28 @@ from typing import Literal, get_args
 from heedful.config import read_json
 from heedful.errors import UserError, one_of
 from heedful.files import folder_aside
-from heedful.models.find import CONFIG, find_model_folder
+from heedful.models.find import CARD, CONFIG, find_model_folder
 
 Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
 
 
-def convert_model(source: str | Path, output: str | Path, *, to: Format) -> Path:
-    """Read a model in whatever format it is, and write it in another; what has no place there is refused by name."""
+def convert_model(
+    source: str | Path,
+    output: str | Path,
+    *,
+    to: Format,
+    precision: Literal["float32", "float16", "int8"] | None = None,
+) -> Path:
+    """Read a model in whatever format it is, and write it in another; what has no place there is refused by name.
+
+    `precision`: that of the numbers in a folder of heedful's.
+    """
     if to not in get_args(Format):
         raise one_of("to", to, get_args(Format))
     if to == "heedful":
-        return _to_heedful(Path(source), Path(output))
+        return _to_heedful(Path(source), Path(output), precision)
+    if precision is not None:
+        raise UserError(f"--precision {precision}: is for --to heedful")
     folder = find_model_folder(source)
     if "model_type" in read_json(folder / CONFIG):
         raise UserError(
@@ -26,12 +37,20 @@ def convert_model(source: str | Path, output: str | Path, *, to: Format) -> Path
     return WRITERS[to](folder, Path(output))
 
 
-def _to_heedful(source: Path, output: Path) -> Path:
+def _to_heedful(source: Path, output: Path, precision: Literal["float32", "float16", "int8"] | None) -> Path:
     from heedful.interop.huggingface import import_huggingface
+    from heedful.models.folder import load_model, save_model
 
-    if source.is_dir() and (source / CONFIG).is_file() and "family" in read_json(source / CONFIG):
-        raise UserError(f"{source}: is a model folder of heedful's already")
-    return import_huggingface(source, output)
+    if precision is None:
+        if source.is_dir() and (source / CONFIG).is_file() and "family" in read_json(source / CONFIG):
+            raise UserError(f"{source}: is a model folder of heedful's already; --precision int8 makes a smaller one")
+        return import_huggingface(source, output)
+    folder = find_model_folder(source)
+    if "model_type" in read_json(folder / CONFIG):
+        raise UserError(f"{source}: is a folder of Hugging Face's; read it first, without --precision")
+    loaded = load_model(folder)
+    card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+    return save_model(output, loaded.model, loaded.tokenizers, card=card, precision=precision)
 
 
 def _to_huggingface(source: Path, output: Path) -> Path:
@@ -41,14 +60,14 @@ def _to_huggingface(source: Path, output: Path) -> Path:
 
 
 def _to_ctranslate2(source: Path, output: Path) -> Path:
-    from heedful.interop.ctranslate2 import mapped, write_model
+    from heedful.interop.ctranslate2 import described, write_model
     from heedful.models.folder import load_model
     from heedful.text import save_tokenizers
 
     loaded = load_model(source)
-    model = mapped(loaded)
+    outline, weights = described(loaded)
     with folder_aside(output) as aside:
-        write_model(model, aside, tokenizers=loaded.tokenizers)
+        write_model(outline, weights, aside, tokenizers=loaded.tokenizers)
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)
     return output

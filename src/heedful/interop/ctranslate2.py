@@ -1,7 +1,7 @@
 """An encoder-decoder of heedful's as CTranslate2 describes one: the same numbers, laid out for its kernels.
 
-Only what comes out equal is mapped; `why_not` names the first part that would not. Writing needs torch and
-CTranslate2's converters, which bring a second OpenMP runtime along: `ctranslate2_cache` does it in a child process.
+Only what comes out equal is mapped; `why_not` names the first part that would not. The mapping itself goes from names
+and arrays to CTranslate2's description, without torch; `ctranslate2_cache` has it done in a child process.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,17 +13,14 @@ import numpy.typing as npt
 
 from heedful.config import to_values
 from heedful.errors import UserError
-from heedful.interop.ctranslate2_outline import POSITIONS, Outline, outline_of
+from heedful.interop.ctranslate2_outline import OUTLINES, POSITIONS, Outline, outline_of
 from heedful.models.marks import MarksConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from heedful.models.bart import Bart, BartConfig
+    from heedful.models.bart import BartConfig
     from heedful.models.folder import LoadedModel
-    from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-    from heedful.models.t5 import T5, T5Config
-    from heedful.nn.attention import MultiHeadAttention
+    from heedful.models.seq2seq import Seq2SeqConfig
+    from heedful.models.t5 import T5Config
     from heedful.text import Tokenizer, Tokenizers
 
 Floats = npt.NDArray[np.float32]
@@ -37,7 +34,6 @@ ACTIVATIONS = {
     "swiglu": ("SWISH", True),
     "geglu": ("GELUTanh", True),
 }
-MAPPED = ("seq2seq", "bart", "t5")
 
 
 def why_not(config: "Seq2SeqConfig | BartConfig | T5Config") -> str | None:
@@ -50,7 +46,7 @@ def why_not_values(values: Mapping[str, Any]) -> str | None:
     pattern = (values.get("pattern") or {}).get("kind", "full")
     family = values.get("family", "seq2seq")
     refusals = {
-        f"heedful does not map the family '{family}' onto it": family not in MAPPED,
+        f"heedful does not map the family '{family}' onto it": family not in OUTLINES,
         f"it has no '{pattern}' attention": pattern != "full",
         "it has no batch norm": values.get("norm") == "batch",
         "it always adds the residual": values.get("residual") == "none",
@@ -72,28 +68,27 @@ def target_token(number: int) -> str:
     return str(number)
 
 
-def mapped(loaded: "LoadedModel") -> "Seq2Seq | Bart | T5":
-    """The model, if it is of a family that is mapped; otherwise a UserError that names the family."""
-    from heedful.models.bart import Bart
-    from heedful.models.seq2seq import Seq2Seq
-    from heedful.models.t5 import T5
+def described(loaded: "LoadedModel") -> tuple[Outline, dict[str, Floats]]:
+    """A loaded model's outline and its weights by name, if CTranslate2 can run it."""
+    from heedful.models.weights import weights_of
 
-    if not isinstance(loaded.model, Seq2Seq | Bart | T5):
-        raise UserError(f"{loaded.folder}: heedful does not map the family '{loaded.family}' onto CTranslate2")
-    return loaded.model
+    values = {"family": loaded.family, **to_values(loaded.model.config)}
+    reason = why_not_values(values)
+    if reason is not None:
+        raise UserError(f"{loaded.folder or 'this model'}: cannot be converted to CTranslate2: {reason}")
+    weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in weights_of(loaded.model).items()}
+    return outline_of(values), weights
 
 
-def write_model(model: "Seq2Seq | Bart | T5", folder: Path, *, tokenizers: "Tokenizers | None" = None) -> None:
+def write_model(
+    outline: Outline, weights: Mapping[str, Floats], folder: Path, *, tokenizers: "Tokenizers | None" = None
+) -> None:
     """Write the model into an empty folder, in float32, as CTranslate2 reads it.
 
     Ids are called by their numbers, as heedful's own engine needs it. With tokenizers they are called by their pieces,
     and the end mark is added to each source, so that any program that speaks to CTranslate2 can use the folder.
     """
-    reason = why_not(model.config)
-    if reason is not None:
-        raise UserError(f"this model cannot be converted to CTranslate2: {reason}")
-    outline = outline_of(model)
-    spec, marks = _Mapping(model, outline).spec(), outline.marks
+    spec, marks = _Mapping(outline, weights).spec(), outline.marks
     sources = [source_token(number) for number in range(outline.source_vocab_size)]
     targets = [target_token(number) for number in range(outline.target_vocab_size)]
     unknown = 1 if marks == MarksConfig() else marks.end_id  # no id of ours is unknown
@@ -123,129 +118,131 @@ def _pieces(tokenizer: "Tokenizer", numbers: list[str]) -> list[str]:
 class _Mapping:
     """Fills CTranslate2's description of a Transformer with one model's numbers."""
 
-    def __init__(self, model: "Seq2Seq | Bart | T5", outline: Outline) -> None:
-        self.model: Any = model
-        self.config = outline
-        self.d_head = self.config.d_head or self.config.d_model // self.config.n_heads
+    def __init__(self, outline: Outline, weights: Mapping[str, Floats]) -> None:
+        self.outline = outline
+        self.weights = weights
+        self.d_head = outline.d_head or outline.d_model // outline.n_heads
 
     def spec(self) -> Any:
         from ctranslate2 import specs
 
-        config, model = self.config, self.model
-        activation, gated = ACTIVATIONS[config.activation]
+        outline = self.outline
+        activation, gated = ACTIVATIONS[outline.activation]
         wiring: dict[str, Any] = {
-            "pre_norm": config.residual == "pre",
+            "pre_norm": outline.residual == "pre",
             "activation": specs.Activation[activation],
             "ffn_glu": gated,
-            "rms_norm": config.norm == "rms",
-            "head_dim": config.d_head,
-            "relative_attention_bias": config.positions in ("relative", "none"),
+            "rms_norm": outline.norm == "rms",
+            "head_dim": outline.d_head,
+            "relative_attention_bias": outline.positions in ("relative", "none"),
         }
-        if hasattr(model, "source_norm"):
+        if "source_norm.weight" in self.weights:
             wiring["layernorm_embedding"] = True
-        if config.positions == "rotary":
+        if outline.positions == "rotary":
             wiring |= {"rotary_dim": 0, "rotary_interleave": False}  # all of a head's numbers, in halves
-        encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), config.n_heads, **wiring)
+        encoder = specs.TransformerEncoderSpec(outline.n_layers, outline.n_heads, **wiring)
         decoder = specs.TransformerDecoderSpec(
-            len(model.decoder.layers), config.n_heads, alignment_layer=-1, alignment_heads=config.n_heads, **wiring
+            outline.n_decoder_layers, outline.n_heads, alignment_layer=-1, alignment_heads=outline.n_heads, **wiring
         )
-        self._side(encoder, model.encoder, "source", encoder.embeddings[0])
-        self._side(decoder, model.decoder, "target", decoder.embeddings)
-        decoder.projection.weight = _numbers(model.head.linear.weight) * np.float32(config.output_scale)
-        if model.head.linear.bias is not None:
-            decoder.projection.bias = _numbers(model.head.linear.bias)
+        self._side(encoder, "encoder", "source", encoder.embeddings[0])
+        self._side(decoder, "decoder", "target", decoder.embeddings)
+        # Tied, it is in the file as an embedding, and of two embeddings that are one as the source's.
+        words = self._first("head.linear.weight", *_embeddings("target"))
+        decoder.projection.weight = words * np.float32(outline.output_scale)
+        if "head.linear.bias" in self.weights:
+            decoder.projection.bias = self.weights["head.linear.bias"]
         return specs.TransformerSpec(encoder, decoder)
 
-    def _side(self, spec: Any, stack: Any, side: str, embeddings: Any) -> None:
+    def _first(self, *names: str) -> Floats:
+        return next(self.weights[name] for name in names if name in self.weights)
+
+    def _side(self, spec: Any, stack: str, side: str, embeddings: Any) -> None:
         """What encoder and decoder have in common: embeddings, positions, layers, and with pre-norm one more norm."""
-        embedding = getattr(self.model, f"{side}_embedding", None) or self.model.embedding
-        embeddings.weight, spec.scale_embeddings = _numbers(embedding.table.weight), np.float32(embedding.scale)
-        table = self._position_table(getattr(self.model, f"{side}_positions", None))
+        embeddings.weight = self._first(*_embeddings(side))
+        spec.scale_embeddings = np.float32(self.outline.embedding_scale)
+        table = self._position_table(side)
         if table is not None:
             spec.position_encodings.encodings = table
-        if hasattr(self.model, f"{side}_norm"):
-            _norm(spec.layernorm_embedding, getattr(self.model, f"{side}_norm"))
-        if stack.final_norm is not None:
-            _norm(spec.layer_norm, stack.final_norm)
-        for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
-            own = layer_spec.self_attention
-            self._attention(own, layer.attention, layer.attention_residual, self_attention=True)
-            if self.config.positions in ("relative", "none"):
+        for part, name in (("layernorm_embedding", f"{side}_norm"), ("layer_norm", f"{stack}.final_norm")):
+            if f"{name}.weight" in self.weights:
+                self._norm(getattr(spec, part), name)
+        for number, layer_spec in enumerate(spec.layer):
+            layer, own = f"{stack}.layers.{number}", layer_spec.self_attention
+            self._attention(own, f"{layer}.attention", self_attention=True)
+            if self.outline.positions in ("relative", "none"):
                 own.relative_attention_bias, own.relative_attention_max_distance = self._bias(stack)
-            if hasattr(layer, "cross_attention"):
-                self._attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_residual)
-            self._feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
+            if stack == "decoder":
+                self._attention(layer_spec.attention, f"{layer}.cross_attention")
+            self._feed_forward(layer_spec.ffn, f"{layer}.feed_forward")
 
-    def _position_table(self, positions: "nn.Module | None") -> Floats | None:
-        import torch
-
-        from heedful.nn.positions import Learned, Sinusoidal, sinusoidal_code
-
-        if isinstance(positions, Learned):
+    def _position_table(self, side: str) -> Floats | None:
+        if self.outline.positions == "learned":
             # One more: scoring a translation of full length also reads its last token, though nobody asks what follows.
-            return np.pad(_numbers(positions.table.weight), ((0, 1), (0, 0)))
-        if isinstance(positions, Sinusoidal):
-            return _numbers(sinusoidal_code(torch.arange(POSITIONS), self.config.d_model, layout=positions.layout))
+            return np.pad(self.weights[f"{side}_positions.table.weight"], ((0, 1), (0, 0)))
+        if self.outline.positions in ("sinusoidal", "sinusoidal_halves"):
+            return sinusoids(self.outline.d_model, halves=self.outline.positions == "sinusoidal_halves")
         return None
 
-    def _bias(self, stack: Any) -> tuple[Floats, np.int32]:
+    def _bias(self, stack: str) -> tuple[Floats, np.int32]:
         """The table of relative positions. Zeros say that there are none at all: CTranslate2 would else add its own."""
-        if stack.bias is None:
-            return np.zeros((32, self.config.n_heads), np.float32), np.int32(128)
-        return _numbers(stack.bias.table.weight), np.int32(stack.bias.max_distance)
+        if self.outline.positions == "none":
+            return np.zeros((32, self.outline.n_heads), np.float32), np.int32(128)
+        return self.weights[f"{stack}.bias.table.weight"], np.int32(self.outline.max_distance)
 
-    def _attention(
-        self, spec: Any, attention: "MultiHeadAttention", residual: "nn.Module", *, self_attention: bool = False
-    ) -> None:
-        q, k, v = (
-            _linear(part, self._for_each_head if part is not attention.to_q else None)
-            for part in (attention.to_q, attention.to_k, attention.to_v)
-        )
+    def _attention(self, spec: Any, name: str, *, self_attention: bool = False) -> None:
+        q = self._linear(f"{name}.to_q")
+        k, v = (self._linear(f"{name}.{part}", self._for_each_head) for part in ("to_k", "to_v"))
         groups = [[q, k, v]] if self_attention else [[q], [k, v]]
-        for linear, parts in zip(spec.linear, [*groups, [_linear(attention.to_out)]], strict=True):
+        for linear, parts in zip(spec.linear, [*groups, [self._linear(f"{name}.to_out")]], strict=True):
             linear.weight = np.concatenate([weight for weight, _ in parts])
             biases = [bias for _, bias in parts if bias is not None]
             if biases:
                 linear.bias = np.concatenate(biases)
-        spec.queries_scale = np.float32(self.d_head**-0.5 if attention.scale is None else attention.scale)
-        _norm(spec.layer_norm, residual.norm)
+        scale = self.outline.score_scale
+        spec.queries_scale = np.float32(self.d_head**-0.5 if scale is None else scale)
+        self._norm(spec.layer_norm, f"{name}_residual.norm")
 
     def _for_each_head(self, rows: Floats) -> Floats:
         """Keys or values that several heads share, once for each head: CTranslate2's cross-attention shares none."""
-        n_heads = self.config.n_heads
-        groups = n_heads // (self.config.n_kv_heads or n_heads)
+        n_heads = self.outline.n_heads
+        groups = n_heads // (self.outline.n_kv_heads or n_heads)
         return np.repeat(rows.reshape(-1, self.d_head, *rows.shape[1:]), groups, axis=0).reshape(-1, *rows.shape[1:])
 
-    def _feed_forward(self, spec: Any, network: "nn.Module", residual: "nn.Module") -> None:
-        _, gated = ACTIVATIONS[self.config.activation]
-        bent = network.gate if gated else network.inner
-        _fill(spec.linear_0, bent)
+    def _feed_forward(self, spec: Any, name: str) -> None:
+        _, gated = ACTIVATIONS[self.outline.activation]
+        self._fill(spec.linear_0, f"{name}.gate" if gated else f"{name}.inner")
         if gated:
-            _fill(spec.linear_0_noact, network.inner)
-        _fill(spec.linear_1, network.outer)
-        _norm(spec.layer_norm, residual.norm)
+            self._fill(spec.linear_0_noact, f"{name}.inner")
+        self._fill(spec.linear_1, f"{name}.outer")
+        self._norm(spec.layer_norm, f"{name}_residual.norm")
+
+    def _linear(
+        self, name: str, spread: Callable[[Floats], Floats] = lambda rows: rows
+    ) -> tuple[Floats, Floats | None]:
+        """Its weight and, if it has one, its bias."""
+        bias = self.weights.get(f"{name}.bias")
+        return spread(self.weights[f"{name}.weight"]), None if bias is None else spread(bias)
+
+    def _fill(self, spec: Any, name: str) -> None:
+        spec.weight, bias = self._linear(name)
+        if bias is not None:
+            spec.bias = bias
+
+    def _norm(self, spec: Any, name: str) -> None:
+        spec.gamma = self.weights[f"{name}.weight"]
+        if hasattr(spec, "beta"):
+            spec.beta = self.weights[f"{name}.bias"]
 
 
-def _linear(linear: Any, spread: Callable[[Floats], Floats] | None = None) -> tuple[Floats, Floats | None]:
-    """Its weight and, if it has one, its bias."""
-    parts = [None if part is None else _numbers(part) for part in (linear.weight, linear.bias)]
-    weight, bias = parts if spread is None else [None if part is None else spread(part) for part in parts]
-    assert weight is not None
-    return weight, bias
+def _embeddings(side: str) -> tuple[str, ...]:
+    """The names that an embedding may have, of its own or shared."""
+    return f"{side}_embedding.table.weight", "source_embedding.table.weight", "embedding.table.weight"
 
 
-def _fill(spec: Any, linear: Any) -> None:
-    spec.weight, bias = _linear(linear)
-    if bias is not None:
-        spec.bias = bias
-
-
-def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma = _numbers(norm.weight)
-    if hasattr(spec, "beta"):
-        spec.beta = _numbers(norm.bias)
-
-
-def _numbers(tensor: "Tensor") -> Floats:
-    numbers: Floats = tensor.detach().float().cpu().numpy()
-    return numbers
+def sinusoids(d_model: int, *, halves: bool) -> Floats:
+    """`nn.positions.sinusoidal_code` of the first POSITIONS positions."""
+    n = d_model // 2
+    angles = np.arange(POSITIONS)[:, None] * 10_000.0 ** (-np.arange(n) / n)
+    waves = [np.sin(angles), np.cos(angles)]
+    table = np.concatenate(waves, axis=1) if halves else np.stack(waves, axis=-1).reshape(POSITIONS, d_model)
+    return table.astype(np.float32)

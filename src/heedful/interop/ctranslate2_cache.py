@@ -20,6 +20,8 @@ from heedful.config import from_values, read_json
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256
 from heedful.interop.ctranslate2 import why_not_values
+from heedful.interop.ctranslate2_outline import Outline
+from heedful.models.builtin import is_builtin
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
 
@@ -100,7 +102,10 @@ def user_cache() -> Path:
 
 
 def _places(model: Path, key: str) -> list[Path]:
-    return [model / f"{PREFIX}{key}", user_cache() / f"{PREFIX.lstrip('.')}{key}"]
+    """Where a conversion may be, the one that is preferred first. Nothing is written into heedful's own folder."""
+    beside, cached = model / f"{PREFIX}{key}", user_cache() / f"{PREFIX.lstrip('.')}{key}"
+    may_write = os.access(model, os.W_OK | os.X_OK) and not is_builtin(model)
+    return [beside, cached] if may_write else [cached, beside]
 
 
 def _find(model: Path, key: str) -> Converted | None:
@@ -120,8 +125,7 @@ def _open(model: Path, folder: Path, key: str) -> Converted:
 
 
 def _make(model: Path, key: str) -> Converted:
-    beside, cached = _places(model, key)
-    folder = beside if os.access(model, os.W_OK | os.X_OK) else cached
+    folder, _ = _places(model, key)
     if folder.exists():
         retire(folder)  # damaged
     with folder_aside(folder) as aside:
@@ -148,5 +152,15 @@ def _forget_others(model: Path, key: str) -> None:
                 retire(folder)
 
 
-def tokenizer_hashes(model: Path) -> dict[str, str]:
-    return {name: sha256(model / name) for name in (JOINT, SOURCE, TARGET) if (model / name).is_file()}
+def facts_of(outline: Outline, key: str, model: Path) -> Facts:
+    hashes = {name: sha256(model / name) for name in (JOINT, SOURCE, TARGET) if (model / name).is_file()}
+    return Facts(
+        key=key,
+        source_vocab_size=outline.source_vocab_size,
+        target_vocab_size=outline.target_vocab_size,
+        n_positions=outline.n_positions,
+        learned_positions=outline.positions == "learned",
+        end_id=outline.marks.end_id,
+        forbidden=outline.marks.forbidden,
+        tokenizers=hashes,
+    )

@@ -8,43 +8,46 @@ import json
 import sys
 from pathlib import Path
 
-from heedful.config import to_values
+import numpy as np
+
+from heedful.config import read_json, to_values
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import mapped, why_not, write_model
-from heedful.interop.ctranslate2_cache import (
-    FACTS,
-    MISTAKE,
-    REFUSED,
-    Facts,
-    NotConvertible,
-    key_of,
-    refusal,
-    tokenizer_hashes,
-)
-from heedful.interop.ctranslate2_outline import outline_of
-from heedful.models.folder import load_model
+from heedful.interop.ctranslate2 import Floats, described, why_not_values, write_model
+from heedful.interop.ctranslate2_cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
+from heedful.interop.ctranslate2_outline import Outline, outline_of
+from heedful.models.builtin import is_builtin
+from heedful.models.find import CONFIG, SCALE, WEIGHTS
 
 
 def convert_into(model_folder: Path, folder: Path) -> None:
+    key = key_of(model_folder)
+    outline, weights = _builtin(model_folder) if is_builtin(model_folder) else _checked(model_folder)
+    write_model(outline, weights, folder)
+    facts = facts_of(outline, key, model_folder)
+    (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")
+
+
+def _checked(model_folder: Path) -> tuple[Outline, dict[str, Floats]]:
     """`load_model` checks everything: hashes, settings, shapes, and the tokenizers in a child process."""
-    key, tokenizers = key_of(model_folder), tokenizer_hashes(model_folder)
-    model = mapped(load_model(model_folder))
-    reason = why_not(model.config)
+    from heedful.models.folder import load_model
+
+    loaded = load_model(model_folder)
+    reason = why_not_values({"family": loaded.family, **to_values(loaded.model.config)})
     if reason is not None:
         raise refusal(model_folder, reason)
-    write_model(model, folder)
-    outline = outline_of(model)
-    facts = Facts(
-        key=key,
-        source_vocab_size=outline.source_vocab_size,
-        target_vocab_size=outline.target_vocab_size,
-        n_positions=outline.n_positions,
-        learned_positions=outline.positions == "learned",
-        end_id=outline.marks.end_id,
-        forbidden=outline.marks.forbidden,
-        tokenizers=tokenizers,
-    )
-    (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")
+    return described(loaded)
+
+
+def _builtin(model_folder: Path) -> tuple[Outline, dict[str, Floats]]:
+    """Without torch, whose import takes longer than all the rest: what comes with heedful is checked by its tests."""
+    from safetensors.numpy import load_file
+
+    # CTranslate2's descriptions import torch where there is one, and do as well without.
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    numbers = load_file(model_folder / WEIGHTS)
+    scales = {name.removesuffix(SCALE): numbers.pop(name)[:, None] for name in list(numbers) if name.endswith(SCALE)}
+    weights = {name: array.astype(np.float32) * scales.get(name, np.float32(1)) for name, array in numbers.items()}
+    return outline_of(read_json(model_folder / CONFIG)), weights
 
 
 def main() -> int:

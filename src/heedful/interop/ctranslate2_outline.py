@@ -1,14 +1,13 @@
-"""What CTranslate2 must know of an encoder-decoder, whatever its family calls it."""
+"""What CTranslate2 must know of an encoder-decoder, whatever its family calls it. Needs no torch."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from heedful.config import from_values
 from heedful.models.marks import MarksConfig
-
-if TYPE_CHECKING:
-    from torch import nn
 
 # CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
 # source of 4,096 tokens and a translation as long as a search may make of it (8,208).
@@ -21,16 +20,21 @@ class Outline:
     source_vocab_size: int
     target_vocab_size: int
     d_model: int
+    n_layers: int
+    n_decoder_layers: int
     n_heads: int
     marks: MarksConfig
     activation: str
+    embedding_scale: float
     n_kv_heads: int | None = None
     d_head: int | None = None
+    score_scale: float | None = None  # None: one over the root of d_head
     norm: str = "layer"
     norm_eps: float = EPSILONS["layer"]
     residual: str = "post"
     positions: str = "learned"
     max_len: int = 0
+    max_distance: int = 128  # of relative positions
     output_scale: float = 1.0  # of the decoder's vectors, before the output layer
 
     @property
@@ -40,35 +44,58 @@ class Outline:
         return sizes.get(self.positions)
 
 
-def outline_of(model: "nn.Module") -> Outline:
-    """Of a Seq2Seq, a Bart or a T5."""
-    from heedful.models.bart import Bart
-    from heedful.models.t5 import T5
+def outline_of(values: Mapping[str, Any]) -> Outline:
+    """Of a model, by the values of its config.json, where a value that is None is left out."""
+    return OUTLINES[values["family"]](values, _common(values))
 
-    config: Any = model.config
-    common = {name: getattr(config, name) for name in ("d_model", "n_heads", "marks", "activation", "max_len")}
-    if isinstance(model, Bart):
-        return Outline(config.vocab_size, config.vocab_size, **common)
-    if isinstance(model, T5):
-        return Outline(
-            config.vocab_size,
-            config.vocab_size,
-            **common,
-            d_head=config.d_head,
-            norm="rms",
-            norm_eps=config.norm_eps,
-            residual="pre",
-            positions="relative",
-            output_scale=config.d_model**-0.5 if config.tied else 1.0,
-        )
+
+def _common(values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("d_model", "n_layers", "n_heads", "activation", "max_len")
+    marks = from_values(MarksConfig, dict(values["marks"]), where="marks")
+    n_decoder_layers = values.get("n_decoder_layers") or values["n_layers"]
+    return {name: values[name] for name in names} | {"marks": marks, "n_decoder_layers": n_decoder_layers}
+
+
+def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     return Outline(
-        config.source_vocab_size,
-        config.target_vocab_size,
+        values["source_vocab_size"],
+        values["target_vocab_size"],
         **common,
-        n_kv_heads=config.n_kv_heads,
-        d_head=config.d_head,
-        norm=config.norm,
-        norm_eps=EPSILONS.get(config.norm, 0.0),
-        residual=config.residual,
-        positions=config.positions,
+        n_kv_heads=values.get("n_kv_heads"),
+        d_head=values.get("d_head"),
+        embedding_scale=values["d_model"] ** 0.5,
+        score_scale=1.0 if values["init"] == "t5" else None,
+        norm=values["norm"],
+        norm_eps=EPSILONS.get(values["norm"], 0.0),
+        residual=values["residual"],
+        positions=values["positions"],
     )
+
+
+def _bart(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    scale = values["d_model"] ** 0.5 if values["scaled_embedding"] else 1.0
+    return Outline(values["vocab_size"], values["vocab_size"], **common, embedding_scale=scale)
+
+
+def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    return Outline(
+        values["vocab_size"],
+        values["vocab_size"],
+        **common,
+        d_head=values.get("d_head"),
+        embedding_scale=1.0,
+        score_scale=1.0,
+        norm="rms",
+        norm_eps=values["norm_eps"],
+        residual="pre",
+        positions="relative",
+        max_distance=values["max_distance"],
+        output_scale=values["d_model"] ** -0.5 if values["tied"] else 1.0,
+    )
+
+
+OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Outline]] = {
+    "seq2seq": _seq2seq,
+    "bart": _bart,
+    "t5": _t5,
+}

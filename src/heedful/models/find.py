@@ -6,7 +6,8 @@ from pathlib import Path
 from heedful.config import read_json
 from heedful.errors import UserError
 
-CONFIG = "config.json"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"  # of a model folder
+SCALE = ".scale"  # the scales of an int8 matrix "name" stand beside it as "name.scale"
 
 # family -> the commands that run it
 RUN_BY = {

@@ -23,7 +23,7 @@ from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.find import CONFIG, find_model_folder, wrong_family
+from heedful.models.find import CARD, CONFIG, WEIGHTS, find_model_folder, wrong_family
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 FORMAT = 1
-WEIGHTS, CARD = "model.safetensors", "README.md"
 
 Model = Seq2Seq | Bart | Gpt | T5 | Universal | Bert | Vit
 

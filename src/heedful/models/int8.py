@@ -8,7 +8,8 @@ alike, so that its int8 has exactly the whole numbers of the file.
 import torch
 from torch import Tensor
 
-SCALE = ".scale"  # the scales of the matrix "name" stand beside it as "name.scale"
+from heedful.models.find import SCALE
+
 MOST = 127
 
 

@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.find import CONFIG
-from heedful.models.int8 import SCALE, from_int8, to_int8
+from heedful.models.find import CONFIG, SCALE
+from heedful.models.int8 import from_int8, to_int8
 
 Precision = Literal["float32", "float16", "int8"]
 PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them; and I8 for matrices with scales

@@ -5,6 +5,7 @@ their place in `MultiHeadAttention(..., attend=…)`: the restricted patterns do
 anything that wants to look at the weights or change them. No `forward` needs a flag for it.
 """
 
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -120,16 +121,13 @@ def _kernel(
     is_causal: bool = False,
 ) -> Tensor:
     """PyTorch's kernel, in float32 where processors train in bfloat16: its backward pass is up to ten times faster."""
+    kernel = partial(F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, is_causal=is_causal)
     if q.dtype is not torch.bfloat16 or q.device.type != "cpu" or not q.requires_grad:
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout, is_causal=is_causal
-        )
+        return kernel(q, k, v, attn_mask=mask)
     if mask is not None and mask.is_floating_point():
         mask = mask.float()
     with torch.autocast("cpu", enabled=False):
-        return F.scaled_dot_product_attention(
-            q.float(), k.float(), v.float(), attn_mask=mask, scale=scale, dropout_p=dropout, is_causal=is_causal
-        ).to(q.dtype)
+        return kernel(q.float(), k.float(), v.float(), attn_mask=mask).to(q.dtype)
 
 
 def share_heads(x: Tensor, n_heads: int) -> Tensor:

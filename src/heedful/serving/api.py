@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
 from heedful.errors import UserError
 from heedful.serving.asking import JSON, check_key, check_pair, gone, languages_of, parse, read_body, texts_of
 from heedful.serving.batcher import CannotTranslate

@@ -1,17 +1,18 @@
 """Requests of many clients, decoded together: texts wait in a queue, and threads take as many as make a batch.
 
-    translate() ──► tickets, one for each request ──► a thread takes texts in turn from all of them ──► one search
+    translate() ──► tickets, one for each request ──► a thread takes texts, from several of them ──► one search
          ▲                                                                                               │
          └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
 
 No text waits for a batch to fill while the model is idle. While it is busy texts gather, and a thread that is done
-waits a moment for those who were just answered and ask again. The event loop never decodes. What a client waits for is
-bounded by `Room`, which is the same for all models of a server.
+waits a moment for those who were just answered and ask again. The event loop never decodes. How much may wait is
+bounded by `Room`, which is the same for all models of a server, and by the `Backlog` of each, which knows its speed.
 """
 
 import asyncio
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections import deque
@@ -19,16 +20,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
-from heedful.decoding.translator import Translator
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
+from heedful.decoding.writing.translator import Translator
+from heedful.serving.backlog import Backlog, work_of
 from heedful.serving.decode import translate_texts
 from heedful.serving.refusals import Refusal, busy, late, stopping
 
 Found = list[list[Translation]]  # the n best of each text
 Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
 Job = tuple["Ticket", int]  # a request, and the number of one of its texts
-RETRY_AFTER = (1, 30)  # seconds
+ENOUGH = 32  # texts that one thread may take though another could have half of them
+FIRST_TEXTS = 4  # of a request that are decoded before the rest of older ones
 PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
 
 
@@ -40,33 +43,25 @@ class Room:
         self.requests = self.characters = 0
         self.accepted = self.answered = 0
         self.is_closed = False
-        self._pace = 0.0  # seconds for a character, averaged over what was answered
 
     @contextlib.contextmanager
-    def place(self, n_characters: int) -> Iterator[None]:
+    def place(self, n_characters: int, work: int, backlog: Backlog) -> Iterator[None]:
         """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
         full = self.requests > 0 and self.characters + n_characters > self.most_characters
-        if full or self.requests >= self.most_requests:
-            raise busy(self.retry_after())
+        if full or self.requests >= self.most_requests or not backlog.has_time_for(work):
+            raise busy(backlog.retry_after())
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         self.accepted += 1
-        started = time.monotonic()
+        backlog.work += work
         try:
             yield
         finally:
-            queued = self.characters
             self.requests, self.characters = self.requests - 1, self.characters - n_characters
+            backlog.work -= work
         self.answered += 1
-        pace = (time.monotonic() - started) / max(1, queued)
-        self._pace = pace if self._pace == 0.0 else 0.9 * self._pace + 0.1 * pace
-
-    def retry_after(self) -> int:
-        """When it may be worth to come again: whole seconds."""
-        least, most = RETRY_AFTER
-        return max(least, min(most, round(self._pace * self.characters)))
 
     @property
     def fill(self) -> float:
@@ -82,6 +77,7 @@ class Ticket:
     settings: SearchSettings
     future: "asyncio.Future[Found]"
     tell: Tell | None
+    number: int  # in the order of arrival
     waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
     found: list[list[Translation]] = field(default_factory=list)
     n_left: int = 0
@@ -112,17 +108,21 @@ class Batcher:
         seconds: float,
         n_threads: int = 2,
         prepare: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.translator = translator
         self.room = room
+        self.backlog = Backlog(seconds=seconds, clock=clock)
         self.work = Work()
+        self.n_threads = n_threads
         self._batch_characters = batch_characters
         self._seconds = seconds
         self._prepare = prepare  # run by each thread before its first batch
         self._loop = asyncio.get_running_loop()
-        self._tickets: deque[Ticket] = deque()  # those with waiting texts
+        self._numbers = itertools.count()
+        self._tickets: deque[Ticket] = deque()  # those with waiting texts; first who was not served for longest
         self._changed = threading.Condition()
-        self._n_decoding = 0  # threads that decode
+        self._n_taken = 0  # texts that threads decode now
         self._is_closed = False
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
@@ -134,17 +134,18 @@ class Batcher:
         """
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts))):
-            ticket = Ticket(texts, settings, self._loop.create_future(), tell, deque(range(len(texts))))
+        with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
+            waiting = deque(range(len(texts)))
+            ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
             with self._changed:
                 self._tickets.append(ticket)
-                self._changed.notify_all()
+                self._changed.notify()
             try:
                 async with asyncio.timeout(self._seconds):
                     return await ticket.future
             except TimeoutError:
-                raise late(self.room.retry_after()) from None
+                raise late(self.backlog.retry_after()) from None
             finally:
                 self._forget(ticket)
 
@@ -159,25 +160,26 @@ class Batcher:
 
     def _forget(self, ticket: Ticket) -> None:
         ticket.wanted = False
-        with self._changed, contextlib.suppress(ValueError):
-            self._tickets.remove(ticket)
+        with self._changed:
+            if ticket.waiting:  # else it is no longer there
+                self._tickets.remove(ticket)
 
     def _run(self) -> None:
         """What a thread does until the batcher is closed."""
         if self._prepare is not None:
             self._prepare()
         while (batch := self._next_batch()) is not None:
-            started = time.monotonic()
+            began = self.backlog.now()
             try:
                 self._decode(batch)
             except Exception as error:  # of one text, perhaps: it must not fail the others
                 self._decode_apart(batch, error)
             with self._changed:
-                self._n_decoding -= 1
-                self.work.add(len(batch), time.monotonic() - started)
+                self._n_taken -= len(batch)
+                self.work.add(len(batch), self.backlog.now() - began)
 
     def _next_batch(self) -> list[Job] | None:
-        """Texts that are searched for in the same way, from all tickets in turn; None at the end."""
+        """Texts that are searched for in the same way; None at the end."""
         with self._changed:
             while True:
                 while not self._tickets and not self._is_closed:
@@ -187,15 +189,28 @@ class Batcher:
                 self._gather()
                 if self._tickets:  # another thread may have taken all
                     break
-            self._n_decoding += 1
-            settings, batch, room = self._tickets[0].settings, list[Job](), self._batch_characters
-            while room > 0 and (ticket := self._turn(settings)) is not None:
-                number = ticket.waiting.popleft()
-                batch.append((ticket, number))
-                room -= len(ticket.texts[number]) + 1
-                if not ticket.waiting:
-                    self._tickets.remove(ticket)
-            return batch
+            return self._take()
+
+    def _take(self) -> list[Job]:
+        """As much as makes a batch, for who was not served for longest and all who want to be served like it."""
+        first = self._tickets[0].settings
+        jobs = _in_turn([one for one in self._tickets if one.settings is first or one.settings == first])
+        room, most_work = self._batch_characters, self.backlog.batch(self.n_threads)
+        # No more than its share: else one thread has nearly all clients, and waits, each time, until they are back.
+        n_texts = self._n_taken + sum(len(one.waiting) for one in self._tickets)
+        share = max(ENOUGH, -(-n_texts // self.n_threads))
+        batch: list[Job] = []
+        while len(batch) < share and room > 0 and most_work > 0 and (job := next(jobs, None)) is not None:
+            batch.append(job)
+            room -= len(_text(job)) + 1
+            most_work -= _work(job)
+        served = dict.fromkeys(ticket for ticket, _ in batch)
+        left = [one for one in self._tickets if one not in served]
+        self._tickets = deque([*left, *(one for one in served if one.waiting)])
+        self._n_taken += len(batch)
+        if self._tickets:
+            self._changed.notify()  # another thread may take the rest
+        return batch
 
     def _gather(self) -> None:
         """While another thread decodes, wait for as long as texts keep coming, a moment at most.
@@ -205,7 +220,7 @@ class Batcher:
         """
         until = time.monotonic() + LONGEST_PAUSE
         n_tickets = 0
-        while self._n_decoding and len(self._tickets) > n_tickets and time.monotonic() < until:
+        while self._n_taken and len(self._tickets) > n_tickets and time.monotonic() < until:
             n_tickets = len(self._tickets)
             self._changed.release()
             try:
@@ -213,19 +228,11 @@ class Batcher:
             finally:
                 self._changed.acquire()
 
-    def _turn(self, settings: SearchSettings) -> Ticket | None:
-        """The next ticket with these settings; it goes to the end of the queue, so that no request holds up others."""
-        for ticket in self._tickets:
-            if ticket.settings == settings:
-                self._tickets.remove(ticket)
-                self._tickets.append(ticket)
-                return ticket
-        return None
-
     def _decode(self, batch: Sequence[Job]) -> None:
+        began = self.backlog.now()
         found = translate_texts(
             self.translator,
-            [ticket.texts[number] for ticket, number in batch],
+            [_text(job) for job in batch],
             batch[0][0].settings,
             wanted=lambda place: batch[place][0].wanted,
             listeners={
@@ -236,6 +243,7 @@ class Batcher:
         )
         done = []
         with self._changed:
+            self.backlog.learn(sum(map(_work, batch)), began)  # before anybody can ask again
             for (ticket, number), translations in zip(batch, found, strict=True):
                 ticket.found[number] = translations
                 ticket.n_left -= 1
@@ -263,6 +271,30 @@ class Batcher:
     def _on_loop(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(act)
+
+
+def _in_turn(tickets: Sequence[Ticket]) -> Iterator[Job]:
+    """Some texts of each new request, so that a small one never waits for a large one; then all of the oldest.
+
+    Were all served alike, they would be done at the same time, and ask again at the same time: until then, nothing
+    would be there to do.
+    """
+    for ticket in tickets:
+        if len(ticket.waiting) == len(ticket.texts):
+            for _ in range(min(FIRST_TEXTS, len(ticket.texts))):
+                yield ticket, ticket.waiting.popleft()
+    for ticket in sorted(tickets, key=lambda ticket: ticket.number):
+        while ticket.waiting:
+            yield ticket, ticket.waiting.popleft()
+
+
+def _text(job: Job) -> str:
+    ticket, number = job
+    return ticket.texts[number]
+
+
+def _work(job: Job) -> int:
+    return work_of([_text(job)], beam=job[0].settings.beam)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from heedful.decoding.engine import Engine, Hypothesis, Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation, put_together
-from heedful.decoding.translator import Translator
+from heedful.decoding.engines.engine import Engine
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation, put_together
+from heedful.decoding.writing.translator import Translator
 
 if TYPE_CHECKING:
-    from heedful.decoding.board import Board
-    from heedful.decoding.torch_engine import TorchEngine
+    from heedful.decoding.engines.torch_engine import TorchEngine
+    from heedful.decoding.search.board import Board
 
 Wanted = Callable[[int], bool]  # the number of a text -> whether anybody still waits for it
 Listener = Callable[[str], None]  # gets the translation of a text as far as it is written
@@ -85,10 +86,10 @@ def _search_watched(
     """The engine's own search in this thread alone, looked into after each step."""
     import numpy as np
 
-    from heedful.decoding.board import Ints
-    from heedful.decoding.prediction import Prediction
-    from heedful.decoding.search import choose_advance, search
-    from heedful.decoding.step import Step
+    from heedful.decoding.search.board import Ints
+    from heedful.decoding.search.loop import choose_advance, search
+    from heedful.decoding.search.prediction import Prediction
+    from heedful.decoding.search.step import Step
 
     advance = choose_advance(settings)
 

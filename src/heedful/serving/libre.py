@@ -3,8 +3,8 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
 from heedful.serving.asking import (
     JSON,
     Values,
@@ -30,6 +30,10 @@ class LibreTranslate:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        # By number of alternatives; made once, since their checks take time, and the very same are merged at once.
+        self._searches = [
+            SearchSettings(beam=max(service.beam, n + 1), n_best=n + 1) for n in range(service.limits.alternatives + 1)
+        ]
 
     async def translate(self, request: Request) -> Response:
         service = self.service
@@ -39,8 +43,7 @@ class LibreTranslate:
         languages = languages_of(values, service)
         n_alternatives = self._alternatives(values)
         texts = texts_of(q if is_json else q.replace("\r\n", "\n").replace("\r", "\n"), service.limits)
-        settings = SearchSettings(beam=max(service.beam, n_alternatives + 1), n_best=n_alternatives + 1)
-        wish = Wish(texts, *languages, settings, format_of(values))
+        wish = Wish(texts, *languages, self._searches[n_alternatives], format_of(values))
         check_pair(wish, service)
         service.rate.spend(client, len(texts))
         result = await unless_gone(service.translate(wish), lambda: gone(request))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from heedful.errors import UserError
 from heedful.serving.asking import check_key, gone, languages_of, missing, parse, read_body, texts_of
+from heedful.serving.backlog import Backlog, work_of
 from heedful.serving.pairs import Pair
 from heedful.serving.refusals import Refusal, late
 from heedful.serving.service import Service, unless_gone
@@ -49,6 +50,7 @@ class Looking:
         self.service = service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="look")
         self._subjects: dict[str, Subject] = {}
+        self._backlog = Backlog(seconds=service.limits.request_seconds)
 
     async def look(self, request: Request) -> Response:
         service = self.service
@@ -70,14 +72,22 @@ class Looking:
         return pair
 
     async def _within_limits(self, asked: LookAsked, pair: Pair) -> str:
-        with self.service.room.place(len(asked.q)):
+        work = work_of([asked.q], beam=asked.beam or self.service.beam)
+        with self.service.room.place(len(asked.q), work, self._backlog):
             try:
                 async with asyncio.timeout(self.service.limits.request_seconds):
-                    return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, asked, pair)
+                    return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, asked, pair, work)
             except TimeoutError:
-                raise late(self.service.room.retry_after()) from None
+                raise late(self._backlog.retry_after()) from None
 
-    def _look(self, asked: LookAsked, pair: Pair) -> str:
+    def _look(self, asked: LookAsked, pair: Pair, work: int) -> str:
+        began = self._backlog.now()
+        try:
+            return self._trace(asked, pair)
+        finally:
+            self._backlog.learn(work, began)
+
+    def _trace(self, asked: LookAsked, pair: Pair) -> str:
         from heedful.insight.look import look
         from heedful.insight.subject import open_subject
 

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.decoding.ct2_speed import cores
-from heedful.decoding.translator import Translator
-from heedful.decoding.workers import Opening
+from heedful.decoding.engines.ct2_speed import cores
+from heedful.decoding.writing.translator import Translator
+from heedful.decoding.writing.workers import Opening
 from heedful.errors import UserError
-from heedful.models.find import find_model_folder
+from heedful.models.find import CARD, find_model_folder
 from heedful.serving.languages import base, canonical, name_of
 from heedful.serving.refusals import Refusal, quoted
 
-CARD = "README.md"
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)")
 _HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _LANGUAGES = re.compile(r"^language:\n((?:- .*\n?)+)", re.MULTILINE)

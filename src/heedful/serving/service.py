@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import anyio.to_thread
 
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.translation import Translation
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translation import Translation
 from heedful.serving.batcher import Batcher, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
@@ -23,6 +23,7 @@ from heedful.serving.refusals import Refusal
 
 AUTO = "auto"
 WARM_UP = "Hello."
+WARM_UPS = 2  # the first is slow, the second tells how fast the model is
 READY_BELOW = 0.9  # of the queue
 Format = Literal["text", "html"]
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Service:
         self._warming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Let the models decode; the first translation of each, which is slow, is made before any client waits."""
+        """Let the models decode; the first translations of each are made before any client waits."""
         limits = self.limits
         for pair in self.pairs:
             self._batchers[pair.name] = Batcher(
@@ -81,7 +82,8 @@ class Service:
 
     async def _warm_up(self) -> None:
         for batcher in self._batchers.values():
-            await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+            for _ in range(WARM_UPS):
+                await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
         self.is_warm = True
 
     def drain(self) -> None:
@@ -189,14 +191,26 @@ async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 async def unless_gone(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
     """The work's result; it is cancelled when the client is gone first, whom then no answer reaches."""
-    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    task = asyncio.current_task()
+    assert task is not None
+    is_working, is_gone = True, False
+
+    def leave(watch: "asyncio.Future[None]") -> None:
+        nonlocal is_gone
+        if is_working and not watch.cancelled():
+            is_gone = True
+            task.cancel()
+
+    watch = asyncio.ensure_future(gone())
+    watch.add_done_callback(leave)
     try:
-        await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise Gone
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not is_gone or task.uncancel() > 0:  # somebody else wants it to end
+            raise
+        raise Gone from None
     finally:
-        task.cancel()
+        is_working = False
         watch.cancel()
 
 

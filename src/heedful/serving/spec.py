@@ -55,8 +55,8 @@ def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
     """The document; it says the limits that are in force, and the languages that are served."""
     own, types = msgspec.json.schema_components([Asked, Answers, LookAsked], ref_template="#/components/schemas/{name}")
     asked, answers, look = own
-    for name in ("Asked", "LookAsked"):
-        types[name]["properties"] |= _languages(codes)
+    types["Asked"]["properties"] |= _languages(codes) | _search(limits) | {"q": _texts(limits)}
+    types["LookAsked"]["properties"] |= _languages(codes) | {"q": _text(limits)}
     stream = {"description": "Server-sent events", "content": {"text/event-stream": {"schema": EVENT}}}
     return {
         "openapi": "3.1.0",
@@ -85,17 +85,34 @@ def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
 
 
 def _translate(limits: Limits, codes: Sequence[str]) -> Schema:
-    text = TEXT | {"maxLength": limits.characters}
     return {
         "type": "object",
         "required": ["q", "source", "target"],
         "properties": {
-            "q": {"oneOf": [text, {"type": "array", "items": text, "minItems": 1, "maxItems": limits.texts}]},
+            "q": _texts(limits),
             **_languages(codes),
             "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0},
             "api_key": TEXT,
         },
+    }
+
+
+def _text(limits: Limits) -> Schema:
+    return TEXT | {"minLength": 1, "maxLength": limits.characters}
+
+
+def _texts(limits: Limits) -> Schema:
+    item = TEXT | {"maxLength": limits.characters}
+    return {"oneOf": [_text(limits), {"type": "array", "items": item, "minItems": 1, "maxItems": limits.texts}]}
+
+
+def _search(limits: Limits) -> Schema:
+    """What may be asked for at most."""
+    return {
+        "beam": {"type": ["integer", "null"], "minimum": 1, "maximum": limits.beam, "default": None},
+        "n_best": {"type": "integer", "minimum": 1, "maximum": limits.beam, "default": 1},
+        "max_len": {"type": ["integer", "null"], "minimum": 1, "maximum": limits.max_len, "default": None},
     }
 
 
@@ -115,8 +132,7 @@ def _translated() -> Schema:
 
 
 def _detect(limits: Limits) -> Schema:
-    text = TEXT | {"minLength": 1, "maxLength": limits.characters}
-    return {"type": "object", "required": ["q"], "properties": {"q": text, "api_key": TEXT}}
+    return {"type": "object", "required": ["q"], "properties": {"q": _text(limits), "api_key": TEXT}}
 
 
 def _get(words: str, schema: Schema, more: Schema | None = None) -> Schema:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from heedful.data.corpus import Example
-from heedful.decoding.long_text import Planner
+from heedful.decoding.writing.long_text import Planner
 from heedful.models.find import Reach
 from heedful.text import Tokenizer
 from heedful.training.settings import Settings

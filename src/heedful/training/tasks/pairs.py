@@ -14,7 +14,7 @@ from heedful.data.batch import Batch, collate
 from heedful.data.batching import plan_batches
 from heedful.data.corpus import Example
 from heedful.data.pairs import Pairs
-from heedful.decoding.translate import translate_greedily
+from heedful.decoding.writing.greedily import translate_greedily
 from heedful.errors import UserError
 from heedful.evaluation.scores import bleu, chrf
 from heedful.models.folder import FAMILIES, Model

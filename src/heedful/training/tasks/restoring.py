@@ -11,9 +11,9 @@ from heedful.data.batching import IntArray, plan_batches
 from heedful.data.noised import Noise, Restored
 from heedful.data.noising import Noised, corrupt_spans, infill, permute_sentences
 from heedful.data.stretches import Stretches
-from heedful.decoding.engine import Request
-from heedful.decoding.settings import SearchSettings
-from heedful.decoding.torch_engine import TorchEngine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.models.folder import Model

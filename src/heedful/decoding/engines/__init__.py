@@ -1,0 +1,12 @@
+"""Requests in, hypotheses out.
+
+    engine          what every engine does
+    torch_engine    the reference, for every model
+    ct2_engine      CTranslate2, for models that map onto it
+    ct2_limits      what it does not do as torch does
+    ct2_speed       how it is fastest on this machine
+    own_shortlist   the few words that it has to look at for a text, learned from what a model says
+    choose          which of them runs a model
+
+Whoever gets CTranslate2 imports no torch.
+"""

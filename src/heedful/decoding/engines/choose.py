@@ -1,0 +1,121 @@
+"""Which engine runs a model. torch runs all; CTranslate2 is faster, where its results are the same.
+
+With a conversion already there, nothing here imports torch: opening a model then takes a tenth of a second.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from heedful.decoding.engines.ct2_engine import Compute, CTranslate2Engine
+from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.engines.engine import Engine
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.errors import UserError, one_of
+from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert
+from heedful.models.find import ENCODER_DECODERS, find_model_folder, require_family
+from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+def open_engine(
+    path: str | Path,
+    *,
+    engine: str = "auto",
+    compute: str = "float32",
+    device: str = "cpu",
+    threads: int | None = None,
+    scores: bool = True,
+) -> Engine:
+    """An engine for the model of a run or a model folder.
+
+    `auto` takes CTranslate2 for a model that it runs with equal results, and for what it cannot do torch. `threads`: at
+    most so many, by default as measured to be fastest. `scores` is CTranslate2Engine's.
+    """
+    if engine not in get_args(EngineName):
+        raise one_of("engine", engine, get_args(EngineName))
+    if compute not in get_args(Compute):
+        raise one_of("compute", compute, get_args(Compute))
+    folder = find_model_folder(path)
+    require_family(folder, *ENCODER_DECODERS)
+    if engine == "torch":
+        return _torch_only(folder, compute, device, threads)
+    try:
+        converted = convert(folder)
+    except NotConvertible:
+        if engine == "ctranslate2":
+            raise
+        return _torch_only(folder, compute, device, threads)
+    fast = CTranslate2Engine(
+        converted,
+        compute="int8" if compute == "int8" else "float32",
+        device=device,
+        speed=None if threads is None else Speed(inter=threads),
+        scores=scores,
+    )
+    return fast if engine == "ctranslate2" else AutoEngine(fast, folder, threads=threads)
+
+
+def open_tokenizers(path: str | Path, engine: Engine | None = None) -> Tokenizers | None:
+    """The tokenizers of a model folder, None if it has none; at once if the engine's conversion vouches for them."""
+    folder = find_model_folder(path)
+    if not has_tokenizers(folder):
+        return None
+    converted = getattr(engine, "converted", None)
+    return converted.load_tokenizers() if isinstance(converted, Converted) else load_tokenizers(folder)
+
+
+class AutoEngine:
+    """CTranslate2, and torch for those requests and settings that it would answer differently."""
+
+    name = "auto"
+
+    def __init__(self, fast: CTranslate2Engine, folder: Path, *, threads: int | None = None) -> None:
+        self.fast = fast
+        self.converted = fast.converted
+        self._folder = folder
+        self._threads = threads
+        self._slow: Engine | None = None
+        self._opening = threading.Lock()
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        exact = replace(settings, shortlist=False)  # torch has none
+        if self.fast.why_not([], settings) is not None:
+            return self._torch().search(requests, exact)
+        easy = [self.fast.why_not([request], settings) is None for request in requests]
+        found = iter(self.fast.search([one for one, is_easy in zip(requests, easy, strict=True) if is_easy], settings))
+        hard = [request for request, is_easy in zip(requests, easy, strict=True) if not is_easy]
+        if not hard:
+            return list(found)
+        others = iter(self._torch().search(hard, exact))
+        return [next(found if is_easy else others) for is_easy in easy]
+
+    def _torch(self) -> Engine:
+        with self._opening:
+            if self._slow is None:
+                if self.fast.compute != "float32":
+                    raise UserError(f"compute = '{self.fast.compute}': only CTranslate2 has it, and it cannot do this")
+                self._slow = _torch_engine(self._folder, self.fast.device, self._threads)
+            return self._slow
+
+
+def _torch_only(folder: Path, compute: str, device: str, threads: int | None) -> Engine:
+    if compute != "float32":
+        raise UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch")
+    return _torch_engine(folder, device, threads)
+
+
+def _torch_engine(folder: Path, device: str, threads: int | None) -> Engine:
+    import torch
+
+    from heedful.decoding.engines.torch_engine import TorchEngine
+    from heedful.decoding.steps.encoder_decoder import encoder_decoder
+    from heedful.models.folder import load_model
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return TorchEngine(encoder_decoder(load_model(folder, device=device)))

@@ -1,0 +1,258 @@
+"""The CTranslate2 engine: the field's own fast kernels, for models that map onto them exactly. Imports no torch.
+
+What it adds to `translate_batch`: identical requests are searched once; all requests are on their way before the first
+is waited for, the longest first; threads and batches are those that were fastest here (`ct2_speed`).
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import ctranslate2
+import numpy as np
+
+from heedful.decoding.engines.ct2_limits import is_filtered, why_not_request, why_not_settings
+from heedful.decoding.engines.ct2_speed import Speed, cores, known_speed, speed_for
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, length_norm
+from heedful.errors import UserError
+from heedful.interop.ctranslate2 import source_token, target_token
+from heedful.interop.ctranslate2_cache import Converted
+from heedful.interop.shortlist import has_shortlist
+
+Compute = Literal["float32", "int8"]
+
+# With exactly 0, CTranslate2 stops as soon as the best candidate ends, whatever the patience. length^1e-30 is 1.
+NO_LENGTH_PENALTY = 1e-30
+WORTH_MEASURING = 500  # requests of one call; for fewer, one thread for each of as many batches as cores will do
+FEW_WORDS = 256  # source tokens of a batch with a shortlist: each word adds its candidates for all rows of all beams
+
+
+class CTranslate2Engine:
+    """Searches with a converted model. `scores=False` lets greedy search leave out the softmax; scores are then NaN."""
+
+    name = "ctranslate2"
+
+    def __init__(
+        self,
+        converted: Converted,
+        *,
+        compute: Compute = "float32",
+        device: str = "cpu",
+        speed: Speed | None = None,
+        scores: bool = True,
+    ) -> None:
+        self.converted = converted
+        self.facts = converted.facts
+        self.compute = compute
+        self.device = device
+        known = speed or known_speed(converted.folder, compute)
+        self.speed = known or Speed(inter=cores())
+        self._must_measure = known is None
+        self._measuring = threading.Lock()
+        self.scores = scores
+        self._translator = self._load(self.speed.inter, self.speed.intra)
+        self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
+        self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
+        self._end = self._sources[self.facts.end_id]
+
+    def why_not(self, requests: Iterable[Request], settings: SearchSettings) -> str | None:
+        """Why it cannot do this with the torch engine's results; None if it can."""
+        reason = why_not_settings(self._whole(settings), self.facts)
+        if reason is not None:
+            return reason
+        reasons = (why_not_request(request, settings, self.facts) for request in requests)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        reason = self.why_not(requests, settings)
+        if reason is not None:
+            raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
+        if settings.shortlist and not has_shortlist(self.converted):
+            raise UserError(
+                "shortlist = true: this model has none yet. Learn it once, from text of the kind that you translate: "
+                f"heedful shortlist {self.converted.model} TEXT"
+            )
+        settings = self._whole(settings)
+        places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
+        distinct = [request for request, key in zip(requests, keys, strict=True) if _is_new(key, places)]
+        found = self._search(distinct, settings)
+        return [list(found[places[key]]) for key in keys]
+
+    def _search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        """Requests with one limit go in one call; the calls are all made before any result is taken."""
+        if len(requests) >= WORTH_MEASURING:
+            self._settle()
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault((self._limit(request, settings), len(request.prefix) > 0), []).append(number)
+        batch = self._batch(requests, settings)
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        waiting = []
+        for (limit, _), numbers in sorted(groups.items(), reverse=True):
+            chosen = [requests[number] for number in numbers]
+            waiting.append((numbers, chosen, self._submit(chosen, limit, settings, batch)))
+        for numbers, chosen, futures in waiting:
+            found = [self._hypotheses(future.result(), settings) for future in futures]
+            if self._must_score_again(chosen, settings):
+                found = self._score_again(chosen, found, settings)
+            for number, hypotheses in zip(numbers, found, strict=True):
+                results[number] = hypotheses
+        return results
+
+    def _submit(
+        self, requests: Sequence[Request], limit: int, settings: SearchSettings, batch: dict[str, Any]
+    ) -> list[Any]:
+        prefixes = [self._target(request.prefix) for request in requests]
+        futures: list[Any] = self._translator.translate_batch(
+            [self._source(request) for request in requests],
+            target_prefix=prefixes if any(prefixes) else None,
+            **batch,
+            asynchronous=True,
+            max_input_length=0,  # else it would cut the source at 1,024 tokens
+            max_decoding_length=limit,
+            min_decoding_length=min(settings.min_len, limit),
+            use_vmap=settings.shortlist,
+            return_end_token=True,
+            return_scores=self.scores or settings.beam > 1,
+            return_attention=self._looks(settings),
+            **_options(settings),
+        )
+        return futures
+
+    def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
+        scores = result.scores or [np.nan] * len(result.hypotheses)
+        looked = result.attention if self._looks(settings) else [None] * len(result.hypotheses)
+        end = target_token(self.facts.end_id)
+        return [_hypothesis(*parts, settings, end) for parts in zip(result.hypotheses, scores, looked, strict=True)]
+
+    def _must_score_again(self, requests: Sequence[Request], settings: SearchSettings) -> bool:
+        """CTranslate2 counts a prefix as certain, and spreads the probability of what is ruled out over the rest."""
+        is_narrowed = is_filtered(settings) or settings.shortlist
+        return self.scores and (is_narrowed or any(request.prefix for request in requests))
+
+    def _score_again(
+        self, requests: Sequence[Request], found: list[list[Hypothesis]], settings: SearchSettings
+    ) -> list[list[Hypothesis]]:
+        """The same hypotheses with the sums of the model's own log-probabilities."""
+        pairs = [(request, each) for request, several in zip(requests, found, strict=True) for each in several]
+        scored = self._translator.score_batch(
+            [self._source(request) for request, _ in pairs],
+            [self._target(each.ids) for _, each in pairs],
+            max_batch_size=self.speed.batch,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        sums = (
+            sum(result.log_probs if each.complete else result.log_probs[:-1])  # the last is the end mark's
+            for (_, each), result in zip(pairs, scored, strict=True)
+        )
+        scored_again = [[_with_score(each, next(sums), settings) for each in several] for several in found]
+        return [sorted(several, key=lambda each: -each.rank) for several in scored_again]
+
+    def _settle(self) -> None:
+        """Measure, if that was never done on this machine, and go on in the fastest way."""
+        with self._measuring:
+            if self._must_measure:
+                self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
+                self._translator = self._load(self.speed.inter, self.speed.intra)
+
+    def _batch(self, requests: Sequence[Request], settings: SearchSettings) -> dict[str, Any]:
+        if self._looks(settings) and settings.beam > 1:
+            # In a batch, CTranslate2 4.8.4 gives a beam's first step the attention of another sentence.
+            return {"max_batch_size": 1, "batch_type": "examples"}
+        share = -(-sum(map(len, requests)) // self.speed.inter)  # leave no worker idle
+        best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
+        if settings.shortlist and settings.beam > 1:
+            best = min(best, FEW_WORDS)
+        return {"max_batch_size": max(1, min(best, share)), "batch_type": "tokens"}
+
+    def _whole(self, settings: SearchSettings) -> SearchSettings:
+        """With the ids that this model must never write."""
+        if not self.facts.forbidden:
+            return settings
+        return replace(settings, forbidden=tuple(sorted({*settings.forbidden, *self.facts.forbidden})))
+
+    def _limit(self, request: Request, settings: SearchSettings) -> int:
+        limit = settings.limit(len(request))
+        return limit if self.facts.n_positions is None else min(limit, self.facts.n_positions)
+
+    def _looks(self, settings: SearchSettings) -> bool:
+        return settings.attention or settings.coverage_penalty > 0
+
+    def _source(self, request: Request) -> list[str]:
+        return [*_named(request.source, self._sources), self._end]
+
+    def _target(self, ids: Sequence[int]) -> list[str]:
+        return _named(ids, self._targets)
+
+    def _load(self, inter: int, intra: int) -> Any:
+        return ctranslate2.Translator(
+            str(self.converted.folder),
+            device=self.device,
+            compute_type=self.compute,
+            inter_threads=inter,
+            intra_threads=intra,
+        )
+
+
+def _options(settings: SearchSettings) -> dict[str, Any]:
+    """The search in CTranslate2's words. Alone, one hypothesis is ranked here: its score then comes as the bare sum."""
+    options: dict[str, Any] = {
+        "num_hypotheses": settings.n_best,
+        "beam_size": settings.beam,
+        "length_penalty": 0.0,
+        "repetition_penalty": settings.repetition_penalty,
+        "no_repeat_ngram_size": settings.no_repeat_ngram,
+        "suppress_sequences": [[target_token(number)] for number in settings.forbidden] or None,
+    }
+    if settings.beam > 1:
+        enough = max(settings.n_best, round(settings.beam * settings.patience))
+        options["patience"] = enough / settings.beam
+        options["length_penalty"] = settings.length_penalty or NO_LENGTH_PENALTY
+        options["coverage_penalty"] = settings.coverage_penalty
+    return options
+
+
+def _hypothesis(
+    tokens: list[str], found: float, attention: list[list[float]] | None, settings: SearchSettings, end: str
+) -> Hypothesis:
+    """`found` is CTranslate2's score: of a beam sum / length^alpha + coverage, else the sum."""
+    complete = tokens[-1] == end
+    ids = [int(token) for token in (tokens[:-1] if complete else tokens)]
+    covered = _coverage(attention, settings)
+    score = (found - covered) * length_norm(len(tokens), settings) if settings.beam > 1 else found
+    rows = attention[: len(ids)] if attention is not None and settings.attention else None
+    return Hypothesis(ids, score, score / length_norm(len(tokens), settings) + covered, complete, rows)
+
+
+def _with_score(hypothesis: Hypothesis, score: float, settings: SearchSettings) -> Hypothesis:
+    length = len(hypothesis.ids) + hypothesis.complete
+    covered = hypothesis.rank - hypothesis.score / length_norm(length, settings)
+    rank = score / length_norm(length, settings) + covered
+    return Hypothesis(hypothesis.ids, score, rank, hypothesis.complete, hypothesis.attention)
+
+
+def _coverage(attention: list[list[float]] | None, settings: SearchSettings) -> float:
+    """GNMT's penalty for source tokens that were hardly looked at."""
+    if attention is None or settings.coverage_penalty == 0:
+        return 0.0
+    sums = np.asarray(attention, np.float64).sum(axis=0)
+    return settings.coverage_penalty * float(np.log(np.clip(sums, 1e-9, 1.0)).sum())
+
+
+def _named(ids: Sequence[int], names: Sequence[str]) -> list[str]:
+    if min(ids, default=0) < 0 or max(ids, default=0) >= len(names):  # CTranslate2 would take it for an unknown
+        raise UserError(f"ids must lie between 0 and {len(names) - 1:,}, found {min(ids)} to {max(ids)}")
+    return [names[number] for number in ids]
+
+
+def _is_new(
+    key: tuple[tuple[int, ...], tuple[int, ...]], places: dict[tuple[tuple[int, ...], tuple[int, ...]], int]
+) -> bool:
+    if key in places:
+        return False
+    places[key] = len(places)
+    return True

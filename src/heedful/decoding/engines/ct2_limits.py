@@ -1,0 +1,51 @@
+"""What CTranslate2 does not do as the torch engine does: each with its reason, so that `auto` can choose for itself."""
+
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.interop.ctranslate2_cache import Facts
+
+
+def is_filtered(settings: SearchSettings) -> bool:
+    """Whether some tokens are ruled out or made less likely on the way."""
+    return bool(
+        settings.min_len > 0
+        or settings.repetition_penalty != 1.0
+        or settings.no_repeat_ngram > 0
+        or len(settings.forbidden) > 0
+    )
+
+
+def why_not_settings(settings: SearchSettings, facts: Facts) -> str | None:
+    """Why it cannot search so with equal results; None if it can."""
+    if settings.sampling is not None:
+        return "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
+    return _why_not_beam(settings, facts) if settings.beam > 1 else None
+
+
+def _why_not_beam(settings: SearchSettings, facts: Facts) -> str | None:
+    # Its log-softmax comes after the filters; heedful's scores are log-probabilities of the model.
+    spread = "it gives the probability of what must not be written to the rest, so that a beam ranks differently"
+    half = f"a beam must be below half the vocabulary of {facts.target_vocab_size:,}"
+    refusals = {
+        "it knows length^alpha, not GNMT's length penalty": settings.length_rule != "power",
+        "it stops when enough hypotheses have finished, whatever is still to come": settings.stop != "patience",
+        "it has no penalty for hypotheses that are alike": settings.diversity > 0,
+        spread: is_filtered(settings),
+        "its length penalty would leave the range of float32": abs(settings.length_penalty) > 5,
+        half: 2 * settings.beam > facts.target_vocab_size,
+    }
+    return next((reason for reason, applies in refusals.items() if applies), None)
+
+
+def why_not_request(request: Request, settings: SearchSettings, facts: Facts) -> str | None:
+    """Why it cannot search for this request; None if it can."""
+    if request.required:
+        return "it cannot be made to use given words"
+    if request.prefix and settings.beam > 1:
+        return "a beam leaves the prefix out of its ranks"
+    most, needed = facts.n_positions, settings.limit(len(request))
+    if most is not None and len(request) > most:
+        return f"{len(request):,} tokens are more than the {most:,} positions that it was given"
+    if most is not None and needed > most and not facts.learned_positions:
+        return f"{needed:,} target tokens are more than the {most:,} positions that it was given"
+    return None

@@ -1,0 +1,90 @@
+"""The torch engine: the reference, for every variant of the model, on every device."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from heedful.decoding.search.beam import extend_beam
+from heedful.decoding.search.events import BeamEvent, BeamLog
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.search.step import S, Step
+from heedful.decoding.steps.encoder_decoder import EncoderDecoder
+from heedful.decoding.steps.quick import QuickStep, is_quick
+from heedful.decoding.steps.reference import Seq2SeqStep
+from heedful.errors import UserError
+from heedful.models.seq2seq import Seq2Seq
+
+MANY = 16  # requests for which several lanes pay
+WIDE_ENOUGH = 8  # rows for a search with required words: some must be free to go another way
+
+
+class TorchEngine:
+    """Searches with a model that is in memory; reads its weights, never changes them."""
+
+    name = "torch"
+
+    def __init__(self, model: EncoderDecoder, *, batch_rows: int = 64, lanes: int | None = None) -> None:
+        self.model = model
+        self.batch_rows = batch_rows
+        self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
+        is_fast = isinstance(model, Seq2Seq) and is_quick(model.config)
+        self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_fast else Seq2SeqStep(model)  # type: ignore[arg-type]
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        if settings.shortlist:
+            raise UserError("shortlist = true: only CTranslate2 has it; use --engine auto or ctranslate2")
+        step: Step = self.step  # type: ignore[type-arg]
+        if any(request.required for request in requests):
+            settings = replace(settings, beam=max(settings.beam, WIDE_ENOUGH))
+        threads = torch.get_num_threads()
+        lanes = self.lanes or (threads if step.device.type == "cpu" and len(requests) >= MANY else 1)
+        found = search(step, requests, settings, n_rows=self.rows_for(settings), lanes=lanes)
+        if lanes > 1:
+            torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
+        return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
+
+    def rows_for(self, settings: SearchSettings) -> int:
+        """A beam needs twice the rows until the products are as efficient as they get: less of its step is products."""
+        return self.batch_rows if settings.beam == 1 else 2 * self.batch_rows
+
+    def search_watched(self, request: Request, settings: SearchSettings) -> tuple[list[Hypothesis], list[BeamEvent]]:
+        """One request by beam search, and the diary of the beam."""
+        log = BeamLog()
+        step: Step = self.step  # type: ignore[type-arg]
+        found = search(
+            step,
+            [request],
+            settings,
+            n_rows=settings.beam,
+            advance=lambda board, prediction: extend_beam(board, prediction, watch=log.watch),
+        )
+        return found[0], log.events
+
+
+@torch.inference_mode()
+def with_attention(
+    step: Step[S], requests: Sequence[Request], found: list[list[Hypothesis]], n_rows: int
+) -> list[list[Hypothesis]]:
+    """The same hypotheses with where each of their tokens looked: they are fed to the model once more."""
+    flat = [(i, j) for i, row in enumerate(found) for j in range(len(row))]
+    flat.sort(key=lambda at: len(requests[at[0]]))
+    looked = [list(row) for row in found]
+    for start in range(0, len(flat), n_rows):
+        part = flat[start : start + n_rows]
+        ids = [found[i][j].ids for i, j in part]
+        state = step.begin([requests[i].source for i, _ in part], 1, attention=True)
+        rows: list[list[list[float]]] = [[] for _ in part]
+        opening = [step.marks.start_id, *step.marks.opened([])][: 1 + step.marks.n_opening]
+        for position in range(max(map(len, ids), default=0) + step.marks.n_opening):
+            fed = [([*opening, *row] + [step.marks.pad_id] * position)[position] for row in ids]
+            step(torch.tensor(fed, device=step.device), state)
+            assert state.attention is not None
+            for row, weights, (i, _) in zip(rows, state.attention.tolist(), part, strict=True):
+                row.append(weights[: len(requests[i])])
+        for (i, j), row, written in zip(part, rows, ids, strict=True):
+            attention = row[step.marks.n_opening :][: len(written)]
+            looked[i][j] = replace(found[i][j], attention=attention)
+    return looked

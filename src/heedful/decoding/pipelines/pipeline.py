@@ -1,0 +1,128 @@
+"""`heedful.pipeline(TASK, model=…)`: called and answering as the pipelines of Hugging Face's Transformers 4, of which
+version 5 took some away, so that programs written for them go on working.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.decoding.pipelines.translation import SummarizationPipeline, TranslationPipeline
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError, nearest
+from heedful.models.builtin import DEFAULT, builtin_models
+
+Pipeline = Callable[..., Any]
+TRANSLATION = re.compile("translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where and how a model is to run."""
+
+    device: str
+    engine: str
+    compute: str
+
+    def only_torch(self, task: str) -> None:
+        """Refuse what only a translation has."""
+        if self.engine not in ("auto", "torch") or self.compute != "float32":
+            raise UserError(
+                f"pipeline({task!r}): runs in torch and float32, not engine={self.engine!r}, compute={self.compute!r}"
+            )
+
+
+def _translation(model: Any, running: Running) -> Pipeline:
+    if isinstance(model, Translator):
+        return TranslationPipeline(model)
+    return TranslationPipeline(
+        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device)
+    )
+
+
+def _summarization(model: Any, running: Running) -> Pipeline:
+    if isinstance(model, Translator):
+        return SummarizationPipeline(model)
+    return SummarizationPipeline(
+        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device, long="extract")
+    )
+
+
+def _text_generation(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.pipelines.generation import GenerationPipeline
+    from heedful.decoding.writing.generator import Generator
+
+    running.only_torch("text-generation")
+    generator = model if isinstance(model, Generator) else Generator.load(model, device=running.device)
+    return GenerationPipeline(generator)
+
+
+def _fill_mask(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.encoders.fill import Filler
+    from heedful.decoding.pipelines.encoders import FillMaskPipeline
+
+    running.only_torch("fill-mask")
+    return FillMaskPipeline(model if isinstance(model, Filler) else Filler.load(model, device=running.device))
+
+
+def _text_classification(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.encoders.classify import Classifier
+    from heedful.decoding.pipelines.encoders import TextClassificationPipeline
+
+    running.only_torch("text-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    return TextClassificationPipeline(loaded)
+
+
+def _image_classification(model: Any, running: Running) -> Pipeline:
+    from heedful.decoding.encoders.classify import Classifier
+    from heedful.decoding.pipelines.encoders import ImageClassificationPipeline
+
+    running.only_torch("image-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    return ImageClassificationPipeline(loaded)
+
+
+# task -> what makes its pipeline from a model (a path, or the object that it is loaded into)
+TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
+    "translation": _translation,
+    "summarization": _summarization,
+    "text-generation": _text_generation,
+    "fill-mask": _fill_mask,
+    "text-classification": _text_classification,
+    "sentiment-analysis": _text_classification,  # its older name
+    "image-classification": _image_classification,
+}
+
+
+def pipeline(
+    task: str,
+    model: str | Path | object | None = None,
+    *,
+    device: str | int = "cpu",
+    engine: str = "auto",
+    compute: str = "float32",
+) -> Pipeline:
+    """A function that does one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
+
+    Without a model "translation" takes the one that comes with heedful, "translation_en_to_fr" that of these languages.
+    `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU.
+    """
+    languages = TRANSLATION.fullmatch(task)
+    name = "translation" if languages else task
+    if name not in TASKS:
+        raise UserError(
+            f"pipeline: the task {task!r} is not offered{nearest(task, TASKS)}\nallowed: "
+            f"{', '.join(map(repr, TASKS))}, or with languages as in 'translation_en_to_de'"
+        )
+    if model is None and name == "translation":
+        model = builtin_models().get("-".join(languages.groups()) if languages else DEFAULT)
+    if model is None:
+        raise UserError(
+            f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/en-de'. "
+            "`heedful demo` makes one in some minutes, `heedful train` one of your own text"
+        )
+    if isinstance(device, int):
+        device = "cpu" if device < 0 else f"cuda:{device}"
+    return TASKS[name](model, Running(device, engine, compute))

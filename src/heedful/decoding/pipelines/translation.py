@@ -1,0 +1,74 @@
+"""Pipelines that write one text for another, called and answering as those of Hugging Face's Transformers 4."""
+
+from typing import Any
+
+from heedful.decoding.writing.translation import Translation
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError, nearest
+
+# What callers of Hugging Face pass -> the field of SearchSettings.
+OPTIONS = {
+    "num_beams": "beam",
+    "num_return_sequences": "n_best",
+    "max_length": "max_len",
+    "max_new_tokens": "max_len",
+    "min_length": "min_len",
+    "length_penalty": "length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+}
+
+Answer = list[dict[str, str]]
+
+
+class TranslationPipeline:
+    """pipe("A dog.") and pipe(["A dog."]) -> [{"translation_text": "Ein Hund."}]."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+
+    def __call__(
+        self, texts: str | list[str], *, batch_size: int | None = None, **options: Any
+    ) -> Answer | list[Answer]:
+        """One dict for each text; a list of dicts for each where `num_return_sequences` is more than 1.
+
+        `batch_size` is taken and not needed: batches are made by length and refilled as sentences end.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise UserError(f"batch_size = {batch_size}: must be at least 1")
+        settings = {_field(name): value for name, value in options.items() if value is not None}
+        found = [
+            _dicts(best) for best in self.translator.search([texts] if isinstance(texts, str) else texts, **settings)
+        ]
+        if isinstance(texts, str):
+            return found[0]
+        return found if settings.get("n_best", 1) > 1 else [best[0] for best in found]
+
+
+class SummarizationPipeline:
+    """pipe("A long story.") and pipe(["A long story."]) -> [{"summary_text": "A story."}]."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.inner = TranslationPipeline(translator)
+
+    def __call__(self, texts: str | list[str], **options: Any) -> Answer | list[Answer]:
+        """Options as of a translation. A text that is longer than the model takes is reduced to what matters in it."""
+        renamed: Answer | list[Answer] = _renamed(self.inner(texts, **options))
+        return renamed
+
+
+def _field(name: str) -> str:
+    if name not in OPTIONS:
+        allowed = ["batch_size", *OPTIONS]
+        raise UserError(f"pipeline: unknown option {name!r}{nearest(name, allowed)}\nallowed: {', '.join(allowed)}")
+    return OPTIONS[name]
+
+
+def _dicts(best: list[Translation]) -> Answer:
+    return [{"translation_text": translation.text} for translation in best]
+
+
+def _renamed(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_renamed(each) for each in found]
+    return {"summary_text": found["translation_text"]}

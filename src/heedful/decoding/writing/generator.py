@@ -1,0 +1,237 @@
+"""Prompts in, texts that go on from them out.
+
+    generator = Generator.load("runs/book")
+    generator.generate("Once upon a time", max_len=50)                     # str -> str; list -> list, order kept
+    generator.search(prompts, sampling={"temperature": 0.8}, n_best=3)     # Generation objects
+    for text in generator.stream("Once upon a time"): ...                  # piece by piece, as it is written
+
+It holds nothing that changes, so several threads may use one at a time.
+"""
+
+import itertools
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from heedful.decoding.search.board import Board, Entry, Ints
+from heedful.decoding.search.loop import choose_advance, run_batch, search
+from heedful.decoding.search.prediction import Prediction
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
+from heedful.decoding.steps.gpt import GptStep
+from heedful.decoding.writing.texts import checked, in_blocks
+from heedful.errors import UserError
+from heedful.models.find import find_model_folder, require_family
+from heedful.models.folder import load_model
+from heedful.models.gpt import Gpt
+from heedful.text import Tokenizer
+
+# What options say nothing of: greedy search, and so many new tokens at most.
+DEFAULTS = {"beam": 1, "max_len": 100}
+MANY = 16  # prompts for which several lanes pay
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first bytes of a character are decoded
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One text that goes on from a prompt."""
+
+    prompt: str
+    text: str  # what follows the prompt
+    score: float  # natural log-probability of what was written, after the prompt
+    tokens: tuple[str, ...]
+    complete: bool  # it ended by itself, not at the limit of its length
+
+
+class Generator:
+    """A decoder-only model, ready to write; without a tokenizer it knows ids only."""
+
+    def __init__(
+        self, model: Gpt, tokenizer: Tokenizer | None, *, batch_rows: int = 64, lanes: int | None = None
+    ) -> None:
+        self.model = model
+        self.batch_rows = batch_rows
+        self.lanes = lanes  # batches at a time; None: for many prompts one for each thread that torch may use
+        self.step = GptStep(model)
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "cpu") -> "Generator":
+        """The model of a run or a model folder."""
+        folder = find_model_folder(path)
+        require_family(folder, "gpt")
+        loaded = load_model(folder, device=device)
+        return cls(loaded.expect(Gpt), None if loaded.tokenizers is None else loaded.tokenizers.source)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise UserError("this model has no tokenizer, so it goes on from ids only, not from text: use search_ids")
+        return self._tokenizer
+
+    @overload
+    def generate(self, prompts: str, **options: Any) -> str: ...
+
+    @overload
+    def generate(self, prompts: Iterable[str], **options: Any) -> list[str]: ...
+
+    def generate(self, prompts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """What follows each prompt, in their order; the options are the fields of SearchSettings.
+
+        `max_len` counts new tokens. Without `beam` or `sampling`, it is always the likeliest next token.
+        """
+        best = [one[0].text for one in self._blocks(prompts, generation_settings(options))]
+        return best[0] if isinstance(prompts, str) else best
+
+    @overload
+    def search(self, prompts: str, **options: Any) -> list[Generation]: ...
+
+    @overload
+    def search(self, prompts: Iterable[str], **options: Any) -> list[list[Generation]]: ...
+
+    def search(self, prompts: str | Iterable[str], **options: Any) -> list[Generation] | list[list[Generation]]:
+        """The `n_best` texts for each prompt, best first, with scores and tokens; options as in `generate`."""
+        found = list(self._blocks(prompts, generation_settings(options)))
+        return found[0] if isinstance(prompts, str) else found
+
+    def search_ids(self, prompts: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
+        """The same for ids: each prompt has at least one, and marks where the model expects them."""
+        return self._find(prompts, generation_settings(options))
+
+    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+        """What follows the prompt, piece by piece; a beam is written when it is decided."""
+        return self.stream_with(prompt, generation_settings(options))
+
+    def stream_with(self, prompt: str, settings: SearchSettings) -> Iterator[str]:
+        """What `stream` does, with settings that are made."""
+        ids = self._read(prompt)  # what is wrong with it is said now, not when the first piece is asked for
+        return self._stream(ids, settings, Continuation(self.tokenizer, ids))
+
+    def answer(self, prompts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> list[list[Generation]]:
+        """All about one block of prompts, of which the first has the number `start`."""
+        ids = [self._read(prompt, number=start + number) for number, prompt in enumerate(prompts)]
+        found = self._find(ids, reseeded(settings, start))
+        tokenizer = self.tokenizer
+        return [
+            [
+                Generation(
+                    prompt=prompt,
+                    text=Continuation(tokenizer, given).whole(one.ids),
+                    score=one.score,
+                    tokens=tuple(tokenizer.pieces(one.ids)),
+                    complete=one.complete,
+                )
+                for one in best
+            ]
+            for prompt, given, best in zip(prompts, ids, found, strict=True)
+        ]
+
+    def _blocks(self, prompts: str | Iterable[str], settings: SearchSettings) -> Iterator[list[Generation]]:
+        start = 0
+        for block in in_blocks([prompts] if isinstance(prompts, str) else prompts):
+            yield from self.answer(block, settings, start=start)
+            start += len(block)
+
+    def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
+        """The ids of a prompt, which begins with the start mark; `number` is its place, for what is wrong with it.
+
+        A model whose start is its end has one mark between texts, as GPT-2: there it stands for an empty prompt alone.
+        """
+        ids = self.tokenizer.encode(checked(prompt, number))
+        marks = self.model.config.marks
+        return ids if ids and marks.start_id == marks.end_id else [marks.start_id, *ids]
+
+    def _read(self, prompt: str, *, number: int = 0) -> list[int]:
+        """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
+        ids, window = self.prompt_ids(prompt, number=number), self.model.config.max_len
+        if len(ids) > window:
+            warnings.warn(
+                f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them",
+                stacklevel=2,
+            )
+        return ids
+
+    def _find(self, prompts: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
+        size = self.model.config.vocab_size
+        for number, ids in enumerate(prompts):
+            if not ids or not all(0 <= one < size for one in ids):
+                raise UserError(
+                    f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
+                )
+        requests = [Request(ids, continues=True) for ids in prompts]
+        threads = torch.get_num_threads()
+        lanes = self.lanes or (threads if self.step.device.type == "cpu" and len(requests) >= MANY else 1)
+        found = search(self.step, requests, settings, n_rows=self.batch_rows, lanes=lanes)
+        if lanes > 1:
+            torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
+        return found
+
+    def _stream(self, ids: Sequence[int], settings: SearchSettings, continuation: "Continuation") -> Iterator[str]:
+        request = Request(ids, continues=True)
+        entry = Entry(0, request, settings.limit(len(request)))
+        results: list[list[Hypothesis]] = [[]]
+        advance, written = choose_advance(settings), deque[int]()
+
+        def watch(board: Board, prediction: Prediction) -> Ints | None:
+            parents = advance(board, prediction)
+            if board.width == 1 and not board.finished[0]:
+                written.append(int(board.tokens[0, 0]))
+            return parents
+
+        running = run_batch(self.step, [entry], deque(), settings, watch, results)
+        for _ in _in_inference(running):
+            if text := continuation.add(list(itertools.islice(written, len(continuation.ids), None))):
+                yield text
+        if text := continuation.finish(results[0][0].ids):
+            yield text
+
+
+class Continuation:
+    """The text of ids that come after others. How an id is written may depend on what stands before it."""
+
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._before = list(before)
+        self._prompt = tokenizer.decode(self._before)
+        self._said = ""
+        self.ids: list[int] = []
+
+    def whole(self, ids: Sequence[int]) -> str:
+        """The text of all that came after."""
+        text = self._tokenizer.decode([*self._before, *ids])
+        return text[len(self._prompt) :] if text.startswith(self._prompt) else self._tokenizer.decode(ids)
+
+    def add(self, ids: Sequence[int]) -> str:
+        """What further ids add; characters of which only some bytes are there wait for the rest."""
+        self.ids += ids
+        return self._new(self.whole(self.ids).rstrip(UNFINISHED))
+
+    def finish(self, ids: Sequence[int]) -> str:
+        """What is still to be said, with all ids known."""
+        return self._new(self.whole(ids))
+
+    def _new(self, text: str) -> str:
+        if not text.startswith(self._said):  # an older piece is written differently now: wait for more
+            return ""
+        new, self._said = text[len(self._said) :], text
+        return new
+
+
+def generation_settings(options: dict[str, Any], *, where: str = "generate") -> SearchSettings:
+    """Settings from options by name; an unknown one is refused with the nearest name."""
+    return search_settings({**DEFAULTS, **options}, where=where)
+
+
+def _in_inference(steps: Iterator[None]) -> Iterator[None]:
+    """The same steps; what the caller does between them is not under inference mode."""
+    done = object()
+    while True:
+        with torch.inference_mode():
+            if next(steps, done) is done:
+                return
+        yield

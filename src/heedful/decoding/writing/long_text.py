@@ -1,0 +1,273 @@
+"""Texts into what the model takes at once, and its answers back into texts. Nothing is ever cut in silence.
+
+    text ── lines ──┬── within the model's reach: whole
+                    └── beyond it ── split: sentences, in parts where one is still too long
+                                     truncate: its beginning · extract: its most important sentences
+                                     error: refused · whole: as it is, where positions have no last one
+
+Blanks and line breaks between the parts never reach the model; they stand in the result where they stood in the text.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from heedful.decoding.writing.extract import most_important
+from heedful.decoding.writing.texts import LINE_BREAK, BadText, checked
+from heedful.errors import UserError
+from heedful.models.find import Reach
+
+if TYPE_CHECKING:
+    from heedful.text.tokenizer import Tokenizer
+
+
+Long = Literal["split", "truncate", "extract", "error", "whole"]
+
+_BLANKS = re.compile(r"\s+")
+# Scripts that write no space between sentences: Chinese and Japanese, with their marks and full-width forms.
+_UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What the model gets at once."""
+
+    text: str
+    ids: list[int]
+
+
+@dataclass
+class Plan:
+    """A text as pieces, and what stands around them: gaps[i] before piece i, the last gap after all."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=lambda: [""])
+
+    def copy(self, text: str) -> None:
+        """Goes into the result as it is."""
+        self.gaps[-1] += text
+
+    def translate(self, piece: Piece) -> None:
+        self.pieces.append(piece)
+        self.gaps.append("")
+
+    def join(self, translations: Sequence[str]) -> str:
+        """The translations of the pieces with the gaps between them; of a text without any piece, what was copied."""
+        if not self.pieces:
+            return "" if self.gaps[0].isspace() else self.gaps[0]
+        parts = [self.gaps[0]]
+        for number, translation in enumerate(translations):
+            if number:
+                parts.append(self._gap(number, translations))
+            parts.append(translation)
+        return "".join([*parts, self.gaps[-1]])
+
+    def _gap(self, number: int, translations: Sequence[str]) -> str:
+        """As in the source, unless source and translation differ in whether a space stands between sentences."""
+        gap = self.gaps[number]
+        if gap not in ("", " "):
+            return gap
+        source = _is_unspaced(self.pieces[number - 1].text, self.pieces[number].text)
+        target = _is_unspaced(translations[number - 1], translations[number])
+        return gap if source is None or target is None or source == target else "" if target else " "
+
+
+def _is_unspaced(left: str, right: str) -> bool | None:
+    """Whether the characters around a gap are of a script without spaces; None where they are of two minds."""
+    sides = {bool(_UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
+    return sides.pop() if len(sides) == 1 else None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of texts beyond the model's reach."""
+
+    limit: int = 0
+    n_split: int = 0
+    n_truncated: int = 0
+    n_cut_tokens: int = 0
+    n_extracted: int = 0
+    n_sentences: int = 0  # of the extracted lines
+    n_kept: int = 0
+    n_beyond: int = 0  # translated whole
+    n_copied: int = 0  # characters that alone have more tokens than the model takes
+
+    def __add__(self, other: "Tally") -> "Tally":
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
+        return Tally(**{**sums, "limit": max(self.limit, other.limit)})
+
+    def warnings(self) -> list[str]:
+        """What a user must know: whatever of the input is not in the output, or was translated at a risk."""
+        words = []
+        if self.n_truncated:
+            words.append(
+                f"{_lines(self.n_truncated)} cut to the {self.limit:,} tokens that the model takes; "
+                f"{self.n_cut_tokens:,} tokens were not translated"
+            )
+        if self.n_extracted:
+            words.append(
+                f"{_lines(self.n_extracted)} reduced to the most important sentences, "
+                f"{self.n_kept:,} of {self.n_sentences:,}, so that they fit into {self.limit:,} tokens"
+            )
+        if self.n_beyond:
+            words.append(
+                f"{_lines(self.n_beyond)} translated whole beyond {self.limit:,} tokens, the length that the model "
+                "was made for: positions beyond it were never learned, and the translation may be poor there"
+            )
+        if self.n_copied:
+            words.append(
+                f"{self.n_copied:,} characters copied, not translated: each alone has more tokens than the "
+                f"{self.limit:,} that the model takes"
+            )
+        return words
+
+
+def _lines(n: int) -> str:
+    return f"{n:,} line was" if n == 1 else f"{n:,} lines were"
+
+
+class Planner:
+    """Makes the plans. The limit counts the source tokens of a line and the end mark after them.
+
+    `prefix` goes to the model before everything, as T5 is told what to do: "summarize: ". It is never split off.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "Tokenizer",
+        reach: Reach,
+        *,
+        long: Long = "split",
+        limit: int | None = None,
+        language: str = "en",
+        prefix: str = "",
+    ) -> None:
+        taken = reach.max_len if limit is None else limit
+        if taken < 2:
+            raise UserError(
+                f"{'max_len' if limit is None else 'limit'} = {taken}: must be at least 2, the end mark counted"
+            )
+        if reach.ends_there and taken > reach.max_len:
+            raise UserError(f"limit = {limit}: the learned positions of this model end at max_len = {reach.max_len}")
+        self.tokenizer = tokenizer
+        self.limit = taken
+        self.ends_there = reach.ends_there
+        self.long: Long = long
+        self.language = language
+        self.prefix = prefix
+        self.n_prefix = len(tokenizer.encode(prefix)) if prefix else 0
+        if taken < 2 + self.n_prefix:
+            raise UserError(f"prefix = {prefix!r}: has {self.n_prefix} tokens, and the model takes {taken} at once")
+
+    def plan(self, texts: Sequence[str]) -> tuple[list[Plan], Tally]:
+        """A plan for each text; a text that is refused is a BadText with its number."""
+        plans, tally = [], Tally(limit=self.limit)
+        cut = [cut_lines(checked(text, number)) for number, text in enumerate(texts)]
+        ids_of = iter(self._encode([line for parts in cut for line in parts[1::2]]))
+        for number, parts in enumerate(cut):
+            plan = Plan()
+            for place, part in enumerate(parts):
+                if place % 2 == 0:
+                    plan.copy(part)
+                    continue
+                line = Piece(part, next(ids_of))
+                if not line.ids:
+                    plan.copy(line.text)  # the tokenizer sees nothing in it that could be translated
+                elif len(line.ids) < self.limit:
+                    plan.translate(line)
+                else:
+                    tally += self._shorten(plan, line, number)
+            plans.append(plan)
+        return plans, tally
+
+    def _shorten(self, plan: Plan, line: Piece, number: int) -> Tally:
+        length = len(line.ids) + 1
+        if self.long == "split":
+            return self._split(plan, line)
+        if self.long == "extract":
+            return self._extract(plan, line)
+        if self.long == "truncate":
+            plan.translate(Piece(line.text, line.ids[: self.limit - 1]))
+            return Tally(n_truncated=1, n_cut_tokens=length - self.limit)
+        if self.long == "whole" and not self.ends_there:
+            plan.translate(line)
+            return Tally(n_beyond=1)
+        taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"
+        if self.long == "whole":
+            raise BadText(number, f"{taken}: its learned positions end there. Split it: --long split")
+        raise BadText(number, f"{taken}. Let it be split (--long split), or shorten it")
+
+    def _split(self, plan: Plan, line: Piece) -> Tally:
+        n_copied = 0
+        for part, ids in self._parts(line.text):
+            if not ids or len(ids) >= self.limit:
+                plan.copy(part)
+                n_copied += len(ids) >= self.limit
+                continue
+            core = part.strip()
+            before, _, after = part.partition(core)
+            plan.copy(before)
+            plan.translate(Piece(core, ids))
+            plan.copy(after)
+        return Tally(n_split=1, n_copied=n_copied)
+
+    def _extract(self, plan: Plan, line: Piece) -> Tally:
+        parts = [(part, ids) for part, ids in self._parts(line.text) if 0 < len(ids) < self.limit]
+        kept = most_important([ids[self.n_prefix :] for _, ids in parts], room=self.limit - 1 - self.n_prefix)
+        text = "".join(parts[number][0] for number in kept).strip()
+        [ids] = self._encode([text])
+        while len(ids) >= self.limit and len(kept) > 1:  # joined, they may have more tokens than each alone
+            kept.pop()
+            text = "".join(parts[number][0] for number in kept).strip()
+            [ids] = self._encode([text])
+        if kept:
+            plan.translate(Piece(text, ids))
+        return Tally(n_extracted=1, n_sentences=len(parts), n_kept=len(kept))
+
+    def _parts(self, line: str) -> list[tuple[str, list[int]]]:
+        """Sentences, and parts of those that are too long, each with its ids; joined they are the line."""
+        from heedful.decoding.writing.sentences import (  # most texts are short, and need none of it
+            cut_to_fit,
+            split_sentences,
+        )
+
+        parts: list[str] = []
+        sentences = split_sentences(line, language=self.language)
+        for sentence, length in zip(sentences, self._lengths(sentences), strict=True):
+            if length < self.limit:
+                parts.append(sentence)
+            else:
+                parts += cut_to_fit(sentence, room=self.limit - 1, lengths=self._lengths)
+        return list(zip(parts, self._encode(parts), strict=True))
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, after the prefix; none of a text in which the tokenizer sees nothing."""
+        stripped = [text.strip() for text in texts]
+        found = self.tokenizer.encode_batch(stripped)
+        if not self.prefix:
+            return found
+        wanted = [number for number, ids in enumerate(found) if ids]
+        with_prefix = self.tokenizer.encode_batch([self.prefix + stripped[number] for number in wanted])
+        for number, ids in zip(wanted, with_prefix, strict=True):
+            found[number] = ids
+        return found
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self._encode(texts)]
+
+
+def cut_lines(text: str) -> list[str]:
+    """Gap, line, gap, line, …, gap: the gaps are blanks with the line breaks, and those at both ends of the text."""
+    core = text.strip()
+    if not core:
+        return [text]
+    start = text.index(core)
+    parts, at = [text[:start]], start
+    if LINE_BREAK.search(core):
+        for blanks in _BLANKS.finditer(text, start, start + len(core)):
+            if LINE_BREAK.search(blanks[0]):
+                parts += [text[at : blanks.start()], blanks[0]]
+                at = blanks.end()
+    return [*parts, text[at : start + len(core)], text[start + len(core) :]]

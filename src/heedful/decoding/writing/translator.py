@@ -1,0 +1,198 @@
+"""Texts in, translations out: the one class that programs use.
+
+    translator = Translator.load("runs/en-de")
+    translator.translate("A dog runs.")             # str -> str; list -> list, order kept
+    translator.search(texts, beam=5, n_best=3)      # Translation objects
+    for text in translator.stream(lines): ...       # any number, in bounded memory
+
+It holds nothing that changes, so several threads may use one at a time.
+"""
+
+import contextlib
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, get_args, overload
+
+from heedful.decoding.engines.choose import open_engine, open_tokenizers
+from heedful.decoding.engines.engine import Engine
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
+from heedful.decoding.writing.long_text import Long, Piece, Planner, Tally
+from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
+from heedful.decoding.writing.translation import Answer, Translation, put_together
+from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
+from heedful.errors import UserError, one_of
+from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
+from heedful.text import Tokenizers
+
+
+class Translator:
+    """A model, ready to translate."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        *,
+        reach: Reach,
+        long: Long = "split",
+        limit: int | None = None,
+        language: str = "en",
+        prefix: str = "",
+        opening: Opening | None = None,
+    ) -> None:
+        if long not in get_args(Long):
+            raise one_of("long", long, get_args(Long))
+        self.engine = engine
+        self.tokenizers = tokenizers
+        self.opening = opening
+        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        engine: str = "auto",
+        compute: str = "float32",
+        device: str = "cpu",
+        long: Long = "split",
+        limit: int | None = None,
+        language: str = "en",
+        prefix: str = "",
+    ) -> "Translator":
+        """The model of a run or a model folder.
+
+        `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
+        `language` whose abbreviations are known where a line is split into sentences; `prefix` goes to the model before
+        each text, as T5 is told what to do. The rest is `open_engine`'s.
+        """
+        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, prefix=prefix))
+
+    @classmethod
+    def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
+        """What `load` does, from one value; `threads` for the engine, by default its own choice."""
+        folder = find_model_folder(opening.path)
+        require_family(folder, *ENCODER_DECODERS)
+        reach = read_reach(folder)
+        engine = open_engine(
+            folder,
+            engine=opening.engine,
+            compute=opening.compute,
+            device=opening.device,
+            threads=threads,
+            scores=opening.scores,
+        )
+        tokenizers = open_tokenizers(folder, engine)
+        if tokenizers is None:
+            raise UserError(f"{folder}: has no tokenizers, so it can translate ids only, not text")
+        return cls(
+            engine,
+            tokenizers,
+            reach=reach,
+            long=opening.long,
+            limit=opening.limit,
+            language=opening.language,
+            prefix=opening.prefix,
+            opening=opening,
+        )
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """The best translation of each text, in their order; the options are the fields of SearchSettings."""
+        found = self._blocks(texts, search_settings(options))
+        best = [one[0].text for one in found]
+        return best[0] if isinstance(texts, str) else best
+
+    @overload
+    def search(self, texts: str, **options: Any) -> list[Translation]: ...
+
+    @overload
+    def search(self, texts: Iterable[str], **options: Any) -> list[list[Translation]]: ...
+
+    def search(self, texts: str | Iterable[str], **options: Any) -> list[Translation] | list[list[Translation]]:
+        """The `n_best` translations of each text, best first, with scores and tokens; options as in `translate`."""
+        found = list(self._blocks(texts, search_settings(options)))
+        return found[0] if isinstance(texts, str) else found
+
+    def stream(
+        self, texts: Iterable[str], *, block: int = BLOCK_TEXTS, workers: int = 1, **options: Any
+    ) -> Iterator[str]:
+        """Translations one by one, in order; texts are read block by block, and `workers` processes share the work."""
+        settings = search_settings(options)
+        if block < 1:
+            raise UserError(f"block = {block}: must be at least 1")
+        if workers > 1 and self.opening is None:
+            raise UserError("workers: this Translator was not loaded from a folder, so no other process can load it")
+        return (best[0].text for best in self._blocks(texts, settings, block=block, n_workers=workers))
+
+    def answer(self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> Answer:
+        """All about one block of texts, of which the first has the number `start`."""
+        try:
+            plans, tally = self.planner.plan(texts)
+        except BadText as error:
+            raise BadText(start + error.number, error.what) from None
+        found = self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start))
+        pieces = iter(found)
+        return Answer(
+            [
+                put_together(
+                    plan,
+                    list(itertools.islice(pieces, len(plan.pieces))),
+                    self.tokenizers,
+                    n_best=settings.n_best,
+                )
+                for plan in plans
+            ],
+            tally,
+        )
+
+    def _find(self, pieces: Sequence[Piece], settings: SearchSettings) -> list[list[Hypothesis]]:
+        """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
+        if settings.sampling is not None:
+            return self.engine.search([Request(piece.ids) for piece in pieces], settings)
+        numbers: dict[tuple[int, ...], int] = {}
+        places = [numbers.setdefault(tuple(piece.ids), len(numbers)) for piece in pieces]
+        found = self.engine.search([Request(ids) for ids in numbers], settings) if numbers else []
+        return [found[place] for place in places]
+
+    def _blocks(
+        self, texts: str | Iterable[str], settings: SearchSettings, *, block: int = BLOCK_TEXTS, n_workers: int = 1
+    ) -> Iterator[list[Translation]]:
+        blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
+        tally = Tally()
+        with contextlib.ExitStack() as stack:
+            where: Translates = InThisProcess(self, settings)
+            if n_workers > 1:
+                assert self.opening is not None
+                where = stack.enter_context(Workers(self.opening, settings, n_workers))
+            for answer in in_order(blocks, where):
+                tally += answer.tally
+                yield from answer.translations
+        for words in tally.warnings():
+            warnings.warn(words, stacklevel=3)
+
+
+class InThisProcess:
+    """Translates a block while it is submitted."""
+
+    width = 1
+
+    def __init__(self, translator: Translator, settings: SearchSettings) -> None:
+        self._translator, self._settings = translator, settings
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+        done: Future[Answer] = Future()
+        try:
+            done.set_result(self._translator.answer(texts, self._settings, start=start))
+        except Exception as error:  # as from another process: it is told to who asks for the result
+            done.set_exception(error)
+        return done

@@ -1,0 +1,172 @@
+"""Bulk translation by several processes, each with the model and one thread: blocks of texts go out and come back.
+
+Like those that tokenise (`data/tokenising.py`) the processes are plain programs, neither forks nor `multiprocessing`:
+a script needs no `__main__` guard, nothing is pickled, and no child outlives its parent, since its pipes close with it.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from heedful.config import to_values
+from heedful.data.chunks import read_message, write_message
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import Long, Tally
+from heedful.decoding.writing.texts import BadText
+from heedful.decoding.writing.translation import Answer, Translation
+from heedful.errors import UserError
+
+MOST_WORKERS = 1024
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a Translator was loaded: what another process needs to load the same."""
+
+    path: str
+    engine: str = "auto"
+    compute: str = "float32"
+    device: str = "cpu"
+    long: Long = "split"
+    limit: int | None = None
+    language: str = "en"
+    scores: bool = True
+    prefix: str = ""
+
+
+class Translates(Protocol):
+    """A place where blocks of texts are translated."""
+
+    width: int  # how many blocks it wants to have at a time
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+        """Translate a block; `start` is the number of its first text."""
+
+
+class Workers:
+    """Use as a context. `submit` may be called from one thread only."""
+
+    def __init__(self, opening: Opening, settings: SearchSettings, n_workers: int) -> None:
+        if not 1 <= n_workers <= MOST_WORKERS:
+            raise UserError(f"workers = {n_workers}: must lie between 1 and {MOST_WORKERS:,}")
+        self.width = 2 * n_workers  # one to work on and one to go on with
+        how = json.dumps({"opening": to_values(opening), "settings": to_values(settings)})
+        with contextlib.ExitStack() as stack:
+            self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+            self._pool = ThreadPoolExecutor(n_workers)  # each thread waits on the pipes of one process
+            stack.callback(self._pool.shutdown, cancel_futures=True)
+            for number in range(n_workers):
+                self._idle.put(stack.enter_context(_Worker(how, f"translating process {number + 1} of {n_workers}")))
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()  # kills the processes first, so that no thread waits any longer
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+        return self._pool.submit(self._translate, list(texts), start)
+
+    def _translate(self, texts: Sequence[str], start: int) -> Answer:
+        worker = self._idle.get()
+        try:
+            return worker.translate(texts, start)
+        finally:
+            self._idle.put(worker)
+
+
+def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[Answer]:
+    """The answers to the blocks, in their order, with at most `width` blocks in memory."""
+    pending: deque[Future[Answer]] = deque()
+    start = 0
+    for block in blocks:
+        pending.append(workers.submit(block, start))
+        start += len(block)
+        if len(pending) >= workers.width:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
+
+
+class _Worker:
+    """One child process."""
+
+    def __init__(self, how: str, name: str) -> None:
+        root = str(Path(__file__).parents[3])  # so that the child finds this very heedful
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        self._name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "heedful.decoding.writing.translate_worker", how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            # Ctrl-C goes to the parent alone, which then ends its children.
+            process_group=0 if os.name == "posix" else None,
+        )
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()  # it holds nothing that is worth a farewell
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        self._process.wait()
+
+    def translate(self, texts: Sequence[str], start: int) -> Answer:
+        to_child, from_child = self._process.stdin, self._process.stdout
+        assert to_child is not None and from_child is not None
+        try:
+            write_message(to_child, [json.dumps({"texts": texts, "start": start}).encode()])
+            is_error, blobs = read_message(from_child)
+        except (EOFError, BrokenPipeError):
+            raise UserError(
+                f"{self._name} (pid {self._process.pid}) ended with code {self._process.wait()} "
+                "(-9 often means that memory ran out): run again with fewer workers"
+            ) from None
+        values = json.loads(blobs[0])
+        if is_error:
+            raise _error(values, self._name)
+        return answer_from_values(values)
+
+
+def answer_to_values(answer: Answer) -> dict[str, Any]:
+    return {
+        "translations": [[dataclasses.asdict(one) for one in best] for best in answer.translations],
+        "tally": dataclasses.asdict(answer.tally),
+    }
+
+
+def answer_from_values(values: dict[str, Any]) -> Answer:
+    return Answer([[_translation(one) for one in best] for best in values["translations"]], Tally(**values["tally"]))
+
+
+def _translation(values: dict[str, Any]) -> Translation:
+    """JSON knows lists only."""
+    for name in ("tokens", "source_tokens"):
+        values[name] = tuple(values[name])
+    for name in ("alignment", "attention"):
+        if values[name] is not None:
+            values[name] = tuple(tuple(row) for row in values[name])
+    return Translation(**values)
+
+
+def _error(values: dict[str, Any], name: str) -> Exception:
+    if values["kind"] == "text":
+        return BadText(values["number"], values["what"])
+    if values["kind"] == "user":
+        return UserError(values["what"])
+    return RuntimeError(f"{name} failed:\n{values['what']}")

@@ -1,0 +1,197 @@
+"""The wait is foretold by the measured pace: what would be too late is refused at once, what is accepted is in time."""
+
+import asyncio
+import random
+import threading
+
+import pytest
+from served import HeldEngine, echo_translator
+
+from heedful.decoding.search.settings import SearchSettings
+from heedful.serving.backlog import PLANNED, Backlog, work_of
+from heedful.serving.batcher import Batcher, Room
+from heedful.serving.refusals import Refusal
+from heedful.serving.service import WARM_UPS
+
+SETTINGS = SearchSettings(beam=2)
+DEADLINE = 30.0
+
+
+class Clock:
+    """Time that passes only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        with self._lock:
+            self.now += seconds
+
+
+class SlowEngine(HeldEngine):
+    """On its clock, so many seconds for each text."""
+
+    def __init__(self, clock: Clock, *, per_text: float) -> None:
+        super().__init__()
+        self.clock, self.per_text = clock, per_text
+
+    def search(self, requests, settings):
+        found = super().search(requests, settings)
+        self.clock.pass_by(self.per_text * len(requests))
+        return found
+
+
+def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[Backlog, Clock]:
+    clock = Clock()
+    backlog = Backlog(seconds=seconds, clock=clock)
+    for _ in range(20):
+        began = clock.now
+        clock.pass_by(1000 * pace)
+        backlog.learn(1000, began)
+    return backlog, clock
+
+
+def test_nothing_is_foretold_before_anything_was_learned():
+    backlog = Backlog(seconds=DEADLINE)
+    backlog.work = 10**9
+    assert backlog.has_time_for(10**9)
+    assert backlog.wait() == 0.0 and backlog.retry_after() == 1
+    assert backlog.batch(2) == float("inf")
+
+
+@pytest.mark.parametrize("pace", [0.0001, 0.01])
+def test_the_bound_is_the_deadline_at_the_measured_pace(pace):
+    backlog, _ = learned(pace)
+    most = round(PLANNED * DEADLINE / pace)
+    backlog.work = most // 2
+    assert backlog.wait() == pytest.approx(PLANNED * DEADLINE / 2)
+    assert backlog.has_time_for(most // 2 - 1) and not backlog.has_time_for(most // 2 + 2)
+    assert backlog.retry_after() == round(PLANNED * DEADLINE / 2)
+    backlog.work = 0
+    assert backlog.has_time_for(100 * most)  # alone
+
+
+def test_the_first_batch_does_not_count():
+    clock = Clock()
+    backlog = Backlog(seconds=DEADLINE, clock=clock)
+    clock.pass_by(100.0)  # a model is loaded
+    backlog.learn(1000, 0.0)
+    backlog.work = 1000
+    assert backlog.wait() == 0.0
+    clock.pass_by(1.0)
+    backlog.learn(1000, 100.0)
+    assert backlog.wait() == pytest.approx(1.0)
+
+
+def test_batches_at_a_time_count_once():
+    clock = Clock()
+    backlog = Backlog(seconds=DEADLINE, clock=clock)
+    for start in range(0, 40, 2):  # two threads: each batch takes two seconds, one ends every second
+        for began in (start, start + 1):
+            clock.now = began + 2.0
+            backlog.learn(500, float(began))
+    backlog.work = 500
+    assert backlog.wait() == pytest.approx(1.0, rel=0.05)
+
+
+def test_idle_time_is_not_slowness():
+    backlog, clock = learned(0.001)
+    clock.pass_by(3600.0)
+    began = clock.now
+    clock.pass_by(1.0)
+    backlog.learn(1000, began)
+    backlog.work = 1000
+    assert backlog.wait() == pytest.approx(1.0)
+
+
+def test_it_follows_a_machine_that_becomes_slower():
+    backlog, clock = learned(0.001)
+    for _ in range(8):  # ten times as slow, for 80 seconds
+        began = clock.now
+        clock.pass_by(10.0)
+        backlog.learn(1000, began)
+    backlog.work = 1000
+    assert backlog.wait() > 9.0
+
+
+def test_small_requests_of_a_quiet_hour_do_not_hide_how_fast_a_full_queue_is():
+    """Alone, a short text takes long for its size; the batches before must still be what the wait is foretold by."""
+    backlog, clock = learned(0.0001)
+    for _ in range(20):
+        began = clock.now
+        clock.pass_by(0.05)
+        backlog.learn(work_of(["Hi."], beam=SETTINGS.beam), began)
+    backlog.work = 100_000
+    assert backlog.wait() < 40.0  # of 10; by the small ones alone it would be 58
+
+
+def slow_batcher(clock: Clock, per_text: float, *, n_threads: int = 1) -> tuple[Batcher, SlowEngine]:
+    engine = SlowEngine(clock, per_text=per_text)
+    room = Room(requests=128, characters=65_536)
+    batcher = Batcher(
+        echo_translator(engine), room, batch_characters=16_384, seconds=DEADLINE, n_threads=n_threads, clock=clock
+    )
+    return batcher, engine
+
+
+@pytest.mark.parametrize("per_text", [0.001, 0.7, 4.0])
+def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
+    """A burst of a hundred requests at a machine of which only the warm-up is known, then another."""
+    clock = Clock()
+    draw = random.Random(2)
+    texts = ["".join(draw.choices("abcdefgh", k=60)) for _ in range(200)]
+    refused: list[Refusal] = []
+    took: list[float] = []
+
+    async def ask(batcher: Batcher, text: str) -> None:
+        accepted_at = clock.now
+        try:
+            await batcher.translate([text], SETTINGS)
+            took.append(clock.now - accepted_at)
+        except Refusal as refusal:
+            refused.append(refusal)
+
+    async def bursts() -> None:
+        batcher, engine = slow_batcher(clock, per_text)
+        for _ in range(WARM_UPS):
+            await batcher.translate(["Hello."], SETTINGS)
+        for start in (0, 100):
+            engine.gate.clear()  # all of them ask before the first is answered
+            asked = [asyncio.create_task(ask(batcher, text)) for text in texts[start : start + 100]]
+            await asyncio.sleep(0.05)
+            engine.gate.set()
+            await asyncio.gather(*asked)
+        batcher.close()
+        assert batcher.backlog.work == batcher.room.requests == 0
+        assert batcher.room.accepted == batcher.room.answered
+
+    asyncio.run(bursts())
+    assert len(took) + len(refused) == 200
+    assert max(took) <= DEADLINE
+    assert all(one.status == 429 and 1 <= one.retry_after <= 30 for one in refused)
+    if per_text == 0.001:
+        assert not refused
+    else:
+        assert len(took) >= 2 * 0.4 * DEADLINE / per_text  # and it is not timid, either
+        assert min(one.retry_after for one in refused) >= 10
+
+
+def test_a_batch_is_not_so_large_that_who_is_in_it_waits_too_long():
+    clock = Clock()
+
+    async def ask() -> list[int]:
+        batcher, engine = slow_batcher(clock, 0.5)
+        for _ in range(2):
+            await batcher.translate([f"{chr(65 + n)}" * 60 for n in range(5)], SETTINGS)
+        engine.batches.clear()
+        await batcher.translate([f"{chr(97 + n)}" * 60 for n in range(26)], SETTINGS)
+        batcher.close()
+        return engine.batches
+
+    batches = asyncio.run(ask())
+    assert sum(batches) == 26
+    assert 0.5 * max(batches) <= DEADLINE / 3
