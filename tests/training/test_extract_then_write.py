@@ -117,6 +117,7 @@ def test_a_trained_model_summarises_a_long_article(folder: Path, tmp_path: Path)
     arguments = [str(tmp_path / "articles"), "-m", str(folder / "run"), "--output", str(tmp_path / "out")]
     assert main.run(["summarize", *arguments, "--beam", "1"]) == 0
     assert (tmp_path / "out").read_text(encoding="utf-8").count("\n") == 1
+    assert "summarisation model" in (folder / "run" / "last" / "README.md").read_text(encoding="utf-8")
 
 
 def test_examples_keep_what_else_they_have(folder: Path) -> None:

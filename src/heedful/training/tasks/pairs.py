@@ -76,16 +76,21 @@ def lesson(prepared: Prepared, settings: Settings) -> Lesson:
             sentences=settings.run.sentences,
             marks=marks,
         ),
-        about=About(
-            what="translation model",
-            output="translations",
-            tag="translation",
-            unit="pairs",
-            train=tuple(map(len, prepared.train)),
-            valid=len(prepared.valid),
-            valid_sha256=fingerprint_of(prepared.valid),
-            command="heedful translate -m {run} INPUT --output OUTPUT",
-        ),
+        about=about_pairs(prepared, summaries=extract is not None),
+    )
+
+
+def about_pairs(prepared: Prepared, *, summaries: bool) -> About:
+    """Who extracts before they write, make summaries: of a translation nothing may be missing."""
+    return About(
+        what="summarisation model" if summaries else "translation model",
+        output="summaries" if summaries else "translations",
+        tag="summarization" if summaries else "translation",
+        unit="pairs",
+        train=tuple(map(len, prepared.train)),
+        valid=len(prepared.valid),
+        valid_sha256=fingerprint_of(prepared.valid),
+        command=f"heedful {'summarize' if summaries else 'translate'} -m {{run}} INPUT --output OUTPUT",
     )
 
 
