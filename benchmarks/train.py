@@ -9,9 +9,10 @@ reported with the reason.
 
 The same for all: 3+3 layers of width 256, post-norm (OpenNMT-py and Eole: pre-norm, all they have), one vocabulary of
 8,000 pieces and one matrix for it, dropout 0.1 but none inside the attention, label smoothing 0.1, Adam (0.9, 0.98),
-steps of about 4,096 target tokens, float32, two threads. heedful starts from the raw text, the peers from its pieces;
-its time to the first step includes checking, learning the vocabulary, cutting and planning. Programs take turns,
-round after round. Speed counts target tokens without padding; memory is PSS, summed over the processes of a program.
+steps of about 4,096 target tokens, two threads, float32 but where a name says bfloat16. heedful starts from the raw
+text, the peers from its pieces; its time to the first step includes checking, learning the vocabulary, cutting and
+planning. Programs take turns, round after round. Speed counts target tokens without padding; memory is PSS, summed over
+the processes of a program.
 """
 
 import argparse

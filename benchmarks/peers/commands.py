@@ -49,8 +49,16 @@ def heedful(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
     return [sys.executable, str(HERE / "train_heedful.py"), str(data), str(run / "run")]
 
 
+def heedful_bfloat16(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
+    return [*heedful(programs, data, run, sizes), "bfloat16"]
+
+
 def plain(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
     return [sys.executable, str(HERE / "plain.py"), str(data)]
+
+
+def plain_bfloat16(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
+    return [*plain(programs, data, run, sizes), "bfloat16"]
 
 
 def huggingface(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
@@ -202,6 +210,7 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0"
 
 PEERS: dict[str, Peer] = {
     "heedful": Peer("heedful", heedful, own_environment=False),
+    "heedful-bfloat16": Peer("heedful, bfloat16", heedful_bfloat16, own_environment=False),
     "opennmt": Peer("OpenNMT-py 3.5.1", opennmt, steps=BATCH_SIZE),
     "eole": Peer("Eole 0.6.4", eole, steps=BATCH_SIZE),
     "huggingface": Peer("Hugging Face Seq2SeqTrainer", huggingface),
@@ -209,5 +218,11 @@ PEERS: dict[str, Peer] = {
     "plain": Peer("torch.nn.Transformer, own loop", plain, own_environment=False),
     "plain-kept": Peer(
         "torch.nn.Transformer, own loop, freed memory kept", plain, own_environment=False, variables=KEEP_MEMORY
+    ),
+    "plain-bfloat16": Peer(
+        "torch.nn.Transformer, own loop, freed memory kept, bfloat16",
+        plain_bfloat16,
+        own_environment=False,
+        variables=KEEP_MEMORY,
     ),
 }

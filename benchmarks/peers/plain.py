@@ -1,6 +1,6 @@
 """What one writes oneself in an afternoon: a loop around torch.nn.Transformer, batches sorted by length, fused AdamW.
 
-    python plain.py FOLDER      FOLDER: as benchmarks/train.py prepares it
+    python plain.py FOLDER [bfloat16]      FOLDER: as benchmarks/train.py prepares it; products in bfloat16
 
 Prints "step N" after each step, N being its target tokens without padding.
 """
@@ -88,7 +88,7 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, in_bfloat16 = Path(sys.argv[1]), "bfloat16" in sys.argv[2:]
     sizes = json.loads((folder / "sizes.json").read_text())
     torch.manual_seed(1)
     torch.set_num_threads(sizes["threads"])
@@ -101,10 +101,11 @@ def main() -> None:
         target = padded([[START, *target, END] for _, target in batch])
         wanted = target[:, 1:]
         target = torch.where(target == END, PAD, target)[:, :-1]  # the mark is to be said, not to be read
-        logits = model(padded([source for source, _ in batch]), target)
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, label_smoothing=sizes["label_smoothing"]
-        )
+        with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
+            logits = model(padded([source for source, _ in batch]), target)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, label_smoothing=sizes["label_smoothing"]
+            )
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()

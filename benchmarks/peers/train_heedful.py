@@ -1,6 +1,6 @@
 """heedful's own training, from the raw text on.
 
-    python train_heedful.py FOLDER RUN      FOLDER: as benchmarks/train.py prepares it; RUN: a folder to be made
+    python train_heedful.py FOLDER RUN [PRECISION]      FOLDER: as benchmarks/train.py prepares it; RUN: to be made
 
 Prints "step N" after each step, N being its target tokens without padding.
 """
@@ -29,6 +29,7 @@ class Steps:
 
 def main() -> None:
     folder, run = Path(sys.argv[1]), Path(sys.argv[2])
+    precision = (sys.argv[3:] or ["float32"])[0]
     sizes = json.loads((folder / "sizes.json").read_text())
     files = json.loads((folder / "files.json").read_text())
     shape = ("d_model", "d_ff", "n_heads", "n_layers", "dropout", "attention_dropout")
@@ -49,7 +50,7 @@ def main() -> None:
             *(f"run.{name}={NEVER}" for name in ("steps", "validate_every", "save_every")),
             "run.log_every=1",
             "run.device=cpu",
-            "run.precision=float32",
+            f"run.precision={precision}",
             f"run.threads={sizes['threads']}",
         ],
         listeners=[Steps()],
