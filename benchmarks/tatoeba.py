@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--valid", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--recipe", type=Path, default=Path("recipes/tatoeba-en-fr.toml"))
-    parser.add_argument("--model", type=Path, help="score this model folder (default: the run's average)")
+    parser.add_argument(
+        "--model", type=Path, help="score this model folder (default: the best on validation of the run)"
+    )
     parser.add_argument("--tokenize", default="13a", help="how BLEU finds words: zh for Chinese")
     parser.add_argument("--reverse", action="store_true", help="from the second column to the first")
     parser.add_argument("--ship", type=Path, help="write the model here, in int8, as it comes with heedful")
@@ -36,16 +38,17 @@ def main() -> None:
     train, valid = (write_pairs(path, work, options.reverse) for path in (options.train, options.valid))
     source, references = write_references(valid, work)
     print(overlap(train, source))
+    codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
+    languages = codes[::-1] if options.reverse else codes
     if not (options.run / "average").exists():
         resume = (options.run / "settings.toml").exists()
-        codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
-        languages = f"data.languages={json.dumps(codes[::-1] if options.reverse else codes)}"
-        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", languages, *options.set]
+        settings = [f"data.languages={json.dumps(languages)}", *options.set]
+        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", *settings]
         heedful("train", options.run, *(["--resume"] if resume else new))
-    model = options.model or options.run / "average"
+    model = options.model or options.run / "best"
     scores = score(model, source, references, work, options.tokenize)
     if options.ship:
-        ship(model, options.ship, f"{scores['beam 5']}\n{scores['greedy']}")
+        ship(model, options.ship, languages, f"{scores['beam 5']}\n{scores['greedy']}")
         print(f"{options.ship}: {sum(path.stat().st_size for path in options.ship.iterdir()):,} bytes")
         score(options.ship, source, references, work, options.tokenize)
 
@@ -60,27 +63,38 @@ def score(model: Path, source: Path, references: list[Path], work: Path, tokeniz
         done = subprocess.run(
             [sys.executable, "-m", "heedful", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
         )
-        said[name] = f"{name}:\n{done.stdout}"
+        said[name] = f"{name}:\n{done.stdout.replace(str(output), output.name)}"
         print(f"{model}, {said[name]}", flush=True)
     return said
 
 
-def ship(model: Path, folder: Path, scores: str) -> None:
+def ship(model: Path, folder: Path, languages: list[str], scores: str) -> None:
     """The model in int8 with a card that says where it comes from and how good it is."""
     from heedful.models.folder import CARD, load_model, save_model
 
-    head, body = (model / CARD).read_text(encoding="utf-8").split("\n---\n", 1)
-    card = CARD_OF_SHIPPED.format(head=head, body=body.strip(), scores=scores.strip())
+    body = (model / CARD).read_text(encoding="utf-8").split("\n---\n", 1)[1].split("\n\n", 2)[2]  # without its title
+    source, target = languages
+    card = CARD_OF_SHIPPED.format(source=source, target=target, body=body.strip(), scores=scores.strip())
     loaded = load_model(model)
     save_model(folder, loaded.model, loaded.tokenizers, card=card, precision="int8")
 
 
-CARD_OF_SHIPPED = """{head}
+CARD_OF_SHIPPED = """---
+language:
+- "{source}"
+- "{target}"
+library_name: heedful
+pipeline_tag: translation
 license: cc-by-2.0
+metrics:
+- bleu
+- chrf
 ---
 
+# Everyday sentences, {source} to {target}
+
 This model comes with heedful. It was trained on sentences of Tatoeba (tatoeba.org), written and translated by its
-members and published under the licence CC BY 2.0 FR; the files name the members and the sentences' numbers. Its numbers
+members and published under the licence CC BY 2.0 FR; its files name the author of each sentence. The weights of the model
 are int8, with a scale for each row of a matrix (docs/models.md).
 
 Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them:

@@ -1,0 +1,138 @@
+"""The model that comes with heedful: small, right, at once, without torch, and it leaves heedful's own folder alone."""
+
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+import heedful
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
+from heedful.interop.ctranslate2_cache import convert
+from heedful.models.builtin import DEFAULT, FOLDER, builtin_model, builtin_models, is_builtin
+from heedful.models.folder import CARD, load_model
+from heedful.serving.pairs import languages_of_card
+
+TATOEBA = Path(__file__).parents[2].parent / "shared" / "data" / "tatoeba"
+SENTENCE = "I don't know where she lives."
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def command(cache: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "heedful", *words],
+        input=given,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("name", builtin_models())
+def test_a_folder_is_small_and_says_where_it_comes_from(name: str) -> None:
+    folder = builtin_models()[name]
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 8 * MEGABYTE
+    loaded = load_model(folder)
+    assert sum(parameter.numel() for parameter in loaded.model.parameters()) <= 10_000_000
+    assert languages_of_card(folder) == tuple(name.split("-"))
+    card = (folder / CARD).read_text(encoding="utf-8")
+    assert "Tatoeba" in card and "CC BY 2.0 FR" in card and "BLEU" in card
+
+
+def test_without_a_model_it_translates_into_french(cache: Path) -> None:
+    done = command(cache, "translate", "--to", "fr", given=f"{SENTENCE}\n")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout in ("Je ne sais pas où elle habite.\n", "Je ne sais pas où elle vit.\n")
+    assert command(cache, "translate", given=f"{SENTENCE}\n").stdout == done.stdout
+
+
+def test_nothing_is_written_into_heedfuls_own_folder(cache: Path) -> None:
+    before = sorted(FOLDER.rglob("*"))
+    command(cache, "translate", "--to", "fr", given="Hello!\n")
+    assert sorted(FOLDER.rglob("*")) == before
+    assert list((cache / "heedful").glob("ctranslate2-*"))
+
+
+def test_not_even_the_first_translation_imports_torch(tmp_path: Path) -> None:
+    """A module called torch that cannot be imported stands in the way, of the child that converts as well."""
+    (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": paths}
+    run = [sys.executable, "-m", "heedful", "translate", "--to", "fr"]
+    done = subprocess.run(run, input="Hello!\n", env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_converted_without_torch_is_converted_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    elsewhere = Path(shutil.copytree(builtin_model(), tmp_path / "copy"))
+    assert is_builtin(builtin_model()) and not is_builtin(elsewhere)
+    checked, ours = convert(elsewhere), convert(builtin_model())
+    assert ours.facts == checked.facts
+    assert ours.folder.parent == tmp_path / "cache" / "heedful" and checked.folder.parent == elsewhere
+    for name in ("model.bin", "config.json"):
+        assert (ours.folder / name).read_bytes() == (checked.folder / name).read_bytes()
+
+
+def test_both_engines_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    texts = [SENTENCE, "What time does the train leave?", "She has been waiting for two hours.", "No.", "It's raining!"]
+    ours, theirs = (Translator.load(builtin_model(), engine=engine) for engine in ("torch", "ctranslate2"))
+    assert (ours.engine.name, theirs.engine.name) == ("torch", "ctranslate2")
+    assert ours.translate(texts) == theirs.translate(texts)
+
+
+def test_another_language_is_refused(cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="allowed: fr"):
+        builtin_model("tlh")
+    done = command(cache, "translate", "--to", "de", "-m", str(builtin_model()), given="Hello!\n")
+    assert done.returncode == 1 and "translates from en to fr" in done.stderr
+    with pytest.raises(UserError, match="name a model"):
+        heedful.pipeline("translation_zh_to_fr")
+
+
+def test_a_copy_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.models.builtin.FOLDER", tmp_path)
+    with pytest.raises(UserError, match="none came with this copy"):
+        builtin_model("fr")
+
+
+def test_a_pipeline_needs_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (answer,) = heedful.pipeline("translation_en_to_fr")("Thank you!")
+    assert answer["translation_text"].startswith("Merci")
+
+
+def test_look_needs_no_model(cache: Path) -> None:
+    done = command(cache, "look", "Thank you!")
+    assert done.returncode == 0 and "Merci" in done.stdout
+
+
+@pytest.mark.skipif(not TATOEBA.is_dir(), reason="the corpus is not here")
+def test_held_out_sentences_are_translated_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some hundred, against all their translations: the card has the score of all."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pairs: dict[str, list[str]] = defaultdict(list)
+    lines = lzma.decompress((TATOEBA / "eng-fra.valid.tsv.xz").read_bytes()).decode("utf-8")
+    for line in lines.rstrip("\n").split("\n"):
+        source, target = line.split("\t")[:2]
+        pairs[source].append(target)
+    sources = list(pairs)[:400]
+    said = Translator.load(builtin_models()[DEFAULT]).translate(sources, beam=1)
+    most = max(len(pairs[source]) for source in sources)
+    references = [[next(iter(pairs[source][n:]), None) for source in sources] for n in range(most)]
+    assert sacrebleu.corpus_bleu(said, references).score > 40
