@@ -94,8 +94,8 @@ metrics:
 # Everyday sentences, {source} to {target}
 
 This model comes with heedful. It was trained on sentences of Tatoeba (tatoeba.org), written and translated by its
-members and published under the licence CC BY 2.0 FR; its files name the author of each sentence. The weights of the model
-are int8, with a scale for each row of a matrix (docs/models.md).
+members and published under the licence CC BY 2.0 FR; its files name the author of each sentence. The weights are int8,
+with a scale for each row of a matrix (docs/models.md).
 
 Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them:
 
