@@ -126,7 +126,7 @@ def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path,
     tokenizers().source.save("one")
     with Worker([Path("one")], [IDS]) as worker:
         worker.encode((["a dog"],))
-        maps = Path(f"/proc/{worker._process.pid}/maps").read_text()
+        maps = Path(f"/proc/{worker.child.pid}/maps").read_text()
         assert "numpy" in maps and "libtorch" not in maps
 
 

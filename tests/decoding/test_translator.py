@@ -20,7 +20,6 @@ import heedful
 from deterministic import fill
 from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.writing import workers as workers_module
 from heedful.decoding.writing.texts import BLOCK_TEXTS, in_blocks
 from heedful.decoding.writing.translation import Translation, best_choices
 from heedful.decoding.writing.translator import Translator
@@ -246,7 +245,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
         started.append(popen(*arguments, **options))
         return started[-1]
 
-    monkeypatch.setattr(workers_module.subprocess, "Popen", start)
+    monkeypatch.setattr("heedful.data.child.subprocess.Popen", start)
     settings = SearchSettings(beam=1, max_len=4)
     with (
         pytest.raises(UserError, match=r"translating process \d of 2 \(pid \d+\) ended with code -9"),

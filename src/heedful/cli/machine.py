@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful import __version__
+from heedful.processor import n_cores
 
 ROOT = Path("/")
 
@@ -91,10 +92,7 @@ def processor(root: Path = ROOT) -> str:
 
 
 def usable_cores(root: Path = ROOT) -> float:
-    if hasattr(os, "sched_getaffinity"):
-        cores = float(len(os.sched_getaffinity(0)))
-    else:
-        cores = float(os.cpu_count() or 1)
+    cores = float(n_cores())
     for group in _control_groups(root, "cpu"):
         quota, period, *_ = [*_words(group / "cpu.max"), "", ""]  # version 2: "150000 100000" or "max 100000"
         if not quota:  # version 1, where -1 means no limit

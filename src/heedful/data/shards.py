@@ -29,8 +29,8 @@ from heedful.data.manifest import (
     write_manifest,
 )
 from heedful.data.streams import Stream
-from heedful.data.tokenising import n_cores
 from heedful.errors import UserError
+from heedful.processor import n_cores
 from heedful.text.tokenizer import Tokenizer, Tokenizers
 
 if sys.platform != "win32":

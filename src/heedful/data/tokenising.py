@@ -1,40 +1,18 @@
-"""Texts into ids by all cores: chunks go to child processes through pipes and come back in order.
-
-The children are plain programs, neither forks nor `multiprocessing`: a script needs no `__main__` guard, nothing is
-pickled, and no child outlives its parent. However the parent ends, its pipes close, and that ends the child.
-"""
+"""Texts into ids by all cores: chunks go to child processes (`data/child.py`) and come back in order."""
 
 import contextlib
 import itertools
-import os
 import queue
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from heedful.data.chunks import (
-    Chunk,
-    Encoded,
-    SideFormat,
-    encode_side,
-    pack_texts,
-    read_message,
-    unpack_encoded,
-    write_message,
-)
-from heedful.errors import UserError
+from heedful.data.child import Child
+from heedful.data.chunks import Chunk, Encoded, SideFormat, encode_side, pack_texts, unpack_encoded
 from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer
-
-
-def n_cores() -> int:
-    """The cores that this process may use: fewer than the machine has, in a container or under `taskset`."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def encode_chunks(
@@ -107,38 +85,16 @@ class Worker:
         arguments: list[str] = []
         for path, form in zip(paths, forms, strict=True):
             arguments += [str(path), form.dtype, "text" if form.keep_text else "ids"]
-        root = str(Path(__file__).parents[2])  # so that the child finds this very heedful
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "heedful.data.tokenising_worker", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))},
-            # Ctrl-C goes to the parent alone, which then closes the pipes.
-            process_group=0 if os.name == "posix" else None,
-        )
+        self.child = Child("heedful.data.tokenising_worker", arguments, name="a tokenising process")
 
     def __enter__(self) -> "Worker":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # it holds nothing that is worth a farewell
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-        self._process.wait()
+        self.child.close()
 
     def encode(self, chunk: Chunk) -> tuple[Encoded, ...]:
-        to_child, from_child = self._process.stdin, self._process.stdout
-        assert to_child is not None and from_child is not None
-        try:
-            write_message(to_child, pack_texts(chunk))
-            error, blobs = read_message(from_child)
-        except (EOFError, BrokenPipeError):
-            raise UserError(
-                f"a tokenising process ended with code {self._process.wait()} (-9 often means that memory ran out): "
-                "run again with fewer workers"
-            ) from None
-        if error:
+        is_error, blobs = self.child.ask(pack_texts(chunk))
+        if is_error:
             raise RuntimeError(f"a tokenising process failed:\n{blobs[0].decode()}")
         return unpack_encoded(blobs, self._forms)

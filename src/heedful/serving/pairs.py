@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.decoding.engines.ct2_speed import cores
 from heedful.decoding.writing.translator import Translator
 from heedful.decoding.writing.workers import Opening
 from heedful.errors import UserError
 from heedful.models.find import CARD, find_model_folder
+from heedful.processor import n_cores
 from heedful.serving.languages import base, canonical, name_of
 from heedful.serving.refusals import Refusal, quoted
 
@@ -98,7 +98,7 @@ def open_pair(given: str, *, engine: str = "auto", compute: str = "float32") -> 
     translator = Translator.open(Opening(path, engine=engine, compute=compute, language=base(source)))
     if translator.engine.name == "torch":
         # Steps are too small to be divided: as many searches as cores, each on one, do more than one search on all.
-        return Pair(source, target, translator, n_threads=cores(), prepare=_use_one_core)
+        return Pair(source, target, translator, n_threads=n_cores(), prepare=_use_one_core)
     # CTranslate2 has threads of its own: two callers keep them busy, one waiting while the other is served.
     return Pair(source, target, translator, n_threads=2)
 

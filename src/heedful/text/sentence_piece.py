@@ -8,7 +8,6 @@ words merge], ids become text through a table, and sampling is `sampling.py` [it
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ import sentencepiece
 
 from heedful.config import from_values, to_values
 from heedful.errors import UserError, nearest
+from heedful.processor import n_cores
 from heedful.text.safe import (
     BYTE,
     CONTROL,
@@ -190,7 +190,7 @@ class SentencePieceTokenizer:
         return [self._ids.get(prefix + word + suffix, SPECIAL.unk) for word in text.split(" ")] if text else []
 
     def _segment(self, texts: list[str]) -> list[list[int]]:
-        n_threads = min(len(texts) // _TEXTS_PER_THREAD, _n_cores())
+        n_threads = min(len(texts) // _TEXTS_PER_THREAD, n_cores())
         if n_threads < 2:
             return [self._processor.encode(text) for text in texts]
         ids: list[list[int]] = self._processor.encode(texts, num_threads=n_threads)
@@ -305,9 +305,3 @@ def _sampler(facts: ModelFacts, config: TokenizerConfig, spell: Callable[[str], 
     if config.kind == "bpe":
         return bpe_dropout(vocabulary, probability=config.sample_alpha)
     return unigram_sampling(vocabulary, alpha=config.sample_alpha)
-
-
-def _n_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

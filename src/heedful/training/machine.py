@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import torch
 
+from heedful.processor import n_cores
 from heedful.training.distributed import World, agree
 from heedful.training.settings import RunSettings
 
 
 def settle_machine(settings: RunSettings, world: World) -> RunSettings:
     """Prepare this process; the same settings, with the numbers named in which this machine computes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(settings.threads or max(1, cores // local_ranks))
+    torch.set_num_threads(settings.threads or max(1, n_cores() // local_ranks))
     if world.device.type == "cuda":
         torch.cuda.set_device(world.device)
         torch.set_float32_matmul_precision("high")

@@ -13,13 +13,14 @@ import ctranslate2
 import numpy as np
 
 from heedful.decoding.engines.ct2_limits import is_filtered, why_not_request, why_not_settings
-from heedful.decoding.engines.ct2_speed import Speed, cores, known_speed, speed_for
+from heedful.decoding.engines.ct2_speed import Speed, known_speed, speed_for
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import source_token, target_token
 from heedful.interop.ctranslate2_cache import Converted
 from heedful.interop.shortlist import has_shortlist
+from heedful.processor import n_cores
 
 Compute = Literal["float32", "int8"]
 
@@ -48,7 +49,7 @@ class CTranslate2Engine:
         self.compute = compute
         self.device = device
         known = speed or known_speed(converted.folder, compute)
-        self.speed = known or Speed(inter=cores())
+        self.speed = known or Speed(inter=n_cores())
         self._must_measure = known is None
         self._measuring = threading.Lock()
         self.scores = scores

@@ -20,6 +20,7 @@ from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import source_token
 from heedful.interop.ctranslate2_cache import FACTS, user_cache
+from heedful.processor import n_cores
 from heedful.text import SPECIAL
 
 LENGTH = 12  # tokens of each sentence that is measured, and of its translation
@@ -67,12 +68,8 @@ def known_speed(folder: Path, compute: str) -> Speed | None:
 
 
 def _places(folder: Path, compute: str) -> list[Path]:
-    name = f"speed-{compute}-{cores()}.json"
+    name = f"speed-{compute}-{n_cores()}.json"
     return [folder / name, user_cache() / f"{folder.name.lstrip('.')}-{name}"]
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _measured(folder: Path, compute: str) -> Speed:
@@ -90,7 +87,7 @@ def measure(folder: Path, compute: str) -> Speed:
     Other programs may be busy meanwhile. So one batch for each core, which suffers least from them, is given up only
     for a way that is better by the clock and by the time of all threads together; sizes are compared by the latter.
     """
-    n = cores()
+    n = n_cores()
     sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=max(BATCHES) // LENGTH)
     few = sources[::4]
     way, best = (n, 1), _Trial(folder, compute, n, 1).cost(few)

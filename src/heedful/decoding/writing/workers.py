@@ -1,25 +1,20 @@
 """Bulk translation by several processes, each with the model and one thread: blocks of texts go out and come back.
 
-Like those that tokenise (`data/tokenising.py`) the processes are plain programs, neither forks nor `multiprocessing`:
-a script needs no `__main__` guard, nothing is pickled, and no child outlives its parent, since its pipes close with it.
+Like those that tokenise, the processes are plain programs (`data/child.py`).
 """
 
 import contextlib
 import dataclasses
 import json
-import os
 import queue
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from heedful.config import to_values
-from heedful.data.chunks import read_message, write_message
+from heedful.data.child import Child
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long, Tally
 from heedful.decoding.writing.texts import BadText
@@ -103,43 +98,20 @@ class _Worker:
     """One child process."""
 
     def __init__(self, how: str, name: str) -> None:
-        root = str(Path(__file__).parents[3])  # so that the child finds this very heedful
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        self._name = name
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "heedful.decoding.writing.translate_worker", how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-            # Ctrl-C goes to the parent alone, which then ends its children.
-            process_group=0 if os.name == "posix" else None,
-        )
+        module = "heedful.decoding.writing.translate_worker"
+        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1"})
 
     def __enter__(self) -> "_Worker":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()  # it holds nothing that is worth a farewell
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-        self._process.wait()
+        self.child.close()
 
     def translate(self, texts: Sequence[str], start: int) -> Answer:
-        to_child, from_child = self._process.stdin, self._process.stdout
-        assert to_child is not None and from_child is not None
-        try:
-            write_message(to_child, [json.dumps({"texts": texts, "start": start}).encode()])
-            is_error, blobs = read_message(from_child)
-        except (EOFError, BrokenPipeError):
-            raise UserError(
-                f"{self._name} (pid {self._process.pid}) ended with code {self._process.wait()} "
-                "(-9 often means that memory ran out): run again with fewer workers"
-            ) from None
+        is_error, blobs = self.child.ask([json.dumps({"texts": texts, "start": start}).encode()])
         values = json.loads(blobs[0])
         if is_error:
-            raise _error(values, self._name)
+            raise _error(values, self.child.name)
         return answer_from_values(values)
 
 

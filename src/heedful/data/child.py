@@ -1,0 +1,59 @@
+"""A child process that answers one message after the other.
+
+A plain program, neither a fork nor `multiprocessing`: a script needs no `__main__` guard, nothing is pickled, and no
+child outlives its parent. However the parent ends, its pipes close, and that ends the child.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from heedful.data.chunks import read_message, write_message
+from heedful.errors import UserError
+
+
+class Child:
+    """`module` run as a program until it is closed."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], *, name: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name  # in messages
+        root = str(Path(__file__).parents[2])  # so that the child finds this very heedful
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path, **(variables or {})},
+            # Ctrl-C goes to the parent alone, which then ends its children.
+            process_group=0 if os.name == "posix" else None,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        self._process.kill()  # it holds nothing that is worth a farewell
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        self._process.wait()
+
+    def ask(self, blobs: Sequence[bytes]) -> tuple[bool, list[bytes]]:
+        """Whether the answer is an error, and the answer."""
+        to_child, from_child = self._process.stdin, self._process.stdout
+        assert to_child is not None and from_child is not None
+        try:
+            write_message(to_child, blobs)
+            return read_message(from_child)
+        except (EOFError, BrokenPipeError):
+            raise UserError(
+                f"{self.name} (pid {self.pid}) ended with code {self._process.wait()} "
+                "(-9 often means that memory ran out): run again with fewer workers"
+            ) from None
