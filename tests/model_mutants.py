@@ -1,0 +1,181 @@
+"""The bugs that `make mutants` plants in the model folder, in seq2seq and in data."""
+
+from mutant_kind import Mutant
+
+WHOLE = ("models/test_seq2seq_properties.py", "models/test_torch_parity.py", "models/test_seq2seq.py")
+FOLDER = ("models/test_hostile_folder.py", "models/test_model_folder.py")
+
+IN_MODELS = [
+    Mutant(
+        "the encoder reads padding",
+        "models/seq2seq.py",
+        "mask = None if source_mask is None else padding_mask(source_mask)",
+        "mask = None",
+        WHOLE,
+    ),
+    Mutant(
+        "positions begin again at each cached step",
+        "models/seq2seq.py",
+        "positions = torch.arange(n_past, n_past + n_new, device=target.device)",
+        "positions = torch.arange(n_new, device=target.device)",
+        WHOLE,
+    ),
+    Mutant(
+        "two tokens at once are not masked",
+        "models/seq2seq.py",
+        "if self.needs_causal_mask and n_new > 1:",
+        "if self.needs_causal_mask and n_new > 2:",
+        WHOLE,
+    ),
+    Mutant(
+        "a pattern in the decoder is not causal",
+        "models/seq2seq.py",
+        "attention=self.self_attention(causal=True)",
+        "attention=self.self_attention(causal=False)",
+        WHOLE,
+    ),
+    Mutant(
+        "pre-norm does not end with a norm",
+        "models/seq2seq.py",
+        'if self.config.residual == "pre" else None',
+        'if self.config.residual == "post" else None',
+        ("models/test_torch_parity.py",),
+    ),
+    Mutant(
+        "a sentence is read with its neighbour's padding",
+        "models/memory.py",
+        "None if self.mask is None else self.mask[index]",
+        "self.mask",
+        ("models/test_seq2seq.py",),
+    ),
+    Mutant(
+        "numbers that are not finite are loaded",
+        "models/weights.py",
+        "if not torch.isfinite(tensor).all():",
+        "if torch.isnan(tensor).all():",
+        FOLDER,
+    ),
+    Mutant(
+        "the vocabulary of the source alone is compared",
+        "models/folder.py",
+        '"target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),',
+        '"target tokenizer": (tokenizers.target.vocab_size, tokenizers.target.vocab_size),',
+        FOLDER,
+    ),
+    Mutant(
+        "a file that the manifest does not list is believed",
+        "models/folder.py",
+        "_check_listed(folder, check_manifest(folder))",
+        "check_manifest(folder)",
+        FOLDER,
+    ),
+    Mutant(
+        "tying is not renewed after loading",
+        "models/folder.py",
+        "    model.tie()\n",
+        "    model.head.linear.weight = nn.Parameter(model.target_embedding.table.weight.detach().clone())\n",
+        FOLDER,
+    ),
+]
+
+IN_DATA = [
+    Mutant(
+        "a batch holds one row too many",
+        "data/batching.py",
+        "(rows * longest_target <= batch_tokens)",
+        "((rows - 1) * longest_target <= batch_tokens)",
+        ("data/test_batching.py",),
+    ),
+    Mutant(
+        "a corpus with a small weight shows the same examples in every epoch",
+        "data/batching.py",
+        "begin, end = epoch * amount, (epoch + 1) * amount",
+        "begin, end = 0, amount",
+        ("data/test_batching.py",),
+    ),
+    Mutant(
+        "the ceiling of the source is forgotten",
+        "data/batching.py",
+        "& (rows * longest_source <= source_tokens)",
+        "& (longest_source <= source_tokens)",
+        ("data/test_batching.py",),
+    ),
+    Mutant(
+        "the examples that are used are reported as left out",
+        "data/batching.py",
+        "left_out=np.flatnonzero(~fits)",
+        "left_out=np.flatnonzero(fits)",
+        ("data/test_batching.py",),
+    ),
+    Mutant(
+        "the state is where the workers stand, not the consumer",
+        "data/loader.py",
+        "self._state = after",
+        "self._state = self._next",
+        ("data/test_loader.py",),
+    ),
+    Mutant(
+        "all steps of an epoch share their random numbers",
+        "data/loader.py",
+        "derived_seed(seed, epoch, position)",
+        "derived_seed(seed, epoch)",
+        ("data/test_loader.py",),
+    ),
+    Mutant(
+        "every rank gets the first part",
+        "data/loader.py",
+        "split_rows(*lengths, self.n_ranks)[self.rank]",
+        "split_rows(*lengths, self.n_ranks)[0]",
+        ("data/test_loader.py",),
+    ),
+    Mutant(
+        "the decoder reads the token that it must say",
+        "data/batch.py",
+        "target_in[row, 1 : len(ids) + 1] = ids",
+        "target_in[row, : len(ids)] = ids",
+        ("data/test_batch.py",),
+    ),
+    Mutant(
+        "the end of a target is not predicted",
+        "data/batch.py",
+        "target_mask = _mask([len(ids) + 1 for ids in targets])",
+        "target_mask = _mask([max(1, len(ids)) + 1 for ids in targets])\n"
+        "    target_mask[range(len(targets)), [len(ids) for ids in targets]] = False",
+        ("data/test_batch.py",),
+    ),
+    Mutant(
+        "a span stands one token before its sentinel",
+        "data/noising.py",
+        "at = np.flatnonzero(begins[hidden])",
+        "at = np.flatnonzero(begins[hidden]) + 1",
+        ("data/test_noising.py",),
+    ),
+    Mutant(
+        "nine of ten chosen tokens are masked",
+        "data/noising.py",
+        "noised[chosen & (dice < 0.8)] = mask_id",
+        "noised[chosen & (dice < 0.9)] = mask_id",
+        ("data/test_noising.py",),
+    ),
+    Mutant(
+        "special ids are hidden too",
+        "data/noising.py",
+        "return np.unique([*_SPECIAL_IDS, *protected, *more])",
+        "return np.unique([*protected, *more])",
+        ("data/test_noising.py",),
+    ),
+    Mutant(
+        "positions go on from one packed document to the next",
+        "data/packing.py",
+        "positions[row, places] = np.arange(length)",
+        "positions[row, places] = np.arange(column, column + length)",
+        ("data/test_packing.py",),
+    ),
+    Mutant(
+        "a carriage return without a line feed is taken off",
+        "data/lines.py",
+        'if content[-1:] == b"\\r" and raw[-1:] == b"\\n":',
+        'if content[-1:] == b"\\r":',
+        ("data/test_lines.py",),
+    ),
+]
