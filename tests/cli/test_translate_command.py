@@ -20,6 +20,8 @@ from deterministic import fill
 from echo_engine import install, model_folder, tokenizers
 from heedful.cli import main, text_input
 from heedful.cli.text_input import Arriving, TextInput
+from heedful.cli.text_output import open_output
+from heedful.errors import UserError
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
@@ -399,3 +401,11 @@ def test_the_size_is_known_of_files_alone(tmp_path: Path) -> None:
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"1234"))
     assert TextInput(tmp_path / "in").n_bytes == 4
     assert TextInput(tmp_path / "in.gz").n_bytes is None
+
+
+def test_two_programs_that_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with pytest.raises(UserError, match=r"out\.part: is gone, .* another program"), open_output(path) as stream:
+        stream.write(b"ours\n")
+        (tmp_path / "out.part").rename(path)  # as the other does when it is ready first
+    assert path.read_bytes() == b"ours\n"

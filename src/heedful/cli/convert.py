@@ -5,13 +5,15 @@ import warnings
 from pathlib import Path
 from typing import Literal
 
+from heedful.models.find import Precision
+
 
 def convert(
     source: Path,
     output: Path,
     *,
     to: Literal["heedful", "huggingface", "ctranslate2", "onnx"],
-    precision: Literal["float32", "float16", "int8"] | None = None,
+    precision: Precision | None = None,
 ) -> None:
     """Read a model of Hugging Face's, or write one of heedful's for another program.
 

@@ -31,7 +31,13 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
-    unfinished.replace(place)
+    try:
+        unfinished.replace(place)
+    except FileNotFoundError:
+        raise UserError(
+            f"{unfinished}: is gone, before it could become {path}: does another program write there at the same time? "
+            "Give each an --output of its own"
+        ) from None
     sync(place.parent)
 
 

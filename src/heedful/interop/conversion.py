@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from heedful.config import read_json
 from heedful.errors import UserError, one_of
 from heedful.files import folder_aside
-from heedful.models.find import CARD, CONFIG, find_model_folder
+from heedful.models.find import CARD, CONFIG, Precision, find_model_folder
 
 Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
 
@@ -17,7 +17,7 @@ def convert_model(
     output: str | Path,
     *,
     to: Format,
-    precision: Literal["float32", "float16", "int8"] | None = None,
+    precision: Precision | None = None,
 ) -> Path:
     """Read a model in whatever format it is, and write it in another; what has no place there is refused by name.
 
@@ -37,7 +37,7 @@ def convert_model(
     return WRITERS[to](folder, Path(output))
 
 
-def _to_heedful(source: Path, output: Path, precision: Literal["float32", "float16", "int8"] | None) -> Path:
+def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path:
     from heedful.interop.huggingface import import_huggingface
     from heedful.models.folder import load_model, save_model
 

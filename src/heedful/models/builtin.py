@@ -16,14 +16,15 @@ DEFAULT = "en-fr"
 
 def builtin_models() -> dict[str, Path]:
     """ "en-fr" -> its folder, for each model that there is."""
-    return {path.parent.name: path.parent for path in sorted(FOLDER.glob(f"*-*/{CONFIG}"))}
+    models = {path.parent.name: path.parent for path in sorted(FOLDER.glob(f"*-*/{CONFIG}"))}
+    if DEFAULT not in models:
+        raise UserError(f"which model? {FOLDER}: none came with this copy of heedful. Name one: -m runs/en-de")
+    return models
 
 
 def builtin_model(to: str | None = None) -> Path:
     """The model into a language; without one from English to French."""
     models = builtin_models()
-    if DEFAULT not in models:
-        raise UserError(f"which model? {FOLDER}: none came with this copy of heedful. Name one: -m runs/en-de")
     if to is None:
         return models[DEFAULT]
     by_target = {name.split("-")[1]: folder for name, folder in models.items()}

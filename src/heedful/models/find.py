@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from heedful.config import read_json
 from heedful.errors import UserError
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"  # of a model folder
+Precision = Literal["float32", "float16", "int8"]  # of the weights in its file
 SCALE = ".scale"  # the scales of an int8 matrix "name" stand beside it as "name.scale"
 
 # family -> the commands that run it

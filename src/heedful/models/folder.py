@@ -23,13 +23,13 @@ from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.find import CARD, CONFIG, WEIGHTS, find_model_folder, wrong_family
+from heedful.models.find import CARD, CONFIG, WEIGHTS, Precision, find_model_folder, wrong_family
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 from heedful.models.vit import Vit, VitConfig
-from heedful.models.weights import Precision, in_precision, read_weights, weights_of
+from heedful.models.weights import in_precision, read_weights, weights_of
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
 from heedful.text.folder import TOKENIZER_FILES
 

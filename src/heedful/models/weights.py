@@ -3,17 +3,16 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.find import CONFIG, SCALE
+from heedful.models.find import CONFIG, SCALE, Precision
 from heedful.models.int8 import from_int8, to_int8
 
-Precision = Literal["float32", "float16", "int8"]
 PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them; and I8 for matrices with scales
 
 
