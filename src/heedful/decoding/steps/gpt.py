@@ -6,7 +6,6 @@ ones begin later (`Columns`). Where a text outgrows the model's window, the last
 position 0.
 """
 
-import itertools
 from collections.abc import Sequence
 
 import torch
@@ -24,7 +23,9 @@ Waves = tuple[Tensor, Tensor]  # cosine and sine of rotary positions, (N, 1, K/2
 
 
 class GptState:
-    """N rows, `width` for each prompt. For each layer keys and values are kept, and last the ids themselves."""
+    """N rows, `width` for each prompt. For each layer a tensor keeps keys and values, (N, 2 H', columns, K), and a
+    last one the ids themselves.
+    """
 
     attention: Tensor | None = None  # there is no memory to look at
 
@@ -99,7 +100,7 @@ class GptStep:
         mask = columns.mask()
         for number, layer in enumerate(self.layers):
             x = layer(x, columns, number, waves, mask)
-        columns.write(2 * len(self.layers), tokens[:, None, None])
+        columns.write(len(self.layers), tokens[:, None, None])
         columns.length += 1
         return self._one_end(self.head(self.final_norm(x)))
 
@@ -130,12 +131,12 @@ class GptStep:
         if longest:
             real = torch.arange(longest, device=self.device) >= longest - lengths[:, None]
             self.model.states(ids, real, cache=cache)
-            pairs = [layer.past.read() for layer in cache.layers]
+            pasts = [torch.cat(layer.past.read(), dim=1) for layer in cache.layers]
         else:
             config = self.model.config
-            nothing = self.table.new_empty(len(texts), config.n_kv_heads or config.n_heads, 0, config.width_of_head)
-            pairs = [(nothing, nothing)] * len(self.layers)
-        state.columns.lay(rows, [*itertools.chain(*pairs), ids[:, None, :, None]], lengths)
+            n_kept = 2 * (config.n_kv_heads or config.n_heads)
+            pasts = [self.table.new_empty(len(texts), n_kept, 0, config.width_of_head)] * len(self.layers)
+        state.columns.lay(rows, [*pasts, ids[:, None, :, None]], lengths)
 
     def _turns(self, rotary: Rotary, positions: Tensor, furthest: int) -> Waves:
         """Cosines and sines are looked up, not computed again."""
@@ -165,14 +166,14 @@ class GptLayer:
         return x + self.feed_forward(self.feed_forward_norm(x))
 
     def _look_back(self, x: Tensor, columns: Columns, number: int, waves: Waves | None, mask: Tensor | None) -> Tensor:
-        heads = self.to_qkv(x).view(len(x), -1, self.d_head)
+        heads = self.to_qkv(x).view(len(x), -1, self.d_head)  # (N, H + 2 H', K): queries, keys, values
         n_heads, n_kv_heads = self.n_heads, self.n_kv_heads
-        turned = heads  # (N, H + 2 H', K): queries, keys, values
         if self.rotary is not None and waves is not None:
             turned = self.rotary.turn(heads.narrow(1, 0, n_heads + n_kv_heads), *waves)
-        q, k = turned.narrow(1, 0, n_heads), turned.narrow(1, n_heads, n_kv_heads)
-        v = heads.narrow(1, n_heads + n_kv_heads, n_kv_heads)
-        keys, values = columns.write(2 * number, k), columns.write(2 * number + 1, v)  # (N, H', C, K)
-        queries = q.reshape(len(x), n_kv_heads, -1, self.d_head)  # query heads of one key head are queries to it
+            heads = torch.cat((turned, heads.narrow(1, n_heads + n_kv_heads, n_kv_heads)), dim=1)
+        past = columns.write(number, heads.narrow(1, n_heads, 2 * n_kv_heads))
+        keys, values = past.narrow(1, 0, n_kv_heads), past.narrow(1, n_kv_heads, n_kv_heads)  # (N, H', C, K)
+        queries = heads.narrow(1, 0, n_heads)
+        queries = queries.reshape(len(x), n_kv_heads, -1, self.d_head)  # those of one key head are queries to it
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self.scale)
         return self.to_out(mixed.reshape(len(x), -1))  # (N, H', H / H', K) -> (N, D)
