@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .cache import KeyValueStore
+from .linear import Linear
 from .masks import as_additive, causal_mask, combine
 from .positions import Rotary
 
@@ -196,10 +197,10 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"n_kv_heads={self.n_kv_heads} must divide n_heads={n_heads}")
         if d_head is None and d_model % n_heads:
             raise ValueError(f"n_heads={n_heads} must divide d_model={d_model}, or d_head must be given")
-        self.to_q = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
-        self.to_k = nn.Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
-        self.to_v = nn.Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
-        self.to_out = nn.Linear(n_heads * self.d_head, d_model, bias=bias if out_bias is None else out_bias)
+        self.to_q = Linear(d_model, n_heads * self.d_head, bias=bias)
+        self.to_k = Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
+        self.to_v = Linear(d_model, self.n_kv_heads * self.d_head, bias=bias)
+        self.to_out = Linear(n_heads * self.d_head, d_model, bias=bias if out_bias is None else out_bias)
         self.dropout = dropout
         self.scale = scale
         self.attend = attend

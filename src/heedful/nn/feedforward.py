@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import Dropout
+from .linear import Linear
 
 
 class FeedForward(nn.Module):
@@ -21,8 +22,8 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff, bias=bias)
-        self.outer = nn.Linear(d_ff, d_model, bias=bias)
+        self.inner = Linear(d_model, d_ff, bias=bias)
+        self.outer = Linear(d_ff, d_model, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
@@ -44,9 +45,9 @@ class GatedFeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(d_model, d_ff, bias=bias)
-        self.inner = nn.Linear(d_model, d_ff, bias=bias)
-        self.outer = nn.Linear(d_ff, d_model, bias=bias)
+        self.gate = Linear(d_model, d_ff, bias=bias)
+        self.inner = Linear(d_model, d_ff, bias=bias)
+        self.outer = Linear(d_ff, d_model, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from heedful.nn.linear import evened, linear
+
 ROWS = 512  # rows of logits alive at a time: enough for a good matrix product, few enough to be small beside the model
 
 
@@ -89,7 +91,7 @@ def _agreeing(
     label_smoothing: float,
     agreement: float,
 ) -> Tensor:
-    p, q = F.linear(first, weight, bias).log_softmax(-1), F.linear(second, weight, bias).log_softmax(-1)
+    p, q = linear(first, weight, bias).log_softmax(-1), linear(second, weight, bias).log_softmax(-1)
     loss = (smoothed_cross_entropy(p, target, label_smoothing) + smoothed_cross_entropy(q, target, label_smoothing)) / 2
     return loss + agreement / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
 
@@ -121,12 +123,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # Under autocast the products are its kind of numbers; sums, logarithms and gradients stay what they are.
         kind = product_type(states)
         states, weight = states.to(kind), weight.to(kind)
-        buffer = states.new_empty(min(ROWS, n_rows), vocab_size)
         weight_sum = weight.sum(dim=0)
         total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
         for start in range(0, n_rows, ROWS):
-            rows, wanted = states[start : start + ROWS], target[start : start + ROWS, None]
-            logits = torch.mm(rows, weight.T, out=buffer[: len(rows)]).to(grad_states.dtype)
+            wanted = target[start : start + ROWS, None]
+            rows = evened(states[start : start + ROWS])
+            logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
             if bias is not None:
                 logits += bias
             right = logits.gather(1, wanted)
@@ -136,13 +138,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total += (log_total - (1.0 - label_smoothing) * right).sum()
             if label_smoothing > 0.0:
                 shift = 0.0 if bias is None else bias.sum()
-                total -= uniform * ((rows @ weight_sum).sum() + len(rows) * shift)
+                total -= uniform * (rows.sum(dim=0).to(total.dtype) @ weight_sum.to(total.dtype) + len(wanted) * shift)
             if need_gradients:
                 slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
                 if grad_bias is not None:
                     grad_bias += slope.sum(dim=0)
-                slope = slope.to(kind)
-                grad_states[start : start + ROWS] = torch.mm(slope, weight)
+                slope = evened(slope.to(kind))
+                grad_states[start : start + ROWS] = torch.mm(slope, weight)[: len(wanted)]
                 grad_weight += torch.mm(slope.T, rows)
         if label_smoothing > 0.0 and need_gradients:
             grad_states -= uniform * weight_sum
