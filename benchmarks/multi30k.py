@@ -120,7 +120,7 @@ def facts_of(run: Path) -> Values:
     plan = next(event for event in events if event["event"] == "plan")
     return {
         "parameters": plan["parameters"],
-        "peak_memory_bytes": plan["peak_memory_bytes"],
+        "peak_memory_bytes": max(event["peak_memory_bytes"] for event in events if event["event"] == "stop"),
         "steps": last["step"],
         "minutes": last["seconds"] / 60,
         "tokens": last["tokens"],

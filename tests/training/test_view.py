@@ -109,7 +109,9 @@ def test_every_kind_of_event_is_told() -> None:
     assert "between 1 h 53 m and 2 h 16 m" in plan and "1.2 GB of memory · 114 MB of disk" in plan
     assert "114 MB in 0.9 s · run/checkpoints/step-002000" in said(as_event("saved", **run_events.saved()))
     stopped = said(as_event("stop", **run_events.stop()))
-    assert "all 10,000 steps are done" in stopped and "2 h 00 m of training · 41,000,000 target tokens" in stopped
+    assert "all 10,000 steps are done" in stopped and "2 h 00 m of training · 41,000,000 target tokens\n" in stopped
+    held = said(as_event("stop", **run_events.stop(peak_memory_bytes=834_000_000)))
+    assert "41,000,000 target tokens · 834 MB of memory at most\n" in held
     assert said(as_event("warning", text="the disk is full")) == "warning      the disk is full\n"
     done = said(as_event("done", folders={"best": "run/best", "average": "run/average"}))
     assert "run/best" in done

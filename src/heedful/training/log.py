@@ -124,6 +124,7 @@ class StopEvent(TypedDict):
     step: int
     seconds: float
     tokens: int
+    peak_memory_bytes: NotRequired[int]  # of this sitting, of one process
 
 
 class DoneEvent(TypedDict):

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import sys
 from dataclasses import replace
 
@@ -35,6 +36,14 @@ def has_bfloat16_units(device: torch.device) -> bool:
         return False
     known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16", "sve_bf16"))
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes that this process has held so far; of a GPU's memory, if it has one."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def keep_freed_memory() -> None:

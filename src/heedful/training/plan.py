@@ -1,7 +1,5 @@
 """What a run will take, measured before its first step: speed, memory at its longest batch, time, disk."""
 
-import resource
-import sys
 import time
 from typing import Any
 
@@ -13,6 +11,7 @@ from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
 from heedful.training.distributed import agree
 from heedful.training.loop import backward_through
+from heedful.training.machine import peak_memory
 from heedful.training.session import Session
 
 SECONDS = 3.0  # spent on measuring the speed, at least
@@ -25,7 +24,9 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     longest, ordinary = _trial_batches(session)
     _pass(session, longest)  # also warms up
-    peak = _peak_memory(session) + 8 * n_parameters  # and the optimiser's two numbers for each, not there yet
+    peak = (
+        peak_memory(session.world.device) + 8 * n_parameters
+    )  # and the optimiser's two numbers for each, not there yet
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
     n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / ordinary[0].n_target_tokens))))
@@ -95,10 +96,3 @@ def _pass(session: Session, batch: AnyBatch) -> None:
     session.training.optimiser.zero_grad()
     if session.world.device.type == "cuda":
         torch.cuda.synchronize()
-
-
-def _peak_memory(session: Session) -> int:
-    if session.world.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(session.world.device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

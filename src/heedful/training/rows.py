@@ -36,7 +36,8 @@ def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
     elif event["event"] == "stop":
         yield "stopped", harmless(event["reason"])
         spent = f"step {count(event['step'])} · {duration(event['seconds'])} of training"
-        yield "", f"{spent} · {count(event['tokens'])} target tokens"
+        memory = f" · {size(event['peak_memory_bytes'])} of memory at most" if "peak_memory_bytes" in event else ""
+        yield "", f"{spent} · {count(event['tokens'])} target tokens{memory}"
     elif event["event"] == "done":
         for i, (name, folder) in enumerate(event["folders"].items()):
             yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{harmless(folder)}"

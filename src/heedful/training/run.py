@@ -17,12 +17,12 @@ from heedful.errors import UserError
 from heedful.files import clear_unfinished
 from heedful.models.folder import load_model
 from heedful.training.assemble import open_session
-from heedful.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint, versions
+from heedful.training.checkpoint import Checkpoint, State, load_checkpoint, newest_checkpoint, versions
 from heedful.training.distributed import World, agree, barrier, joined_world
 from heedful.training.languages import say_languages
 from heedful.training.log import Listener, RunLog
 from heedful.training.loop import NotFinite, fit
-from heedful.training.machine import settle_machine
+from heedful.training.machine import peak_memory, settle_machine
 from heedful.training.ownership import owned
 from heedful.training.plan import choose_threads, make_plan
 from heedful.training.record import (
@@ -35,7 +35,7 @@ from heedful.training.record import (
     update_record,
     write_record,
 )
-from heedful.training.session import Emit
+from heedful.training.session import Emit, Session
 from heedful.training.settle import settle
 from heedful.training.signals import StopRequests, stop_requests
 from heedful.training.tasks.table import task_of
@@ -180,13 +180,18 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
         except NotFinite as error:
             name = "not-finite.json" if world.speaks else f"not-finite-{world.rank}.json"
             (folder / name).write_text(json.dumps({"step": error.step, "examples": error.examples}) + "\n")
-            emit("stop", reason=str(error), step=state.step, seconds=state.seconds, tokens=state.tokens)
+            emit("stop", reason=str(error), **_spent(session, state))
             raise
-    emit("stop", reason=reason, step=state.step, seconds=state.seconds, tokens=state.tokens)
+    emit("stop", reason=reason, **_spent(session, state))
     interrupted = requests.reason() is not None
     if not interrupted:
         emit("done", folders=session.finish(state), command=session.lesson.about.command)
     return Run(folder, state.step, reason, interrupted, state.scores)
+
+
+def _spent(session: Session, state: State) -> dict[str, int | float]:
+    memory = peak_memory(session.world.device)
+    return {"step": state.step, "seconds": state.seconds, "tokens": state.tokens, "peak_memory_bytes": memory}
 
 
 def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Any:
