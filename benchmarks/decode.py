@@ -4,11 +4,12 @@
     python benchmarks/decode.py --model MODEL --source FILE --quick --rounds 1           # does it run?
 
 Four programs, from ids to ids: heedful's torch engine; heedful's `auto`, which here is CTranslate2; CTranslate2's own
-`translate_batch` with the threads and batches that are fastest on this machine; Hugging Face's `generate` on the
-exported weights, sorted by length, in the fastest batches. Each runs in a process of its own, CTranslate2 in one
-without torch, and they take turns, round after round. Greedy and beam 5; all sentences at once and one at a time;
-float32 and int8; natural lengths, and exactly 15 tokens for each sentence, which takes the luck of a model's long
-answers out of the comparison. Tokens count the end mark. Memory is the highest PSS of the process from start to end.
+`translate_batch` with the threads and batches that are fastest on this machine, for one sentence and for many; Hugging
+Face's `generate` on the exported weights, sorted by length, in the fastest batches. Each runs in a process of its own,
+CTranslate2 in one without torch, and they take turns, round after round. Greedy and beam 5; all sentences at once and
+one at a time; float32 and int8; natural lengths, and exactly 15 tokens for each sentence, which takes the luck of a
+model's long answers out of the comparison. Tokens count the end mark. Memory is the highest PSS of the process from
+start to end.
 """
 
 import argparse
@@ -100,8 +101,8 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
 
 def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_marian: bool) -> dict:
     from heedful.data.corpus import read_text
-    from heedful.interop.ctranslate2 import source_token
     from heedful.interop.ctranslate2_cache import convert
+    from heedful.interop.ctranslate2_tokens import source_token
     from heedful.models.find import find_model_folder
     from heedful.text import load_tokenizers
 

@@ -324,3 +324,37 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
         raise RuntimeError
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes make the same folder: the second finds the name free, and a moment later it is not."""
+    folder = tmp_path / "folder"
+    looked = []
+    really = Path.exists
+
+    def exists(self: Path, **more: bool) -> bool:
+        if self == folder and len(looked) < 2:  # whether it may be replaced, and whether the name is free
+            looked.append(self)
+            return False
+        return really(self, **more)
+
+    with files.folder_aside(folder) as first:
+        (first / "who").write_text("first")
+    monkeypatch.setattr(Path, "exists", exists)
+    with files.folder_aside(folder) as second:
+        (second / "who").write_text("second")
+    assert len(looked) == 2
+    assert (folder / "who").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_nobody_waits_for_the_disk_for_what_need_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    with files.folder_aside(tmp_path / "cached", durable=False) as aside:
+        (aside / "a").write_text("a")
+    assert synced == []
+    files.check_manifest(tmp_path / "cached")
+    with files.folder_aside(tmp_path / "kept") as aside:
+        (aside / "a").write_text("a")
+    assert synced[-1] == tmp_path and len(synced) == 4

@@ -58,20 +58,41 @@ def with_shortlist(prepared: dict, compute: str) -> Search:
 
 
 def ctranslate2_itself(prepared: dict, compute: str) -> Search:
-    """`translate_batch` with the settings that are fastest here: threads, batch size and the way to count it."""
+    """`translate_batch` with the settings that are fastest here, for all sentences at once and for one alone."""
+    sample, threads = prepared["sources"][:256], prepared["threads"]
+    ways = {(inter, max(1, threads // inter)) for inter in (1, threads)}
+    sizes = (("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 1024))
+    many = _fastest(prepared, compute, ways, sizes, lambda search: search(sample, 1, None))
+    one = _fastest(
+        prepared,
+        compute,
+        {(1, intra) for intra in (1, threads)},
+        (("examples", 1),),
+        lambda search: [search([source], 1, None) for source in sample[:32]],
+    )
+    return lambda sources, beam, forced: (one if len(sources) == 1 else many)(sources, beam, forced)
+
+
+def _fastest(
+    prepared: dict,
+    compute: str,
+    ways: set[tuple[int, int]],
+    sizes: tuple[tuple[str, int], ...],
+    work: Callable[[Search], object],
+) -> Search:
+    """Of the ways to share the threads (inter, intra), and of the kinds and sizes of batches."""
     import ctranslate2
 
-    sample, threads = prepared["sources"][:256], prepared["threads"]
     best: tuple[float, Search] | None = None
-    for inter in {1, threads}:
+    for inter, intra in sorted(ways):
         translator = ctranslate2.Translator(
-            prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=max(1, threads // inter)
+            prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=intra
         )
-        for kind, size in (("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 1024)):
+        for kind, size in sizes:
             search = _translate_batch(translator, prepared, kind, size)
-            search(sample[:32], 1, None)
+            search(prepared["sources"][:32], 1, None)
             start = time.perf_counter()
-            search(sample, 1, None)
+            work(search)
             seconds = time.perf_counter() - start
             if best is None or seconds < best[0]:
                 best = seconds, search

@@ -6,6 +6,7 @@ file or a swapped tokenizer is found before anything is used.
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -50,8 +51,11 @@ def file_aside(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def folder_aside(folder: Path) -> Iterator[Path]:
-    """A new folder to write into; on success it gets a manifest and takes the place of `folder`, old or absent."""
+def folder_aside(folder: Path, *, durable: bool = True) -> Iterator[Path]:
+    """A new folder to write into; on success it gets a manifest and takes the place of `folder`, old or absent.
+
+    What can be made again, and is checked before each use, need not be `durable`: after a power cut it may be damaged.
+    """
     place = folder.resolve()  # a link stays a link: what it points to is replaced
     _refuse_foreign(folder, place)
     aside = place.parent / f"{ASIDE}{place.name}-{os.getpid()}"
@@ -63,23 +67,35 @@ def folder_aside(folder: Path) -> Iterator[Path]:
     try:
         yield aside
         write_manifest(aside)
-        for path in [*aside.rglob("*"), aside]:
+        for path in [*aside.rglob("*"), aside] if durable else []:
             sync(path)
         put_in_place(aside, place)
+        if durable:
+            sync(place.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)  # after a success it is the old folder, or nothing
 
 
 def put_in_place(aside: Path, folder: Path) -> None:
     """Rename `aside` to `folder`; an old folder of that name is exchanged in one step, so there is always one."""
-    if folder.exists() and not _exchange(aside, folder):
+    if not _renamed(aside, folder) and not _exchange(aside, folder):
         retired = folder.parent / f"{RETIRED}{folder.name}-{os.getpid()}"
         folder.rename(retired)
         aside.rename(folder)
         shutil.rmtree(retired, ignore_errors=True)
-    elif not folder.exists():
+
+
+def _renamed(aside: Path, folder: Path) -> bool:
+    """Whether the name was free. Another process may take it between the look and the act."""
+    if folder.exists():
+        return False
+    try:
         aside.rename(folder)
-    sync(folder.parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def retire(folder: Path) -> None:

@@ -139,6 +139,22 @@ def test_a_model_against_itself_does_not_differ(
     assert [(one["difference"], one["p_value"]) for one in found["comparisons"]] == [(0.0, 1.0)] * 2
 
 
+def test_how_far_it_has_come_is_told(
+    files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On standard error, so that the scores can be read by a program; where there is no terminal, line by line."""
+    monkeypatch.setattr("heedful.cli.progress.EVERY", 0.0)
+    arguments = ["-m", model, "--source", files["source"], "--target", files["target"], "--json"]
+    assert run(["evaluate", *arguments, "--against", model]) == 0
+    out, err = capsys.readouterr()
+    json.loads(out)
+    lines = err.splitlines()
+    for what in ("translating", "reading the references"):
+        told = [line for line in lines if line.startswith(f"{model}: {what}: ")]
+        assert f"{model}: {what}: 4 sentences" in told[-1] and "100%" in told[-1]
+    assert len([line for line in lines if "translating: 4 sentences" in line]) == 2  # of both models
+
+
 def test_files_are_scored_without_torch(files: dict[str, str]) -> None:
     program = f"""
 import sys

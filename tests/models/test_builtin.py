@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ import sacrebleu
 import heedful
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.ctranslate2_cache import convert
+from heedful.files import check_manifest
+from heedful.interop.ctranslate2_cache import _may_run_here, convert
 from heedful.models.builtin import DEFAULT, FOLDER, builtin_model, builtin_models, is_builtin
 from heedful.models.folder import CARD, load_model
 from heedful.serving.pairs import languages_of_card
@@ -67,7 +70,7 @@ def test_nothing_is_written_into_heedfuls_own_folder(cache: Path) -> None:
 
 
 def test_not_even_the_first_translation_imports_torch(tmp_path: Path) -> None:
-    """A module called torch that cannot be imported stands in the way, of the child that converts as well."""
+    """A module called torch that cannot be imported stands in the way."""
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')\n")
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": paths}
@@ -75,6 +78,79 @@ def test_not_even_the_first_translation_imports_torch(tmp_path: Path) -> None:
     done = subprocess.run(run, input="Hello!\n", env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+NO_CHILDREN = """
+import subprocess, sys
+
+def refuse(*given, **more):
+    raise AssertionError(f"a process was started: {given}")
+
+subprocess.Popen = refuse
+from heedful.cli.main import run
+assert run(["translate", "--to", "fr"]) == 0
+"""
+
+
+def in_a_program(program: str, cache: Path, *, paths: Path | None = None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(paths or ""), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        input="Hello!\n",
+        env={**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_what_takes_long_to_import_is_not_imported(tmp_path: Path) -> None:
+    """The first translation starts no process, and later ones do without NumPy too: counted, since times depend on who
+    else is at work."""
+    first = in_a_program(NO_CHILDREN, tmp_path)
+    assert first.returncode == 0, first.stderr
+    unwanted = ["torch", "numpy", "safetensors", "rich", "heedful.training", "heedful.interop.ctranslate2"]
+    later = in_a_program(f"{NO_CHILDREN}\nassert not set({unwanted}) & set(sys.modules), sys.modules.keys()", tmp_path)
+    assert later.returncode == 0, later.stderr
+    assert later.stdout == first.stdout != ""
+
+
+def test_a_conversion_here_leaves_no_trace(tmp_path: Path) -> None:
+    """Whoever imports torch afterwards gets it, and so does CTranslate2's own code."""
+    (tmp_path / "torch.py").write_text("class Tensor: pass\n")
+    program = """
+import sys
+from heedful.interop.ctranslate2_cache import convert
+from heedful.models.builtin import builtin_model
+convert(builtin_model())
+assert not [name for name in sys.modules if name == "torch" or name.startswith("ctranslate2.specs")]
+import ctranslate2.specs.model_spec
+assert ctranslate2.specs.model_spec.torch_is_available and "torch" in sys.modules
+"""
+    done = in_a_program(program, tmp_path / "cache", paths=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_beside_another_thread_a_child_converts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That thread may be about to import torch, which must not be kept from it."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert _may_run_here(builtin_model())
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    assert not _may_run_here(builtin_model())
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    assert _may_run_here(builtin_model()) and not _may_run_here(Path("runs/en-de"))
+
+
+def test_several_first_calls_at_once_all_answer(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(command, tmp_path, "translate", "--to", "fr", given="Thank you!\n") for _ in range(3)]
+        done = [call.result() for call in calls]
+    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 3
+    assert len({one.stdout for one in done}) == 1
+    (folder,) = (tmp_path / "heedful").iterdir()
+    assert "facts.json" in check_manifest(folder)
 
 
 def test_converted_without_torch_is_converted_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

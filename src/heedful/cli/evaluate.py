@@ -7,11 +7,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from heedful.cli.evaluate_report import Report
+from heedful.cli.progress import Passing
 from heedful.errors import UserError
 from heedful.evaluation.counts import Tokenize
 from heedful.evaluation.evaluate import Evaluation
 from heedful.evaluation.evaluate import evaluate as evaluate_texts
-from heedful.evaluation.systems import Compute, System, Texts, file_system, model_system, read_texts
+from heedful.evaluation.systems import Compute, System, Tell, Texts, file_system, model_system, read_texts
 
 
 def evaluate(
@@ -66,7 +67,7 @@ def evaluate(
     if not target:
         raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
     texts = read_texts(source, target)
-    systems = [_system(path, texts, beam, compute) for path in (subject, against) if path is not None]
+    systems = _systems([path for path in (subject, against) if path is not None], texts, beam, compute)
     report = Report(texts, systems, _evaluate(systems, texts, tokenize, lowercase), worst)
     if per_sentence is not None:
         report.write_sentences(per_sentence)
@@ -106,9 +107,18 @@ def _check_options(worst: int, per_sentence: Path | None) -> None:
         raise UserError(f"--per-sentence {per_sentence}: {what}; name a file in a folder that is there")
 
 
-def _system(path: Path, texts: Texts, beam: int, compute: Compute) -> System:
+def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute) -> list[System]:
+    with Passing(unit="sentences") as passing:
+
+        def tell(what: str, done: int) -> None:
+            passing.update(what, done, done / max(1, len(texts)))
+
+        return [_system(path, texts, beam, compute, tell) for path in paths]
+
+
+def _system(path: Path, texts: Texts, beam: int, compute: Compute, tell: Tell) -> System:
     if path.is_dir():
-        return model_system(path, texts, beam=beam, compute=compute)
+        return model_system(path, texts, beam=beam, compute=compute, tell=tell)
     return file_system(path, texts)
 
 

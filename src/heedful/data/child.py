@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heedful.data.chunks import read_message, write_message
+from heedful.data.messages import read_message, write_message
 from heedful.errors import UserError
 
 

@@ -1,10 +1,9 @@
-"""A chunk of a corpus on its way into a shard: encoded here, and as a message between two processes."""
+"""A chunk of a corpus on its way into a shard: encoded here, and packed into what a message carries."""
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,28 +76,3 @@ def unpack_encoded(blobs: Sequence[bytes], forms: Sequence[SideFormat]) -> tuple
         )
         for form, values, sizes, lengths in zip(forms, blobs[::3], blobs[1::3], blobs[2::3], strict=True)
     )
-
-
-_HEAD = struct.Struct("<?I")  # whether this is an error, and how many blobs follow
-_SIZE = struct.Struct("<Q")
-
-
-def write_message(pipe: IO[bytes], blobs: Sequence[bytes], *, error: bool = False) -> None:
-    pipe.write(_HEAD.pack(error, len(blobs)))
-    for blob in blobs:
-        pipe.write(_SIZE.pack(len(blob)))
-        pipe.write(blob)
-    pipe.flush()
-
-
-def read_message(pipe: IO[bytes]) -> tuple[bool, list[bytes]]:
-    """(whether it is an error, its blobs); EOFError when the other end has closed the pipe."""
-    error, n_blobs = _HEAD.unpack(_read(pipe, _HEAD.size))
-    return error, [_read(pipe, _SIZE.unpack(_read(pipe, _SIZE.size))[0]) for _ in range(n_blobs)]
-
-
-def _read(pipe: IO[bytes], n_bytes: int) -> bytes:
-    data = pipe.read(n_bytes)
-    if len(data) < n_bytes:
-        raise EOFError
-    return data

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from heedful.data.alignment import first_shifted_line
 from heedful.data.findings import BadData, Place, Problem, shown
 from heedful.data.lines import Line, count_lines, is_pipe, read_lines
 
@@ -111,6 +110,8 @@ def _guess(content: bytes, start: int) -> str:
 
 def _counts_differ(source: Path, target: Path, n_source: int, n_target: int) -> BadData:
     value = f"{n_source:,} line{'s' * (n_source != 1)}, but {target} has {n_target:,}"
+    from heedful.data.alignment import first_shifted_line  # NumPy: a tenth of a second, for an error alone
+
     shifted = first_shifted_line(source, target)
     if shifted is not None and shifted > min(n_source, n_target):
         value += f"; by the lengths of the lines, the first {shifted - 1:,} fit and the rest comes after them"

@@ -9,7 +9,8 @@ import traceback
 from collections.abc import Sequence
 from typing import IO
 
-from heedful.data.chunks import SideFormat, encode_side, pack_encoded, read_message, unpack_texts, write_message
+from heedful.data.chunks import SideFormat, encode_side, pack_encoded, unpack_texts
+from heedful.data.messages import read_message, write_message
 from heedful.text import Tokenizer, load_tokenizer
 
 # Few enough that a tokenizer starts no threads: every core has its process already.

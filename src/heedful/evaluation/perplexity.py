@@ -1,7 +1,7 @@
 """How likely a model finds the references: teacher-forced, token by token."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,20 +47,24 @@ def likelihood(
     references: Sequence[str],
     *,
     batch_tokens: int = 4096,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> Likelihood:
     """The references under the model, in batches of about `batch_tokens` target tokens, padding counted.
 
+    `tell` is called with the number of those that are done, from 0 upwards.
     The model is used as it is: call `.eval()` first, unless dropout is wanted.
     """
     if len(sources) != len(references):
         raise UserError(f"{len(sources):,} sources, but {len(references):,} references")
     device = device_of(model)
     log_probs, n_tokens = [0.0] * len(sources), [0] * len(sources)
+    tell(n_done := 0)
     for batch in _batches(model, tokenizers, sources, references, batch_tokens):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
             log_probs[row] = log_prob
         for row, n in zip(batch.indices.tolist(), batch.target_mask.sum(dim=1).tolist(), strict=True):
             n_tokens[row] = n
+        tell(n_done := n_done + len(batch))
     return Likelihood(log_probs, n_tokens)
 
 

@@ -1,6 +1,6 @@
 """Who is evaluated on what: aligned files in, the translations of a model or of a file out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from heedful.evaluation.perplexity import Likelihood
 
 Compute = Literal["float32", "int8"]
+Tell = Callable[[str, int], None]  # what is being done, and to how many sentences it has been
+TOLD = 512  # sentences that are translated before it is told again; enough for full batches
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ def file_system(path: Path, texts: Texts) -> System:
     return System(str(path), lines)
 
 
-def model_system(path: Path, texts: Texts, *, beam: int = 5, compute: Compute = "float32") -> System:
+def model_system(
+    path: Path, texts: Texts, *, beam: int = 5, compute: Compute = "float32", tell: Tell = lambda what, done: None
+) -> System:
     """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
     from heedful.decoding.steps.encoder_decoder import encoder_decoder
     from heedful.decoding.writing.translator import Translator
@@ -62,11 +66,25 @@ def model_system(path: Path, texts: Texts, *, beam: int = 5, compute: Compute = 
 
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
-    hypotheses = Translator.load(path, compute=compute).translate(texts.sources, beam=beam)
+    translations = Translator.load(path, compute=compute).stream(texts.sources, block=TOLD, beam=beam)
+    hypotheses = list(_told(translations, lambda done: tell(f"{path}: translating", done)))
     loaded = load_model(find_model_folder(path))
     assert loaded.tokenizers is not None  # the translator would have refused it
-    likely = likelihood(encoder_decoder(loaded), loaded.tokenizers, texts.sources, texts.references[0])
+    likely = likelihood(
+        encoder_decoder(loaded),
+        loaded.tokenizers,
+        texts.sources,
+        texts.references[0],
+        tell=lambda done: tell(f"{path}: reading the references", done),
+    )
     return System(str(path), hypotheses, likely)
+
+
+def _told(items: Iterator[str], tell: Callable[[int], None]) -> Iterator[str]:
+    tell(0)
+    for number, item in enumerate(items, start=1):
+        yield item
+        tell(number)
 
 
 def _lines(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ Only what comes out equal is mapped; `why_not` names the first part that would n
 and arrays to CTranslate2's description, without torch; `ctranslate2_cache` has it done in a child process.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from heedful.config import to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_outline import OUTLINES, POSITIONS, Outline, outline_of
+from heedful.interop.ctranslate2_tokens import source_token, target_token
 from heedful.models.marks import MarksConfig
 
 if TYPE_CHECKING:
@@ -55,17 +57,6 @@ def why_not_values(values: Mapping[str, Any]) -> str | None:
         "it writes no mark before the first token": (values.get("marks") or {}).get("first_id") is not None,
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
-
-
-def source_token(number: int) -> str:
-    """What a source id is called there. Not as the target's: CTranslate2 answers a source that holds only marks
-    without asking the model, and knows marks by their names.
-    """
-    return f"s{number}"
-
-
-def target_token(number: int) -> str:
-    return str(number)
 
 
 def described(loaded: "LoadedModel") -> tuple[Outline, dict[str, Floats]]:
@@ -180,8 +171,13 @@ class _Mapping:
             # One more: scoring a translation of full length also reads its last token, though nobody asks what follows.
             return np.pad(self.weights[f"{side}_positions.table.weight"], ((0, 1), (0, 0)))
         if self.outline.positions in ("sinusoidal", "sinusoidal_halves"):
-            return sinusoids(self.outline.d_model, halves=self.outline.positions == "sinusoidal_halves")
+            return self._sinusoids
         return None
+
+    @functools.cached_property
+    def _sinusoids(self) -> Floats:
+        """One table for both sides."""
+        return sinusoids(self.outline.d_model, halves=self.outline.positions == "sinusoidal_halves")
 
     def _bias(self, stack: str) -> tuple[Floats, np.int32]:
         """The table of relative positions. Zeros say that there are none at all: CTranslate2 would else add its own."""
@@ -241,8 +237,12 @@ def _embeddings(side: str) -> tuple[str, ...]:
 
 def sinusoids(d_model: int, *, halves: bool) -> Floats:
     """`nn.positions.sinusoidal_code` of the first POSITIONS positions."""
-    n = d_model // 2
-    angles = np.arange(POSITIONS)[:, None] * 10_000.0 ** (-np.arange(n) / n)
-    waves = [np.sin(angles), np.cos(angles)]
-    table = np.concatenate(waves, axis=1) if halves else np.stack(waves, axis=-1).reshape(POSITIONS, d_model)
+    # By the sums of angles, coarse and fine: two million sines would take longer than all the rest of a conversion.
+    step, n = 64, d_model // 2
+    turns = 10_000.0 ** (-np.arange(n) / n)
+    coarse = np.exp(1j * np.arange(0, POSITIONS, step)[:, None, None] * turns)
+    fine = np.exp(1j * np.arange(step)[:, None] * turns)
+    waves = (coarse * fine).reshape(-1, n)[:POSITIONS]
+    parts = (waves.imag, waves.real)
+    table = np.concatenate(parts, axis=1) if halves else np.stack(parts, axis=-1).reshape(POSITIONS, d_model)
     return table.astype(np.float32)

@@ -3,7 +3,8 @@
     MODEL/.ctranslate2-<key>/   model.bin · config.json · vocabularies · facts.json · manifest.json
 
 The key is a hash of the model's manifest, which has the SHA-256 of each of its files, and of CTranslate2's version: a
-changed model has another key. Nothing here imports torch; the conversion itself runs in a child process.
+changed model has another key. Nothing here imports torch or, with a conversion already there, NumPy; the conversion
+itself runs in a child process, unless it needs no torch either.
 """
 
 import contextlib
@@ -11,19 +12,22 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ctranslate2
 
 from heedful.config import from_values, read_json
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256
-from heedful.interop.ctranslate2 import why_not_values
-from heedful.interop.ctranslate2_outline import Outline
 from heedful.models.builtin import is_builtin
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
+
+if TYPE_CHECKING:
+    from heedful.interop.ctranslate2_outline import Outline
 
 PREFIX = ".ctranslate2-"
 FACTS = "facts.json"
@@ -71,6 +75,8 @@ def convert(model: str | Path) -> Converted:
     found = _find(model, key)
     if found is not None:
         return found
+    from heedful.interop.ctranslate2 import why_not_values
+
     reason = why_not_values(read_json(model / "config.json"))
     if reason is not None:
         raise refusal(model, reason)
@@ -118,6 +124,10 @@ def _find(model: Path, key: str) -> Converted | None:
 
 def _open(model: Path, folder: Path, key: str) -> Converted:
     check_manifest(folder)
+    return _described(model, folder, key)
+
+
+def _described(model: Path, folder: Path, key: str) -> Converted:
     facts = from_values(Facts, read_json(folder / FACTS), where=str(folder / FACTS))
     if facts.key != key:
         raise UserError(f"{folder}: was made from another model")
@@ -126,11 +136,25 @@ def _open(model: Path, folder: Path, key: str) -> Converted:
 
 def _make(model: Path, key: str) -> Converted:
     folder, _ = _places(model, key)
-    if folder.exists():
-        retire(folder)  # damaged
-    with folder_aside(folder) as aside:
-        _run_child(model, aside)
-    return _open(model, folder, key)
+    if folder.exists() and not (folder / MANIFEST).is_file():  # damaged: what is whole has one
+        with contextlib.suppress(FileNotFoundError):  # another process did the same
+            retire(folder)
+    # Its manifest is checked whenever it is opened, whatever became of it: so nobody need wait for the disk.
+    with folder_aside(folder, durable=False) as aside:
+        if _may_run_here(model):
+            from heedful.interop.ctranslate2_child import convert_into
+
+            convert_into(model, aside)
+        else:
+            _run_child(model, aside)
+    return _described(model, folder, key)
+
+
+def _may_run_here(model: Path) -> bool:
+    """A model that comes with heedful needs no torch. CTranslate2's own code would import it all the same, and is kept
+    from that (`without_torch`) where no other thread can be about to import it.
+    """
+    return is_builtin(model) and ("torch" in sys.modules or threading.active_count() == 1)
 
 
 def _run_child(model: Path, folder: Path) -> None:
@@ -152,7 +176,7 @@ def _forget_others(model: Path, key: str) -> None:
                 retire(folder)
 
 
-def facts_of(outline: Outline, key: str, model: Path) -> Facts:
+def facts_of(outline: "Outline", key: str, model: Path) -> Facts:
     hashes = {name: sha256(model / name) for name in (JOINT, SOURCE, TARGET) if (model / name).is_file()}
     return Facts(
         key=key,

@@ -1,13 +1,17 @@
 """Run as a program: convert the model folder sys.argv[1] into the empty folder sys.argv[2].
 
-A process of its own, so that torch, and the OpenMP runtime that it brings, stay out of the one that translates.
+A process of its own, so that torch, and the OpenMP runtime that it brings, stay out of the one that translates. A model
+that comes with heedful needs no torch, and then often no such process (`ctranslate2_cache`).
 The exit codes MISTAKE and REFUSED come with a message for the user on standard error.
 """
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import ctranslate2
 import numpy as np
 
 from heedful.config import read_json, to_values
@@ -21,8 +25,13 @@ from heedful.models.find import CONFIG, SCALE, WEIGHTS
 
 def convert_into(model_folder: Path, folder: Path) -> None:
     key = key_of(model_folder)
-    outline, weights = _builtin(model_folder) if is_builtin(model_folder) else _checked(model_folder)
-    write_model(outline, weights, folder)
+    if is_builtin(model_folder):
+        outline, weights = _builtin(model_folder)
+        with without_torch():
+            write_model(outline, weights, folder)
+    else:
+        outline, weights = _checked(model_folder)
+        write_model(outline, weights, folder)
     facts = facts_of(outline, key, model_folder)
     (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")
 
@@ -42,12 +51,32 @@ def _builtin(model_folder: Path) -> tuple[Outline, dict[str, Floats]]:
     """Without torch, whose import takes longer than all the rest: what comes with heedful is checked by its tests."""
     from safetensors.numpy import load_file
 
-    # CTranslate2's descriptions import torch where there is one, and do as well without.
-    sys.modules["torch"] = None  # type: ignore[assignment]
     numbers = load_file(model_folder / WEIGHTS)
     scales = {name.removesuffix(SCALE): numbers.pop(name)[:, None] for name in list(numbers) if name.endswith(SCALE)}
-    weights = {name: array.astype(np.float32) * scales.get(name, np.float32(1)) for name, array in numbers.items()}
+    weights = {
+        name: np.multiply(array, scales.get(name, np.float32(1)), dtype=np.float32) for name, array in numbers.items()
+    }
     return outline_of(read_json(model_folder / CONFIG)), weights
+
+
+@contextlib.contextmanager
+def without_torch() -> Iterator[None]:
+    """CTranslate2's descriptions import torch where there is one, and do as well without. Whoever imports them later
+    gets them as if nobody had. Not beside a thread that may import torch.
+    """
+    if "torch" in sys.modules:  # too late, or rather: it costs nothing now
+        yield
+        return
+    before = set(sys.modules)
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+        if "ctranslate2.specs" not in before:
+            for name in {name for name in sys.modules if name.startswith("ctranslate2.specs")} - before:
+                del sys.modules[name]
+            vars(ctranslate2).pop("specs", None)
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import source_token, target_token
 from heedful.interop.ctranslate2_cache import Converted
+from heedful.interop.ctranslate2_tokens import source_token, target_token
 
 VMAP = "vmap.txt"  # where CTranslate2 looks for it
 MOST_LINKS = 12_000_000  # pairs of a source and a target token in one sentence: about 400 MB while learning

@@ -2,24 +2,24 @@
 
 What it adds to `translate_batch`: identical requests are searched once; all requests are on their way before the first
 is waited for, the longest first; threads and batches are those that were fastest here (`ct2_speed`).
+Nothing here imports NumPy: that would take longer than to translate a sentence.
 """
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import ctranslate2
-import numpy as np
 
 from heedful.decoding.engines.ct2_limits import is_filtered, why_not_request, why_not_settings
 from heedful.decoding.engines.ct2_speed import Speed, known_speed, speed_for
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import source_token, target_token
 from heedful.interop.ctranslate2_cache import Converted
-from heedful.interop.shortlist import has_shortlist
+from heedful.interop.ctranslate2_tokens import source_token, target_token
 from heedful.processor import n_cores
 
 Compute = Literal["float32", "int8"]
@@ -70,17 +70,23 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
-        if settings.shortlist and not has_shortlist(self.converted):
-            raise UserError(
-                "shortlist = true: this model has none yet. Learn it once, from text of the kind that you translate: "
-                f"heedful shortlist {self.converted.model} TEXT"
-            )
+        if settings.shortlist:
+            self._require_shortlist()
         settings = self._whole(settings)
         places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
         distinct = [request for request, key in zip(requests, keys, strict=True) if _is_new(key, places)]
         found = self._search(distinct, settings)
         return [list(found[places[key]]) for key in keys]
+
+    def _require_shortlist(self) -> None:
+        from heedful.interop.shortlist import has_shortlist
+
+        if not has_shortlist(self.converted):
+            raise UserError(
+                "shortlist = true: this model has none yet. Learn it once, from text of the kind that you translate: "
+                f"heedful shortlist {self.converted.model} TEXT"
+            )
 
     def _search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         """Requests with one limit go in one call; the calls are all made before any result is taken."""
@@ -124,7 +130,7 @@ class CTranslate2Engine:
         return futures
 
     def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
-        scores = result.scores or [np.nan] * len(result.hypotheses)
+        scores = result.scores or [math.nan] * len(result.hypotheses)
         looked = result.attention if self._looks(settings) else [None] * len(result.hypotheses)
         end = target_token(self.facts.end_id)
         return [_hypothesis(*parts, settings, end) for parts in zip(result.hypotheses, scores, looked, strict=True)]
@@ -240,8 +246,8 @@ def _coverage(attention: list[list[float]] | None, settings: SearchSettings) -> 
     """GNMT's penalty for source tokens that were hardly looked at."""
     if attention is None or settings.coverage_penalty == 0:
         return 0.0
-    sums = np.asarray(attention, np.float64).sum(axis=0)
-    return settings.coverage_penalty * float(np.log(np.clip(sums, 1e-9, 1.0)).sum())
+    sums = (sum(column) for column in zip(*attention, strict=True))
+    return settings.coverage_penalty * sum(math.log(min(max(each, 1e-9), 1.0)) for each in sums)
 
 
 def _named(ids: Sequence[int], names: Sequence[str]) -> list[str]:

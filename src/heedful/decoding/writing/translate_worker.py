@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from heedful.config import from_values
-from heedful.data.chunks import read_message, write_message
+from heedful.data.messages import read_message, write_message
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translator import Translator

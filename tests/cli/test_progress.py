@@ -1,0 +1,39 @@
+"""How far a pass has come: a bar on a terminal, lines elsewhere, nothing of what is soon over."""
+
+import io
+import sys
+
+import pytest
+
+from heedful.cli.progress import Passing
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Passing(unit="lines") as passing:
+        passing.update("reading", 0, 0.0)
+        assert terminal.getvalue() == ""
+        passing.update("reading", 1_000, 0.5)
+        passing.update("writing", 0, 0.0)
+        passing.update("writing", 20, 1.0)
+    assert "reading: 1,000 lines" in terminal.getvalue() and "writing: 20 lines" in terminal.getvalue()
+
+
+def test_elsewhere_there_are_lines_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for every, n_lines in ((1e9, 0), (0.0, 2)):
+        monkeypatch.setattr("heedful.cli.progress.EVERY", every)
+        with Passing() as passing:
+            for done in (0, 10, 20):
+                passing.update("reading", done, done / 20)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == n_lines
+    assert lines[0].startswith("reading: 10 pairs, ") and ", 50%, " in lines[0]
