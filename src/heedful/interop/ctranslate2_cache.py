@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import ctranslate2
 
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import from_values, read_json
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256

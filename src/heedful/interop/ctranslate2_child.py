@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import ctranslate2
 import numpy as np
 
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import Floats, described, why_not_values, write_model

@@ -1,7 +1,7 @@
 """The CTranslate2 engine: the field's own fast kernels, for models that map onto them exactly. Imports no torch.
 
 What it adds to `translate_batch`: identical requests are searched once; all requests are on their way before the first
-is waited for, the longest first; threads and batches are those that were fastest here (`ct2_speed`).
+is waited for, the longest first; threads and batches are those that were fastest here (`ct2_speed`, `ct2_copies`).
 Nothing here imports NumPy: that would take longer than to translate a sentence.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import ctranslate2
-
+from heedful.decoding.engines.ct2_copies import Copies, Copy
 from heedful.decoding.engines.ct2_limits import is_filtered, why_not_request, why_not_settings
 from heedful.decoding.engines.ct2_speed import Speed, known_speed, speed_for
 from heedful.decoding.search.request import Hypothesis, Request
@@ -53,7 +52,7 @@ class CTranslate2Engine:
         self._must_measure = known is None
         self._measuring = threading.Lock()
         self.scores = scores
-        self._translator = self._load(self.speed.inter, self.speed.intra)
+        self._copies = Copies(converted.folder, compute=compute, device=device, speed=self.speed)
         self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
         self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
         self._end = self._sources[self.facts.end_id]
@@ -95,25 +94,26 @@ class CTranslate2Engine:
         groups: dict[tuple[int, bool], list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault((self._limit(request, settings), len(request.prefix) > 0), []).append(number)
-        batch = self._batch(requests, settings)
+        copy = self._copies.choose(len(requests))
+        batch = self._batch(requests, settings, copy.inter)
         results: list[list[Hypothesis]] = [[] for _ in requests]
         waiting = []
         for (limit, _), numbers in sorted(groups.items(), reverse=True):
             chosen = [requests[number] for number in numbers]
-            waiting.append((numbers, chosen, self._submit(chosen, limit, settings, batch)))
+            waiting.append((numbers, chosen, self._submit(chosen, limit, settings, batch, copy)))
         for numbers, chosen, futures in waiting:
             found = [self._hypotheses(future.result(), settings) for future in futures]
             if self._must_score_again(chosen, settings):
-                found = self._score_again(chosen, found, settings)
+                found = self._score_again(chosen, found, settings, copy)
             for number, hypotheses in zip(numbers, found, strict=True):
                 results[number] = hypotheses
         return results
 
     def _submit(
-        self, requests: Sequence[Request], limit: int, settings: SearchSettings, batch: dict[str, Any]
+        self, requests: Sequence[Request], limit: int, settings: SearchSettings, batch: dict[str, Any], copy: Copy
     ) -> list[Any]:
         prefixes = [self._target(request.prefix) for request in requests]
-        futures: list[Any] = self._translator.translate_batch(
+        futures: list[Any] = copy.translator.translate_batch(
             [self._source(request) for request in requests],
             target_prefix=prefixes if any(prefixes) else None,
             **batch,
@@ -141,11 +141,11 @@ class CTranslate2Engine:
         return self.scores and (is_narrowed or any(request.prefix for request in requests))
 
     def _score_again(
-        self, requests: Sequence[Request], found: list[list[Hypothesis]], settings: SearchSettings
+        self, requests: Sequence[Request], found: list[list[Hypothesis]], settings: SearchSettings, copy: Copy
     ) -> list[list[Hypothesis]]:
         """The same hypotheses with the sums of the model's own log-probabilities."""
         pairs = [(request, each) for request, several in zip(requests, found, strict=True) for each in several]
-        scored = self._translator.score_batch(
+        scored = copy.translator.score_batch(
             [self._source(request) for request, _ in pairs],
             [self._target(each.ids) for _, each in pairs],
             max_batch_size=self.speed.batch,
@@ -164,17 +164,18 @@ class CTranslate2Engine:
         with self._measuring:
             if self._must_measure:
                 self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
-                self._translator = self._load(self.speed.inter, self.speed.intra)
+                self._copies.change(self.speed)
 
-    def _batch(self, requests: Sequence[Request], settings: SearchSettings) -> dict[str, Any]:
+    def _batch(self, requests: Sequence[Request], settings: SearchSettings, inter: int) -> dict[str, Any]:
         if self._looks(settings) and settings.beam > 1:
             # In a batch, CTranslate2 4.8.4 gives a beam's first step the attention of another sentence.
             return {"max_batch_size": 1, "batch_type": "examples"}
-        share = -(-sum(map(len, requests)) // self.speed.inter)  # leave no worker idle
         best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
         if settings.shortlist and settings.beam > 1:
             best = min(best, FEW_WORDS)
-        return {"max_batch_size": max(1, min(best, share)), "batch_type": "tokens"}
+        if inter > 1:
+            best = max(1, min(best, -(-sum(map(len, requests)) // inter)))  # leave no worker idle
+        return {"max_batch_size": best, "batch_type": "tokens"}
 
     def _whole(self, settings: SearchSettings) -> SearchSettings:
         """With the ids that this model must never write."""
@@ -194,15 +195,6 @@ class CTranslate2Engine:
 
     def _target(self, ids: Sequence[int]) -> list[str]:
         return _named(ids, self._targets)
-
-    def _load(self, inter: int, intra: int) -> Any:
-        return ctranslate2.Translator(
-            str(self.converted.folder),
-            device=self.device,
-            compute_type=self.compute,
-            inter_threads=inter,
-            intra_threads=intra,
-        )
 
 
 def _options(settings: SearchSettings) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import FACTS, user_cache

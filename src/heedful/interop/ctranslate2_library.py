@@ -1,0 +1,32 @@
+"""CTranslate2, with threads that do not wait too long for each other.
+
+Threads that work together on one sentence meet at every product. libgomp lets those who come first spin until the last
+one is there, for milliseconds: on an idle machine that is the fastest way, and on a busy one they keep the last one from
+its core (a sentence of 20 ms was seen to take 10 s). After a few thousand turns they sleep: as fast on an idle machine,
+and not slower than one thread alone on a busy one. libgomp reads the number of turns when it is loaded, so this module
+is the one that does something when it is imported. Whoever has set such a variable keeps it.
+"""
+
+import importlib
+import os
+import sys
+from types import ModuleType
+
+TURNS = "GOMP_SPINCOUNT"
+FEW = "3000"
+
+
+def _load() -> tuple[ModuleType, bool]:
+    """The library, and whether its threads are as they should be to work together."""
+    if TURNS in os.environ or "OMP_WAIT_POLICY" in os.environ:
+        return importlib.import_module("ctranslate2"), True
+    if "ctranslate2" in sys.modules:
+        return sys.modules["ctranslate2"], False
+    os.environ[TURNS] = FEW
+    try:
+        return importlib.import_module("ctranslate2"), True
+    finally:
+        del os.environ[TURNS]
+
+
+ctranslate2, THREADS_WORK_TOGETHER = _load()

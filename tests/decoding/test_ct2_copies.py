@@ -1,0 +1,144 @@
+"""One sentence is answered by all threads together, much work by one thread for each batch; the tokens are the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ct2_models import convert_here, make_engine, make_model, some_requests, tie
+from heedful.decoding.engines import ct2_copies
+from heedful.decoding.engines.ct2_copies import Copies
+from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.search.settings import SearchSettings
+
+TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
+
+
+@pytest.fixture(autouse=True)
+def threads_that_work_together(monkeypatch) -> None:
+    """Whoever imported CTranslate2 first."""
+    monkeypatch.setattr(ct2_copies, "THREADS_WORK_TOGETHER", True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model(residual="pre")
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory) -> Path:
+    return convert_here(model, tmp_path_factory.mktemp("copies") / "model").folder
+
+
+@pytest.fixture
+def loaded(monkeypatch) -> list[tuple[int, int]]:
+    """(inter, intra) of each translator that is opened."""
+    opened: list[tuple[int, int]] = []
+    real = ct2_copies.ctranslate2.Translator
+
+    def count(*given, inter_threads: int, intra_threads: int, **more):
+        opened.append((inter_threads, intra_threads))
+        return real(*given, inter_threads=inter_threads, intra_threads=intra_threads, **more)
+
+    monkeypatch.setattr(ct2_copies.ctranslate2, "Translator", count)
+    return opened
+
+
+def copies_of(folder: Path, speed: Speed = TWO, compute: str = "float32") -> Copies:
+    return Copies(folder, compute=compute, device="cpu", speed=speed)
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_alone_a_sentence_gets_the_tokens_that_it_gets_among_many(beam, model, tmp_path, loaded):
+    requests = some_requests(200, longest=14)
+    engine = make_engine(model, tmp_path / "ct2", speed=TWO)
+    settings = SearchSettings(beam=beam, max_len=20)
+    together = engine.search(requests, settings)
+    alone = [engine.search([request], settings)[0] for request in requests]
+    assert loaded == [(2, 1), (1, 2)]
+    for request, (many,), (one,) in zip(requests, together, alone, strict=True):
+        assert one.ids == many.ids or tie(model, request, one, many) < 1e-4
+        assert one.score == pytest.approx(many.score, abs=1e-4)
+
+
+def test_who_translates_one_sentence_loads_the_model_once(model, tmp_path, loaded):
+    engine = make_engine(model, tmp_path / "ct2", speed=TWO)
+    assert loaded == []
+    engine.search(some_requests(1), SearchSettings())
+    engine.search(some_requests(2)[:1], SearchSettings())
+    assert loaded == [(1, 2)]
+
+
+def test_what_it_scores_again_is_scored_by_the_same_copy(model, tmp_path, loaded):
+    engine = make_engine(model, tmp_path / "ct2", speed=TWO)
+    engine.search(some_requests(1), SearchSettings(beam=1, min_len=3, max_len=9))
+    assert loaded == [(1, 2)]
+
+
+ONE_WAY = {
+    "int8": {"compute": "int8"},
+    "one thread": {"speed": Speed(1, 1)},
+    "threads that work together anyway": {"speed": Speed(1, 4)},
+}
+
+
+@pytest.mark.parametrize("how", ONE_WAY.values(), ids=ONE_WAY)
+def test_where_there_is_one_way_it_is_loaded_at_once(how, folder, loaded):
+    copies = copies_of(folder, **how)
+    assert len(loaded) == 1
+    assert copies.choose(1) is copies.choose(100)
+    assert len(loaded) == 1
+
+
+def test_threads_that_spin_do_not_work_together(folder, loaded, monkeypatch):
+    monkeypatch.setattr(ct2_copies, "THREADS_WORK_TOGETHER", False)
+    copies_of(folder).choose(1)
+    assert loaded == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "together"),
+    [("", {}, True), ("import ctranslate2", {}, False), ("", {"OMP_WAIT_POLICY": "passive"}, True)],
+    ids=["ours", "loaded before", "as the user wants it"],
+)
+def test_threads_are_told_when_to_sleep_as_the_library_is_loaded(before, variables, together):
+    program = f"""
+import os
+{before}
+from heedful.interop.ctranslate2_library import THREADS_WORK_TOGETHER
+assert "GOMP_SPINCOUNT" not in os.environ
+print(THREADS_WORK_TOGETHER)
+"""
+    clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=clean | variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{together}\n"
+
+
+def test_no_more_threads_than_there_are_and_not_too_many(folder, loaded):
+    copies_of(folder, Speed(3, 1)).choose(2)
+    copies_of(folder, Speed(16, 2)).choose(3)
+    assert loaded == [(1, 3), (1, ct2_copies.MOST_TOGETHER)]
+
+
+def test_as_many_requests_as_threads_are_much(folder):
+    copies = copies_of(folder, Speed(3, 1))
+    assert [copies.choose(n).inter for n in (0, 1, 2, 3, 4)] == [1, 1, 1, 3, 3]
+
+
+def test_of_a_large_model_there_is_one_copy(folder, loaded, monkeypatch):
+    monkeypatch.setattr(ct2_copies, "LARGE", 1)
+    copies = copies_of(folder)
+    assert [copies.choose(n).inter for n in (1, 1, 9, 1, 1)] == [1, 1, 2, 2, 2]
+    assert loaded == [(1, 2), (2, 1)]
+    assert copies._one is None
+
+
+def test_another_way_to_share_the_threads_is_taken_at_the_next_call(folder):
+    copies = copies_of(folder)
+    before = copies.choose(9)
+    copies.change(Speed(1, 2))
+    assert copies.choose(1) is copies.choose(9) is not before
