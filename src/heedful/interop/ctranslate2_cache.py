@@ -68,7 +68,7 @@ def convert(model: str | Path) -> Converted:
     """The conversion of a model folder: the one that is kept, or a new one."""
     model = Path(model)
     key = key_of(model)
-    found = _find(model, key)
+    found = find_conversion(model)
     if found is not None:
         return found
     reason = why_not_values(read_json(model / "config.json"))
@@ -108,7 +108,9 @@ def _places(model: Path, key: str) -> list[Path]:
     return [beside, cached] if may_write else [cached, beside]
 
 
-def _find(model: Path, key: str) -> Converted | None:
+def find_conversion(model: Path) -> Converted | None:
+    """The conversion that is kept; None if there is none, or it is damaged."""
+    key = key_of(model)
     for folder in _places(model, key):
         if folder.is_dir():
             with contextlib.suppress(UserError):  # damaged: as if it were not there, and made again
