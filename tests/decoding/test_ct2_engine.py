@@ -298,7 +298,7 @@ def test_the_speed_is_measured_once_and_kept(model, tmp_path, monkeypatch):
 def test_measuring_uses_no_more_than_the_cores(model, tmp_path, monkeypatch):
     folder = convert_here(model, tmp_path / "ct2").folder
     (folder / "facts.json").write_text('{"source_vocab_size": 60}')
-    monkeypatch.setattr("heedful.decoding.engines.ct2_speed.cores", lambda: 1)
+    monkeypatch.setattr("heedful.decoding.engines.ct2_speed.n_cores", lambda: 1)
     found = measure(folder, "int8")
     assert (found.inter, found.intra) == (1, 1)
     assert found.batch in BATCHES
