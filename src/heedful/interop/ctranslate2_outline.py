@@ -16,7 +16,7 @@ EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's ow
 
 
 @dataclass(frozen=True)
-class Waves:
+class WavesConfig:
     """Rotary positions, as models.gpt.RotaryConfig has them."""
 
     base: float = 10_000.0
@@ -49,7 +49,7 @@ class Outline:
     max_distance: int = 128  # of relative positions
     output_scale: float = 1.0  # of the decoder's vectors, before the output layer
     scaled_by: str = "head"  # GptConfig.score_scale, of a decoder alone
-    rotary: Waves = field(default_factory=Waves)
+    rotary: WavesConfig = field(default_factory=WavesConfig)
 
     @property
     def n_positions(self) -> int | None:
@@ -122,7 +122,7 @@ def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
         residual="pre",
         positions=values["positions"],
         scaled_by=values["score_scale"],
-        rotary=from_values(Waves, dict(values["rotary"]), where="rotary"),
+        rotary=from_values(WavesConfig, dict(values["rotary"]), where="rotary"),
     )
 
 
