@@ -6,6 +6,8 @@ MODEL = ("models/test_gpt.py",)
 STEP = ("decoding/test_gpt_step.py",)
 GENERATOR = ("decoding/test_generator.py",)
 PARITY = ("parity/test_gpt_parity.py",)
+DECODER = ("interop/test_ctranslate2_decoder.py",)
+WRITER = ("decoding/test_ct2_writer.py",)
 
 IN_GPT = [
     Mutant(
@@ -80,9 +82,9 @@ IN_GPT = [
     ),
     Mutant(
         "another end does not end a text",
-        "decoding/steps/gpt.py",
-        "logits[:, end] = logits[:, self.ends].amax(dim=1)",
-        "logits[:, end] = logits[:, end]",
+        "decoding/search/filters.py",
+        "    logits[:, [end]] = value\n",
+        "",
         STEP,
     ),
     Mutant(
@@ -119,5 +121,58 @@ IN_GPT = [
         '{"gate_proj": "gate", "up_proj": "inner", "down_proj": "outer"}',
         '{"gate_proj": "inner", "up_proj": "gate", "down_proj": "outer"}',
         PARITY,
+    ),
+    Mutant(
+        "CTranslate2 turns neighbours instead of halves",
+        "interop/ctranslate2_decoder.py",
+        '"rotary_interleave": False',
+        '"rotary_interleave": True',
+        DECODER,
+    ),
+    Mutant(
+        "CTranslate2 stretches every wave alike",
+        "interop/ctranslate2_decoder.py",
+        "if waves.first_len is not None:",
+        "if False:",
+        DECODER,
+    ),
+    Mutant(
+        "CTranslate2 counts the layers from 0",
+        "interop/ctranslate2_decoder.py",
+        "by_head / (number + 1)",
+        "by_head / max(number, 1)",
+        DECODER,
+    ),
+    Mutant(
+        "CTranslate2 gates with the other branch",
+        "interop/ctranslate2_parts.py",
+        """self.fill(spec.linear_0, f"{name}.gate" if gated else f"{name}.inner")
+        if gated:
+            self.fill(spec.linear_0_noact, f"{name}.inner")""",
+        """self.fill(spec.linear_0, f"{name}.inner")
+        if gated:
+            self.fill(spec.linear_0_noact, f"{name}.gate")""",
+        DECODER,
+    ),
+    Mutant(
+        "prompts of unlike length stand in one beam's batch",
+        "decoding/engines/ct2_writer.py",
+        "SPREAD if settings.beam == 1 and length > 1 else 0",
+        "SPREAD",
+        WRITER,
+    ),
+    Mutant(
+        "a text outgrows the window in CTranslate2",
+        "decoding/engines/ct2_limits.py",
+        "n_read > shape.window",
+        "n_read > shape.window + 1",
+        WRITER,
+    ),
+    Mutant(
+        "another end counts what the first would have counted",
+        "decoding/search/filters.py",
+        "    said[:, [end]] = value\n",
+        "",
+        STEP,
     ),
 ]

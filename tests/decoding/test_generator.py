@@ -206,8 +206,9 @@ class TestPipeline:
         assert heedful.pipeline("text-generation", model=folder)("x", max_new_tokens=3)
         with pytest.raises(UserError, match=r"family 'gpt'.*heedful generate"):
             heedful.pipeline("translation", model=folder)
-        with pytest.raises(UserError, match="runs in torch and float32"):
-            heedful.pipeline("text-generation", model=folder, compute="int8")
+        assert heedful.pipeline("text-generation", model=folder, compute="int8")("x", max_new_tokens=3)
+        with pytest.raises(UserError, match="only the CTranslate2 engine has it"):
+            heedful.pipeline("text-generation", model=folder, engine="torch", compute="int8")
 
     @pytest.mark.parametrize(
         ("options", "words"),

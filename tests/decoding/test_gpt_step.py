@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from deterministic import fill, largest_difference, whole_numbers
+from heedful.decoding.search.loop import search
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.gpt import GptStep
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.marks import MarksConfig
@@ -124,12 +127,16 @@ def test_in_float32_the_packed_weights_give_the_same() -> None:
     assert max(rows.go() for _ in range(8)) < 1e-5
 
 
-def test_other_ends_stand_for_the_end() -> None:
+@pytest.mark.parametrize("beam", [1, 4])
+def test_other_ends_stand_for_the_end_and_count_as_the_model_said_them(beam: int) -> None:
     model = make("gpt2", marks=MarksConfig(start_id=2, end_id=3, other_ends=(5, 9)))
-    plain = model(torch.tensor([[4, 8]]))[0, -1]
-    step = GptStep(model)
-    logits = step(torch.tensor([0]), step.begin([[4, 8]], 1))[0]
-    assert largest_difference(logits[3], plain[[3, 5, 9]].max()) < 1e-12
-    assert torch.isneginf(logits[[5, 9]]).all()
-    others = [id for id in range(17) if id not in (3, 5, 9)]
-    assert largest_difference(logits[others], plain[others]) < 1e-12
+    prompts = [text(1 + number % 5, name=f"ends {number}") for number in range(40)]
+    settings = SearchSettings(beam=beam, max_len=8, length_penalty=0.0)
+    found = search(GptStep(model), [Request(prompt) for prompt in prompts], settings)
+    for prompt, [best] in zip(prompts, found, strict=True):
+        assert not {3, 5, 9} & set(best.ids)
+        said = model(torch.tensor([[*prompt, *best.ids]]))[0].log_softmax(dim=-1)[len(prompt) - 1 :]
+        score = sum(float(said[place, id]) for place, id in enumerate(best.ids))
+        score += float(said[-1, [3, 5, 9]].max()) if best.complete else 0.0
+        assert best.score == pytest.approx(score, abs=1e-9)
+    assert sum(best.complete for [best] in found) > 3

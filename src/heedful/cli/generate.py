@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -42,6 +42,7 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
+    compute: Literal["float32", "int8"] = "float32",
     format: Format = "text",
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
@@ -72,6 +73,8 @@ def generate(
         Draw only among the likeliest tokens that together have this probability.
     seed
         Where the drawing begins.
+    compute
+        Numbers to compute with; int8 is faster, a little less exact, and takes the likeliest token: it cannot draw.
     format
         Text, or one JSON object for each prompt: prompt, text, score, tokens, complete.
     set
@@ -85,10 +88,10 @@ def generate(
     settings = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
     with _said_at_the_end():
         if prompt == "-":
-            _filter(model, output, format, settings)
+            _filter(model, compute, output, format, settings)
         else:
             with open_output(output) as out:
-                _one(Generator.load(model), prompt, out, format, settings)
+                _one(Generator.load(model, compute=compute), prompt, out, format, settings)
 
 
 def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> SearchSettings:
@@ -112,11 +115,11 @@ def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, set
     out.write(b"\n")
 
 
-def _filter(model: Path, output: Path | None, format: Format, settings: SearchSettings) -> None:
+def _filter(model: Path, compute: str, output: Path | None, format: Format, settings: SearchSettings) -> None:
     from heedful.decoding.writing.generator import Generator
 
     with TextInput(STANDARD_INPUT) as source:
-        place = Here(Generator.load(model), settings)
+        place = Here(Generator.load(model, compute=compute), settings)
         with open_output(output) as out:
             writer = GenerationWriter(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, to="continue")

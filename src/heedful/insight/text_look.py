@@ -145,7 +145,7 @@ class TextLook:
 @torch.inference_mode()
 def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = NEW) -> TextLook:
     """Let the model go on from a prompt by at most `max_len` tokens, and keep all that happens."""
-    generator = model if isinstance(model, Generator) else Generator.load(model)
+    generator = model if isinstance(model, Generator) else Generator.load(model, engine="torch")
     name = "model" if isinstance(model, Generator) else Path(model).resolve().name
     tokenizer, gpt = generator.tokenizer, generator.model
     given = generator.prompt_ids(prompt)
@@ -157,7 +157,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
     whole = [*given, *best.ids, *([gpt.config.marks.end_id] if best.complete else [])]
     read, came = whole[:-1], whole[1:]
     with trace(structural_copy(gpt).eval()) as t:
-        logits = t.model(torch.tensor([read], device=generator.step.device))[0]
+        logits = t.model(torch.tensor([read], device=next(gpt.parameters()).device))[0]
     text = Continuation(tokenizer, given).whole(best.ids)
     return TextLook(
         model=model_facts(t, name),

@@ -1,44 +1,34 @@
-"""An encoder-decoder of heedful's as CTranslate2 describes one: the same numbers, laid out for its kernels.
+"""A model of heedful's as CTranslate2 describes one: the same numbers, laid out for its kernels.
 
 Only what comes out equal is mapped; `why_not` names the first part that would not. The mapping itself goes from names
 and arrays to CTranslate2's description, without torch; `ctranslate2_cache` has it done in a child process.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from heedful.config import to_values
 from heedful.errors import UserError
-from heedful.interop.ctranslate2_outline import OUTLINES, POSITIONS, Outline, outline_of
+from heedful.interop.ctranslate2_decoder import decoder_only
+from heedful.interop.ctranslate2_outline import DECODERS, OUTLINES, POSITIONS, Outline, outline_of
+from heedful.interop.ctranslate2_parts import Floats, Parts
 from heedful.interop.ctranslate2_tokens import source_token, target_token
 from heedful.models.marks import MarksConfig
 
 if TYPE_CHECKING:
     from heedful.models.bart import BartConfig
     from heedful.models.folder import LoadedModel
+    from heedful.models.gpt import GptConfig
     from heedful.models.seq2seq import Seq2SeqConfig
     from heedful.models.t5 import T5Config
     from heedful.text import Tokenizer, Tokenizers
 
-Floats = npt.NDArray[np.float32]
 
-# activation -> (CTranslate2's name for it, whether a second branch is gated by it)
-ACTIVATIONS = {
-    "relu": ("RELU", False),
-    "gelu": ("GELU", False),
-    "gelu_tanh": ("GELUTanh", False),
-    "swish": ("SWISH", False),
-    "swiglu": ("SWISH", True),
-    "geglu": ("GELUTanh", True),
-}
-
-
-def why_not(config: "Seq2SeqConfig | BartConfig | T5Config") -> str | None:
+def why_not(config: "Seq2SeqConfig | BartConfig | T5Config | GptConfig") -> str | None:
     """Why CTranslate2 cannot run such a model with equal results; None if it can."""
     return why_not_values(to_values(config))
 
@@ -79,7 +69,10 @@ def write_model(
     Ids are called by their numbers, as heedful's own engine needs it. With tokenizers they are called by their pieces,
     and the end mark is added to each source, so that any program that speaks to CTranslate2 can use the folder.
     """
-    spec, marks = _Mapping(outline, weights).spec(), outline.marks
+    if outline.family in DECODERS:
+        _write_decoder(outline, weights, folder, tokenizers)
+        return
+    spec, marks = EncoderDecoder(outline, weights).spec(), outline.marks
     sources = [source_token(number) for number in range(outline.source_vocab_size)]
     targets = [target_token(number) for number in range(outline.target_vocab_size)]
     unknown = 1 if marks == MarksConfig() else marks.end_id  # no id of ours is unknown
@@ -92,6 +85,29 @@ def write_model(
     spec.config.unk_token = targets[unknown]
     spec.config.bos_token = spec.config.decoder_start_token = targets[marks.start_id]
     spec.config.eos_token = targets[marks.end_id]
+    _save(spec, outline, folder)
+
+
+def _write_decoder(
+    outline: Outline, weights: Mapping[str, Floats], folder: Path, tokenizers: "Tokenizers | None"
+) -> None:
+    """A decoder without an encoder: one vocabulary, and prompts that bring their marks along."""
+    spec, marks = decoder_only(outline, weights), outline.marks
+    names = [target_token(number) for number in range(outline.target_vocab_size)]
+    unknown = 0  # no id of ours is
+    if tokenizers is not None:
+        if marks.end_id >= len(names):
+            raise UserError(f"its end is the id {marks.end_id}, which no token has, and CTranslate2 must have one")
+        names, unknown = _pieces(tokenizers.target, names), tokenizers.target.special.unk
+    spec.register_vocabulary(names)
+    spec.config.unk_token = names[unknown]
+    # A model may have marks outside of its vocabulary: heedful's engine then names no end at all.
+    spec.config.bos_token = names[marks.start_id if marks.start_id < len(names) else unknown]
+    spec.config.eos_token = names[marks.end_id if marks.end_id < len(names) else unknown]
+    _save(spec, outline, folder)
+
+
+def _save(spec: Any, outline: Outline, folder: Path) -> None:
     spec.config.layer_norm_epsilon = outline.norm_eps
     spec.validate()
     spec.optimize()  # tensors that are equal are written once
@@ -106,27 +122,14 @@ def _pieces(tokenizer: "Tokenizer", numbers: list[str]) -> list[str]:
     return [*pieces, *numbers[len(pieces) :]]
 
 
-class _Mapping:
+class EncoderDecoder(Parts):
     """Fills CTranslate2's description of a Transformer with one model's numbers."""
-
-    def __init__(self, outline: Outline, weights: Mapping[str, Floats]) -> None:
-        self.outline = outline
-        self.weights = weights
-        self.d_head = outline.d_head or outline.d_model // outline.n_heads
 
     def spec(self) -> Any:
         from ctranslate2 import specs
 
         outline = self.outline
-        activation, gated = ACTIVATIONS[outline.activation]
-        wiring: dict[str, Any] = {
-            "pre_norm": outline.residual == "pre",
-            "activation": specs.Activation[activation],
-            "ffn_glu": gated,
-            "rms_norm": outline.norm == "rms",
-            "head_dim": outline.d_head,
-            "relative_attention_bias": outline.positions in ("relative", "none"),
-        }
+        wiring = self.wiring()
         if "source_norm.weight" in self.weights:
             wiring["layernorm_embedding"] = True
         if outline.positions == "rotary":
@@ -138,33 +141,30 @@ class _Mapping:
         self._side(encoder, "encoder", "source", encoder.embeddings[0])
         self._side(decoder, "decoder", "target", decoder.embeddings)
         # Tied, it is in the file as an embedding, and of two embeddings that are one as the source's.
-        words = self._first("head.linear.weight", *_embeddings("target"))
+        words = self.first("head.linear.weight", *_embeddings("target"))
         decoder.projection.weight = words * np.float32(outline.output_scale)
         if "head.linear.bias" in self.weights:
             decoder.projection.bias = self.weights["head.linear.bias"]
         return specs.TransformerSpec(encoder, decoder)
 
-    def _first(self, *names: str) -> Floats:
-        return next(self.weights[name] for name in names if name in self.weights)
-
     def _side(self, spec: Any, stack: str, side: str, embeddings: Any) -> None:
         """What encoder and decoder have in common: embeddings, positions, layers, and with pre-norm one more norm."""
-        embeddings.weight = self._first(*_embeddings(side))
+        embeddings.weight = self.first(*_embeddings(side))
         spec.scale_embeddings = np.float32(self.outline.embedding_scale)
         table = self._position_table(side)
         if table is not None:
             spec.position_encodings.encodings = table
         for part, name in (("layernorm_embedding", f"{side}_norm"), ("layer_norm", f"{stack}.final_norm")):
             if f"{name}.weight" in self.weights:
-                self._norm(getattr(spec, part), name)
+                self.norm(getattr(spec, part), name)
         for number, layer_spec in enumerate(spec.layer):
             layer, own = f"{stack}.layers.{number}", layer_spec.self_attention
-            self._attention(own, f"{layer}.attention", self_attention=True)
+            self.attention(own, f"{layer}.attention", spread=self._for_each_head)
             if self.outline.positions in ("relative", "none"):
                 own.relative_attention_bias, own.relative_attention_max_distance = self._bias(stack)
             if stack == "decoder":
-                self._attention(layer_spec.attention, f"{layer}.cross_attention")
-            self._feed_forward(layer_spec.ffn, f"{layer}.feed_forward")
+                self.attention(layer_spec.attention, f"{layer}.cross_attention", own=False, spread=self._for_each_head)
+            self.feed_forward(layer_spec.ffn, f"{layer}.feed_forward")
 
     def _position_table(self, side: str) -> Floats | None:
         if self.outline.positions == "learned":
@@ -182,52 +182,14 @@ class _Mapping:
     def _bias(self, stack: str) -> tuple[Floats, np.int32]:
         """The table of relative positions. Zeros say that there are none at all: CTranslate2 would else add its own."""
         if self.outline.positions == "none":
-            return np.zeros((32, self.outline.n_heads), np.float32), np.int32(128)
+            return self.no_bias()
         return self.weights[f"{stack}.bias.table.weight"], np.int32(self.outline.max_distance)
-
-    def _attention(self, spec: Any, name: str, *, self_attention: bool = False) -> None:
-        q = self._linear(f"{name}.to_q")
-        k, v = (self._linear(f"{name}.{part}", self._for_each_head) for part in ("to_k", "to_v"))
-        groups = [[q, k, v]] if self_attention else [[q], [k, v]]
-        for linear, parts in zip(spec.linear, [*groups, [self._linear(f"{name}.to_out")]], strict=True):
-            linear.weight = np.concatenate([weight for weight, _ in parts])
-            biases = [bias for _, bias in parts if bias is not None]
-            if biases:
-                linear.bias = np.concatenate(biases)
-        scale = self.outline.score_scale
-        spec.queries_scale = np.float32(self.d_head**-0.5 if scale is None else scale)
-        self._norm(spec.layer_norm, f"{name}_residual.norm")
 
     def _for_each_head(self, rows: Floats) -> Floats:
         """Keys or values that several heads share, once for each head: CTranslate2's cross-attention shares none."""
         n_heads = self.outline.n_heads
         groups = n_heads // (self.outline.n_kv_heads or n_heads)
         return np.repeat(rows.reshape(-1, self.d_head, *rows.shape[1:]), groups, axis=0).reshape(-1, *rows.shape[1:])
-
-    def _feed_forward(self, spec: Any, name: str) -> None:
-        _, gated = ACTIVATIONS[self.outline.activation]
-        self._fill(spec.linear_0, f"{name}.gate" if gated else f"{name}.inner")
-        if gated:
-            self._fill(spec.linear_0_noact, f"{name}.inner")
-        self._fill(spec.linear_1, f"{name}.outer")
-        self._norm(spec.layer_norm, f"{name}_residual.norm")
-
-    def _linear(
-        self, name: str, spread: Callable[[Floats], Floats] = lambda rows: rows
-    ) -> tuple[Floats, Floats | None]:
-        """Its weight and, if it has one, its bias."""
-        bias = self.weights.get(f"{name}.bias")
-        return spread(self.weights[f"{name}.weight"]), None if bias is None else spread(bias)
-
-    def _fill(self, spec: Any, name: str) -> None:
-        spec.weight, bias = self._linear(name)
-        if bias is not None:
-            spec.bias = bias
-
-    def _norm(self, spec: Any, name: str) -> None:
-        spec.gamma = self.weights[f"{name}.weight"]
-        if hasattr(spec, "beta"):
-            spec.beta = self.weights[f"{name}.bias"]
 
 
 def _embeddings(side: str) -> tuple[str, ...]:

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
-from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import from_values, read_json
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.models.builtin import is_builtin
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
@@ -72,7 +71,7 @@ def convert(model: str | Path) -> Converted:
     """The conversion of a model folder: the one that is kept, or a new one."""
     model = Path(model)
     key = key_of(model)
-    found = _find(model, key)
+    found = find_conversion(model)
     if found is not None:
         return found
     from heedful.interop.ctranslate2 import why_not_values
@@ -114,7 +113,9 @@ def _places(model: Path, key: str) -> list[Path]:
     return [beside, cached] if may_write else [cached, beside]
 
 
-def _find(model: Path, key: str) -> Converted | None:
+def find_conversion(model: Path) -> Converted | None:
+    """The conversion that is kept; None if there is none, or it is damaged."""
+    key = key_of(model)
     for folder in _places(model, key):
         if folder.is_dir():
             with contextlib.suppress(UserError):  # damaged: as if it were not there, and made again

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import read_json, to_values
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import Floats, described, why_not_values, write_model
+from heedful.interop.ctranslate2 import described, why_not_values, write_model
 from heedful.interop.ctranslate2_cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.interop.ctranslate2_outline import Outline, outline_of
+from heedful.interop.ctranslate2_parts import Floats
 from heedful.models.builtin import is_builtin
 from heedful.models.find import CONFIG, SCALE, WEIGHTS
 

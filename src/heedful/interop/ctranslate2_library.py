@@ -14,6 +14,7 @@ from types import ModuleType
 
 TURNS = "GOMP_SPINCOUNT"
 FEW = "3000"
+MOST_TOGETHER = 4  # threads for one sentence: matrices of one row soon have no more in them
 
 
 def _load() -> tuple[ModuleType, bool]:

@@ -1,7 +1,7 @@
-"""What CTranslate2 must know of an encoder-decoder, whatever its family calls it. Needs no torch."""
+"""What CTranslate2 must know of a model, whatever its family calls it. Needs no torch."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,21 @@ EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's ow
 
 
 @dataclass(frozen=True)
+class WavesConfig:
+    """Rotary positions, as models.gpt.RotaryConfig has them."""
+
+    base: float = 10_000.0
+    factor: float = 1.0
+    first_len: int | None = None
+    low: float = 1.0
+    high: float = 4.0
+
+
+@dataclass(frozen=True)
 class Outline:
+    family: str
     source_vocab_size: int
-    target_vocab_size: int
+    target_vocab_size: int  # of a decoder alone both are one
     d_model: int
     n_layers: int
     n_decoder_layers: int
@@ -36,6 +48,8 @@ class Outline:
     max_len: int = 0
     max_distance: int = 128  # of relative positions
     output_scale: float = 1.0  # of the decoder's vectors, before the output layer
+    scaled_by: str = "head"  # GptConfig.score_scale, of a decoder alone
+    rotary: WavesConfig = field(default_factory=WavesConfig)
 
     @property
     def n_positions(self) -> int | None:
@@ -50,7 +64,7 @@ def outline_of(values: Mapping[str, Any]) -> Outline:
 
 
 def _common(values: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("d_model", "n_layers", "n_heads", "activation", "max_len")
+    names = ("family", "d_model", "n_layers", "n_heads", "activation", "max_len")
     marks = from_values(MarksConfig, dict(values["marks"]), where="marks")
     n_decoder_layers = values.get("n_decoder_layers") or values["n_layers"]
     return {name: values[name] for name in names} | {"marks": marks, "n_decoder_layers": n_decoder_layers}
@@ -58,8 +72,8 @@ def _common(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     return Outline(
-        values["source_vocab_size"],
-        values["target_vocab_size"],
+        source_vocab_size=values["source_vocab_size"],
+        target_vocab_size=values["target_vocab_size"],
         **common,
         n_kv_heads=values.get("n_kv_heads"),
         d_head=values.get("d_head"),
@@ -74,13 +88,14 @@ def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
 
 def _bart(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     scale = values["d_model"] ** 0.5 if values["scaled_embedding"] else 1.0
-    return Outline(values["vocab_size"], values["vocab_size"], **common, embedding_scale=scale)
+    size = values["vocab_size"]
+    return Outline(source_vocab_size=size, target_vocab_size=size, **common, embedding_scale=scale)
 
 
 def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     return Outline(
-        values["vocab_size"],
-        values["vocab_size"],
+        source_vocab_size=values["vocab_size"],
+        target_vocab_size=values["vocab_size"],
         **common,
         d_head=values.get("d_head"),
         embedding_scale=1.0,
@@ -94,8 +109,27 @@ def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     )
 
 
+def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    return Outline(
+        source_vocab_size=values["vocab_size"],
+        target_vocab_size=values["vocab_size"],
+        **common,
+        n_kv_heads=values.get("n_kv_heads"),
+        d_head=values.get("d_head"),
+        embedding_scale=1.0,
+        norm=values["norm"],
+        norm_eps=values["norm_eps"],
+        residual="pre",
+        positions=values["positions"],
+        scaled_by=values["score_scale"],
+        rotary=from_values(WavesConfig, dict(values["rotary"]), where="rotary"),
+    )
+
+
 OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Outline]] = {
     "seq2seq": _seq2seq,
     "bart": _bart,
     "t5": _t5,
+    "gpt": _gpt,
 }
+DECODERS = ("gpt",)  # the families without an encoder

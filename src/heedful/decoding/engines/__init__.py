@@ -8,5 +8,12 @@
     own_shortlist   the few words that it has to look at for a text, learned from what a model says
     choose          which of them runs a model
 
+For models that go on from a prompt:
+
+    writer          what such an engine does
+    torch_writer    the reference
+    ct2_writer      CTranslate2
+    choose_writer   which of them runs a model, and which a request
+
 Whoever gets CTranslate2 imports no torch.
 """

@@ -8,13 +8,11 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-
-from heedful.interop.ctranslate2_library import THREADS_WORK_TOGETHER, ctranslate2
 from heedful.decoding.engines.ct2_speed import Speed
+from heedful.interop.ctranslate2_library import MOST_TOGETHER, THREADS_WORK_TOGETHER, ctranslate2
 
 WEIGHTS = "model.bin"
 LARGE = 200_000_000  # bytes of weights: of such a model there is one copy at a time
-MOST_TOGETHER = 4  # threads for one sentence; CTranslate2's own default, since matrices of one row soon have no more in them
 
 
 class Copy(NamedTuple):

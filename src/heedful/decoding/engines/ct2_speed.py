@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import FACTS, user_cache
+from heedful.interop.ctranslate2_library import ctranslate2
 from heedful.interop.ctranslate2_tokens import source_token
 from heedful.processor import n_cores
 from heedful.text import SPECIAL

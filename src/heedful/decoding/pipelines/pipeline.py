@@ -26,7 +26,7 @@ class Running:
     compute: str
 
     def only_torch(self, task: str) -> None:
-        """Refuse what only a translation has."""
+        """Refuse what only models that write have."""
         if self.engine not in ("auto", "torch") or self.compute != "float32":
             raise UserError(
                 f"pipeline({task!r}): runs in torch and float32, not engine={self.engine!r}, compute={self.compute!r}"
@@ -53,9 +53,11 @@ def _text_generation(model: Any, running: Running) -> Pipeline:
     from heedful.decoding.pipelines.generation import GenerationPipeline
     from heedful.decoding.writing.generator import Generator
 
-    running.only_torch("text-generation")
-    generator = model if isinstance(model, Generator) else Generator.load(model, device=running.device)
-    return GenerationPipeline(generator)
+    if isinstance(model, Generator):
+        return GenerationPipeline(model)
+    return GenerationPipeline(
+        Generator.load(model, engine=running.engine, compute=running.compute, device=running.device)
+    )
 
 
 def _fill_mask(model: Any, running: Running) -> Pipeline:

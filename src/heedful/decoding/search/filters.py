@@ -16,6 +16,7 @@ Filter = Callable[[Tensor, Tensor, Board], None]  # logits (N, V) to change, as 
 def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: MarksConfig) -> list[Filter]:
     """The filters that a search needs, in the order in which they apply."""
     wanted: list[tuple[bool, Filter]] = [
+        (bool(marks.other_ends), join_ends),
         (settings.repetition_penalty != 1.0, dampen_repetition),
         (settings.no_repeat_ngram > 0, forbid_ngrams),
         (bool(settings.forbidden or marks.forbidden), forbid_tokens),
@@ -23,6 +24,20 @@ def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: Mar
         (any(request.prefix for request in requests), force_prefix),
     ]
     return [apply for needed, apply in wanted if needed]
+
+
+def join_ends(logits: Tensor, said: Tensor, board: Board) -> None:
+    """A search knows one end: the likeliest of several stands for it, and the others for nothing. They change places in
+    what the model said as well, so that the end counts what it counted there.
+    """
+    end, others = board.marks.end_id, list(board.marks.other_ends)
+    ends = torch.tensor([end, *others], device=said.device)
+    likeliest = ends[said[:, ends].argmax(dim=1)][:, None]  # (N, 1)
+    value = said.gather(1, likeliest)
+    said.scatter_(1, likeliest, said[:, [end]])
+    said[:, [end]] = value
+    logits[:, [end]] = value
+    logits[:, others] = -torch.inf
 
 
 def dampen_repetition(logits: Tensor, said: Tensor, board: Board) -> None:

@@ -62,7 +62,6 @@ class GptStep:
         config = model.config
         self.model = model
         self.marks = config.marks
-        self.ends = [self.marks.end_id, *self.marks.other_ends]
         self.window = config.max_len
         self.device = next(model.parameters()).device
         self.table = model.embedding.table.weight.detach()
@@ -102,15 +101,7 @@ class GptStep:
             x = layer(x, columns, number, waves, mask)
         columns.write(len(self.layers), tokens[:, None, None])
         columns.length += 1
-        return self._one_end(self.head(self.final_norm(x)))
-
-    def _one_end(self, logits: Tensor) -> Tensor:
-        """A search knows one end: where another is likelier, it stands for it."""
-        end, *others = self.ends
-        if others:
-            logits[:, end] = logits[:, self.ends].amax(dim=1)
-            logits[:, others] = -torch.inf
-        return logits
+        return self.head(self.final_norm(x))
 
     def _move_window(self, state: GptState) -> None:
         """Rows that fill the window are read again, the last half of them."""

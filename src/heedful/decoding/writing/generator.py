@@ -8,32 +8,25 @@
 It holds nothing that changes, so several threads may use one at a time.
 """
 
-import itertools
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import torch
-
-from heedful.decoding.search.board import Board, Entry, Ints
-from heedful.decoding.search.loop import choose_advance, run_batch, search
-from heedful.decoding.search.prediction import Prediction
+from heedful.decoding.engines.choose_writer import open_writer
+from heedful.decoding.engines.writer import Writer
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
-from heedful.decoding.steps.gpt import GptStep
 from heedful.decoding.writing.texts import checked, in_blocks
 from heedful.errors import UserError
-from heedful.models.find import find_model_folder, require_family
-from heedful.models.folder import load_model
-from heedful.models.gpt import Gpt
 from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from heedful.models.gpt import Gpt
 
 # What options say nothing of: greedy search, and so many new tokens at most.
 DEFAULTS = {"beam": 1, "max_len": 100}
-MANY = 16  # prompts for which several lanes pay
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first bytes of a character are decoded
 
 
@@ -52,21 +45,23 @@ class Generator:
     """A decoder-only model, ready to write; without a tokenizer it knows ids only."""
 
     def __init__(
-        self, model: Gpt, tokenizer: Tokenizer | None, *, batch_rows: int = 64, lanes: int | None = None
+        self, model: "Gpt | Writer", tokenizer: Tokenizer | None, *, batch_rows: int = 64, lanes: int | None = None
     ) -> None:
-        self.model = model
-        self.batch_rows = batch_rows
-        self.lanes = lanes  # batches at a time; None: for many prompts one for each thread that torch may use
-        self.step = GptStep(model)
+        """Of a model in torch, or of the engine that runs it; the numbers are those of a model's TorchWriter."""
+        self.engine = model if isinstance(model, Writer) else _in_torch(model, batch_rows, lanes)
         self._tokenizer = tokenizer
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "cpu") -> "Generator":
-        """The model of a run or a model folder."""
-        folder = find_model_folder(path)
-        require_family(folder, "gpt")
-        loaded = load_model(folder, device=device)
-        return cls(loaded.expect(Gpt), None if loaded.tokenizers is None else loaded.tokenizers.source)
+    def load(
+        cls, path: str | Path, *, device: str = "cpu", engine: str = "auto", compute: str = "float32"
+    ) -> "Generator":
+        """The model of a run or a model folder; engine and compute as in `open_writer`."""
+        return cls(*open_writer(path, engine=engine, compute=compute, device=device))
+
+    @property
+    def model(self) -> "Gpt":
+        """The model in torch."""
+        return self.engine.in_torch()
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -143,12 +138,12 @@ class Generator:
         A model whose start is its end has one mark between texts, as GPT-2: there it stands for an empty prompt alone.
         """
         ids = self.tokenizer.encode(checked(prompt, number))
-        marks = self.model.config.marks
+        marks = self.engine.shape.marks
         return ids if ids and marks.start_id == marks.end_id else [marks.start_id, *ids]
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
-        ids, window = self.prompt_ids(prompt, number=number), self.model.config.max_len
+        ids, window = self.prompt_ids(prompt, number=number), self.engine.shape.window
         if len(ids) > window:
             warnings.warn(
                 f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them",
@@ -157,37 +152,19 @@ class Generator:
         return ids
 
     def _find(self, prompts: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
-        size = self.model.config.vocab_size
+        size = self.engine.shape.vocab_size
         for number, ids in enumerate(prompts):
             if not ids or not all(0 <= one < size for one in ids):
                 raise UserError(
                     f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
                 )
-        requests = [Request(ids, continues=True) for ids in prompts]
-        threads = torch.get_num_threads()
-        lanes = self.lanes or (threads if self.step.device.type == "cpu" and len(requests) >= MANY else 1)
-        found = search(self.step, requests, settings, n_rows=self.batch_rows, lanes=lanes)
-        if lanes > 1:
-            torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
-        return found
+        return self.engine.search([Request(ids, continues=True) for ids in prompts], settings)
 
     def _stream(self, ids: Sequence[int], settings: SearchSettings, continuation: "Continuation") -> Iterator[str]:
-        request = Request(ids, continues=True)
-        entry = Entry(0, request, settings.limit(len(request)))
-        results: list[list[Hypothesis]] = [[]]
-        advance, written = choose_advance(settings), deque[int]()
-
-        def watch(board: Board, prediction: Prediction) -> Ints | None:
-            parents = advance(board, prediction)
-            if board.width == 1 and not board.finished[0]:
-                written.append(int(board.tokens[0, 0]))
-            return parents
-
-        running = run_batch(self.step, [entry], deque(), settings, watch, results)
-        for _ in _in_inference(running):
-            if text := continuation.add(list(itertools.islice(written, len(continuation.ids), None))):
+        for new in self.engine.stream(Request(ids, continues=True), settings):
+            if text := continuation.add(new):
                 yield text
-        if text := continuation.finish(results[0][0].ids):
+        if text := continuation.finish():
             yield text
 
 
@@ -211,9 +188,9 @@ class Continuation:
         self.ids += ids
         return self._new(self.whole(self.ids).rstrip(UNFINISHED))
 
-    def finish(self, ids: Sequence[int]) -> str:
+    def finish(self) -> str:
         """What is still to be said, with all ids known."""
-        return self._new(self.whole(ids))
+        return self._new(self.whole(self.ids))
 
     def _new(self, text: str) -> str:
         if not text.startswith(self._said):  # an older piece is written differently now: wait for more
@@ -227,11 +204,7 @@ def generation_settings(options: dict[str, Any], *, where: str = "generate") -> 
     return search_settings({**DEFAULTS, **options}, where=where)
 
 
-def _in_inference(steps: Iterator[None]) -> Iterator[None]:
-    """The same steps; what the caller does between them is not under inference mode."""
-    done = object()
-    while True:
-        with torch.inference_mode():
-            if next(steps, done) is done:
-                return
-        yield
+def _in_torch(model: "Gpt", batch_rows: int, lanes: int | None) -> Writer:
+    from heedful.decoding.engines.torch_writer import TorchWriter
+
+    return TorchWriter(model, batch_rows=batch_rows, lanes=lanes)

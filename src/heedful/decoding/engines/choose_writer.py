@@ -1,0 +1,120 @@
+"""Which engine goes on from prompts. torch does all; CTranslate2 is faster, where its results are the same.
+
+Both are opened when they are first needed: who only draws pays for no conversion, who never draws for no torch.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from heedful.config import read_json
+from heedful.decoding.engines.choose import EngineName
+from heedful.decoding.engines.ct2_engine import Compute
+from heedful.decoding.engines.ct2_limits import why_not_prompt
+from heedful.decoding.engines.ct2_writer import CTranslate2Writer
+from heedful.decoding.engines.writer import Shape, Writer, read_shape
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.errors import UserError, one_of
+from heedful.interop.ctranslate2 import why_not_values
+from heedful.interop.ctranslate2_cache import Converted, convert, find_conversion, refusal
+from heedful.models.find import CONFIG, find_model_folder, require_family
+from heedful.text import Tokenizer, has_tokenizers, load_tokenizers
+
+if TYPE_CHECKING:
+    from heedful.models.gpt import Gpt
+
+
+def open_writer(
+    path: str | Path, *, engine: str = "auto", compute: str = "float32", device: str = "cpu"
+) -> tuple[Writer, Tokenizer | None]:
+    """An engine for the decoder-only model of a run or a model folder, and the model's tokenizer, if it has one.
+
+    `auto` takes CTranslate2 on a processor, for what it does with equal results, and torch for everything else.
+    """
+    if engine not in get_args(EngineName):
+        raise one_of("engine", engine, get_args(EngineName))
+    if compute not in get_args(Compute):
+        raise one_of("compute", compute, get_args(Compute))
+    folder = find_model_folder(path)
+    require_family(folder, "gpt")
+    values = read_json(folder / CONFIG)
+    reason = why_not_values(values) if values.get("family") == "gpt" else "it is no model that heedful knows"
+    if engine == "ctranslate2":
+        if reason is not None:
+            raise refusal(folder, reason)
+        converted = convert(folder)
+        opened = CTranslate2Writer(
+            converted, read_shape(folder), compute="int8" if compute == "int8" else "float32", device=device
+        )
+        return opened, _tokenizer(folder, converted)
+    if engine == "torch" or reason is not None or (device != "cpu" and compute == "float32"):
+        if compute != "float32":
+            raise UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch")
+        return _open_torch(folder, device)
+    auto = AutoWriter(folder, compute="int8" if compute == "int8" else "float32", device=device)
+    return auto, _tokenizer(folder, auto.converted)
+
+
+class AutoWriter:
+    """CTranslate2, and torch for those requests and settings that it would answer differently."""
+
+    name = "auto"
+
+    def __init__(self, folder: Path, *, compute: Compute = "float32", device: str = "cpu") -> None:
+        self.folder = folder
+        self.shape: Shape = read_shape(folder)
+        self.compute: Compute = compute
+        self.device = device
+        self.converted = find_conversion(folder)
+        self._fast: CTranslate2Writer | None = None
+        self._slow: Writer | None = None
+        self._opening = threading.Lock()
+
+    def in_torch(self) -> "Gpt":
+        return self._torch("it has no model in torch").in_torch()
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        reasons = [why_not_prompt(request, settings, self.shape) for request in requests]
+        easy = [request for request, reason in zip(requests, reasons, strict=True) if reason is None]
+        hard = [request for request, reason in zip(requests, reasons, strict=True) if reason is not None]
+        found = iter(self._ctranslate2().search(easy, settings) if easy else [])
+        why = next((reason for reason in reasons if reason is not None), "")
+        others = iter(self._torch(why).search(hard, settings) if hard else [])
+        return [next(found if reason is None else others) for reason in reasons]
+
+    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        reason = why_not_prompt(request, settings, self.shape)
+        return (self._ctranslate2() if reason is None else self._torch(reason)).stream(request, settings)
+
+    def _ctranslate2(self) -> CTranslate2Writer:
+        with self._opening:
+            if self._fast is None:
+                self.converted = self.converted or convert(self.folder)
+                self._fast = CTranslate2Writer(self.converted, self.shape, compute=self.compute, device=self.device)
+            return self._fast
+
+    def _torch(self, reason: str) -> Writer:
+        if self.compute != "float32":
+            raise UserError(f"compute = '{self.compute}': only CTranslate2 has it, and it cannot do this: {reason}")
+        with self._opening:
+            if self._slow is None:
+                self._slow, _ = _open_torch(self.folder, self.device)
+            return self._slow
+
+
+def _tokenizer(folder: Path, converted: Converted | None) -> Tokenizer | None:
+    """At once if a conversion vouches for it."""
+    if not has_tokenizers(folder):
+        return None
+    return (load_tokenizers(folder) if converted is None else converted.load_tokenizers()).source
+
+
+def _open_torch(folder: Path, device: str) -> tuple[Writer, Tokenizer | None]:
+    from heedful.decoding.engines.torch_writer import TorchWriter
+    from heedful.models.folder import load_model
+    from heedful.models.gpt import Gpt
+
+    loaded = load_model(folder, device=device)
+    return TorchWriter(loaded.expect(Gpt)), None if loaded.tokenizers is None else loaded.tokenizers.source
