@@ -1,14 +1,21 @@
 """Clients for a server under load; the tests and `make serve-test` (serve_trials.py) use them."""
 
 import asyncio
+import copy
+import itertools
 import json
+import math
 import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
+from heedful.decoding.writing.translator import Translator
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGH.,;!?"
 TIE = 1e-4  # of the logarithms of two probabilities
@@ -197,3 +204,41 @@ def differing(found: Found, offline: Mapping[str, Translation]) -> list[tuple[st
         for text, (said, score) in found.items()
         if said != offline[text].text and abs(score - offline[text].score) > TIE
     ]
+
+
+def narrowest_choice(translator: Translator, text: str, *, beam: int) -> float:
+    """By how little a beam decided, at its closest call, who goes on and who does not: below TIE the numbers of another
+    batch, which differ in their last digits, may decide otherwise, and what follows is another text with another score.
+    """
+    assert isinstance(translator.engine, TorchEngine)
+    watching = Watching(translator.engine)
+    one = copy.copy(translator)
+    one.engine = watching
+    one.search([text], beam=beam)
+    return watching.narrowest
+
+
+class Watching:
+    """An engine that looks at every choice of its beam."""
+
+    name = "torch"
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self.engine, self.narrowest = engine, math.inf
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        results = []
+        for request in requests:
+            found, events = self.engine.search_watched(request, settings)
+            results.append(found)
+            for _, group in itertools.groupby(events, key=lambda event: event.step):
+                step = list(group)  # the best first
+                self._look([event.score for event in step], settings.beam)
+                self._look(
+                    [event.score for event in step if event.token != self.engine.step.marks.end_id], settings.beam
+                )
+        return results
+
+    def _look(self, scores: Sequence[float], beam: int) -> None:
+        if len(scores) > beam:
+            self.narrowest = min(self.narrowest, scores[beam - 1] - scores[beam])
