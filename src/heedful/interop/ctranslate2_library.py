@@ -1,10 +1,10 @@
 """CTranslate2, with threads that do not wait too long for each other.
 
 Threads that work together on one sentence meet at every product. libgomp lets those who come first spin until the last
-one is there, for milliseconds. On an idle machine that is the fastest way; on a busy one they keep the last one from its
-core, and a sentence of 20 ms was seen to take 10 s. After a few thousand turns they had better sleep: that is as fast on
-an idle machine, and no slower than one thread alone on a busy one. libgomp reads the number of turns when it is loaded,
-so this module is the one that does something when it is imported. Whoever has set such a variable keeps it.
+one is there, for milliseconds. On an idle machine that is the fastest way; on a busy one they keep the last one from
+its core, and a sentence of 20 ms was seen to take 10 s. After a few thousand turns they had better sleep: that is as
+fast on an idle machine, and no slower than one thread alone on a busy one. libgomp reads the number of turns when it
+is loaded, so this module is the one that does something when it is imported. Whoever has set such a variable keeps it.
 """
 
 import importlib
