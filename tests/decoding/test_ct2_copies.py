@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ctranslate2
 import pytest
 
 from ct2_models import convert_here, make_engine, make_model, some_requests, tie
@@ -19,7 +20,7 @@ TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
 @pytest.fixture(autouse=True)
 def threads_that_work_together(monkeypatch) -> None:
     """Whoever imported CTranslate2 first."""
-    monkeypatch.setattr(ct2_copies, "THREADS_WORK_TOGETHER", True)
+    monkeypatch.setattr(ct2_copies, "threads_work_together", lambda: True)
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +37,13 @@ def folder(model, tmp_path_factory) -> Path:
 def loaded(monkeypatch) -> list[tuple[int, int]]:
     """(inter, intra) of each translator that is opened."""
     opened: list[tuple[int, int]] = []
-    real = ct2_copies.ctranslate2.Translator
+    real = ctranslate2.Translator
 
     def count(*given, inter_threads: int, intra_threads: int, **more):
         opened.append((inter_threads, intra_threads))
         return real(*given, inter_threads=inter_threads, intra_threads=intra_threads, **more)
 
-    monkeypatch.setattr(ct2_copies.ctranslate2, "Translator", count)
+    monkeypatch.setattr(ctranslate2, "Translator", count)
     return opened
 
 
@@ -93,7 +94,7 @@ def test_where_there_is_one_way_it_is_loaded_at_once(how, folder, loaded):
 
 
 def test_threads_that_spin_do_not_work_together(folder, loaded, monkeypatch):
-    monkeypatch.setattr(ct2_copies, "THREADS_WORK_TOGETHER", False)
+    monkeypatch.setattr(ct2_copies, "threads_work_together", lambda: False)
     copies_of(folder).choose(1)
     assert loaded == [(2, 1)]
 
@@ -107,9 +108,10 @@ def test_threads_are_told_when_to_sleep_as_the_library_is_loaded(before, variabl
     program = f"""
 import os
 {before}
-from heedful.interop.ctranslate2_library import THREADS_WORK_TOGETHER
+from heedful.interop.ctranslate2_library import threads_work_together
+together = threads_work_together()
 assert "GOMP_SPINCOUNT" not in os.environ
-print(THREADS_WORK_TOGETHER)
+print(together)
 """
     clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run(

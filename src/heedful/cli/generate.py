@@ -48,9 +48,6 @@ def generate(
 ) -> None:
     """Write what follows a prompt, or each line of standard input.
 
-    The text appears as it is written: each time the likeliest next token, or
-    with --temperature, --top-k, --top-p or --seed one that is drawn.
-
     Parameters
     ----------
     prompt
@@ -66,7 +63,7 @@ def generate(
     n_best
         How many texts for each prompt; as text "line ||| text ||| score", lines counted from 0.
     temperature
-        Draw tokens; below 1 likely ones become likelier still, above 1 unlikely ones get a chance.
+        Draw tokens, as --top-k, --top-p and --seed do, too; below 1 likely ones become likelier still.
     top_k
         Draw only among so many likeliest tokens.
     top_p

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from heedful.config import from_values, read_json
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256
-from heedful.interop.ctranslate2_library import ctranslate2
+from heedful.interop.ctranslate2_library import library
 from heedful.models.builtin import is_builtin
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
@@ -97,7 +97,7 @@ def refusal(model: Path, reason: str) -> NotConvertible:
 def key_of(model: Path) -> str:
     if not (model / MANIFEST).is_file():
         raise UserError(f"{model}: has no {MANIFEST}; it is not a folder that heedful wrote, or it was not finished")
-    parts = ((model / MANIFEST).read_bytes(), ctranslate2.__version__.encode(), str(LAYOUT).encode())
+    parts = ((model / MANIFEST).read_bytes(), library().__version__.encode(), str(LAYOUT).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
 
 

@@ -17,7 +17,7 @@ from heedful.config import read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import described, why_not_values, write_model
 from heedful.interop.ctranslate2_cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
-from heedful.interop.ctranslate2_library import ctranslate2
+from heedful.interop.ctranslate2_library import library
 from heedful.interop.ctranslate2_outline import Outline, outline_of
 from heedful.interop.ctranslate2_parts import Floats
 from heedful.models.builtin import is_builtin
@@ -77,7 +77,7 @@ def without_torch() -> Iterator[None]:
         if "ctranslate2.specs" not in before:
             for name in {name for name in sys.modules if name.startswith("ctranslate2.specs")} - before:
                 del sys.modules[name]
-            vars(ctranslate2).pop("specs", None)
+            vars(library()).pop("specs", None)
 
 
 def main() -> int:

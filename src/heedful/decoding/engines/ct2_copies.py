@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.decoding.engines.ct2_speed import Speed
-from heedful.interop.ctranslate2_library import MOST_TOGETHER, THREADS_WORK_TOGETHER, ctranslate2
+from heedful.interop.ctranslate2_library import MOST_TOGETHER, library, threads_work_together
 
 WEIGHTS = "model.bin"
 LARGE = 200_000_000  # bytes of weights: of such a model there is one copy at a time
@@ -51,7 +51,7 @@ class Copies:
     def _together(self) -> int:
         """Threads for a call with fewer requests than these; 1: such a call is like any other."""
         is_one_way = self._speed.inter == 1 or self._compute != "float32" or self._device != "cpu"
-        if is_one_way or not THREADS_WORK_TOGETHER:
+        if is_one_way or not threads_work_together():
             return 1
         return min(MOST_TOGETHER, self._speed.inter * self._speed.intra)
 
@@ -60,7 +60,7 @@ class Copies:
         return (self._folder / WEIGHTS).stat().st_size > LARGE
 
     def _load(self, inter: int, intra: int) -> Copy:
-        translator = ctranslate2.Translator(
+        translator = library().Translator(
             str(self._folder),
             device=self._device,
             compute_type=self._compute,

@@ -17,7 +17,7 @@ from typing import Any
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import FACTS, user_cache
-from heedful.interop.ctranslate2_library import ctranslate2
+from heedful.interop.ctranslate2_library import library
 from heedful.interop.ctranslate2_tokens import source_token
 from heedful.processor import n_cores
 from heedful.text import SPECIAL
@@ -111,7 +111,7 @@ class _Trial:
 
     def __init__(self, folder: Path, compute: str, inter: int, intra: int) -> None:
         self.inter = inter
-        self.translator: Any = ctranslate2.Translator(
+        self.translator: Any = library().Translator(
             str(folder), compute_type=compute, inter_threads=inter, intra_threads=intra
         )
 
