@@ -2,7 +2,7 @@
 
 Threads that work together on one sentence meet at every product. libgomp lets those who come first spin until the last
 one is there, for milliseconds. On an idle machine that is the fastest way; on a busy one they keep the last one from
-its core, and a sentence of 20 ms was seen to take 10 s. After a few thousand turns they had better sleep: that is as
+its core, and a sentence of 20 ms was seen to take 10 s. After some thousand turns they had better sleep: that is as
 fast on an idle machine, and no slower than one thread alone on a busy one.
 """
 
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 TURNS = "GOMP_SPINCOUNT"
-FEW = "3000"
+FEW = "30000"
 MOST_TOGETHER = 4  # threads for one sentence: matrices of one row soon have no more in them
 
 
