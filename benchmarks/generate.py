@@ -4,25 +4,25 @@
     python benchmarks/generate.py --quick                                           # does it run?
 
 All write greedily, with a cache, exactly as many tokens for every prompt; none ever ends by itself. heedful runs as
-users get it (`auto`: CTranslate2 in float32), with `compute="int8"`, and on torch alone. All are in one process and
-take turns, round after round; a ratio is taken within a round, and the median of the rounds is shown. The weights are
-random: what a step costs does not depend on them. The texts must be equal, token for token; with random weights the two
-likeliest tokens are sometimes equal but for rounding, and then a text goes another way, so the share of texts that are
-equal to Hugging Face's is shown. In int8 few are.
+users get it (`auto`: CTranslate2 in float32), with `compute="int8"`, and on torch alone. Each is in a process of its
+own, and they take turns, round after round; a ratio is taken within a round, and the median of the rounds is shown.
+The weights are random: what a step costs does not depend on them. The texts must be equal, token for token; with
+random weights the two likeliest tokens are sometimes equal but for rounding, and then a text goes another way, so the
+share of texts that are equal to Hugging Face's is shown. In int8 few are.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from heedful.cli.machine import processor
-from heedful.decoding.writing.generator import Generator
 from heedful.interop.huggingface import export_huggingface
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
@@ -37,9 +37,10 @@ SHAPES = {
         "norm": "rms", "activation": "swiglu", "attention_bias": False, "feed_forward_bias": False, "tied": False,
     },
 }  # fmt: skip
+PROGRAMS = Path(__file__).parent / "peers" / "generate_programs.py"
 PEER = "Hugging Face"
+NAMES = ("heedful", "heedful, int8", "heedful, torch", PEER)
 Texts = list[list[int]]
-Program = Callable[[Texts, int], Texts]
 
 
 def main() -> None:
@@ -58,7 +59,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.tokens, options.prompt = 1, 8, 5
-    torch.set_num_threads(options.threads)
     print(
         f"{processor()}, {options.threads} threads, torch {torch.__version__}; "
         f"{options.prompt} + {options.tokens} tokens\n"
@@ -68,8 +68,11 @@ def main() -> None:
     results = []
     for shape in options.shapes:
         model = make(shape, options)
-        with tempfile.TemporaryDirectory() as folder:
-            programs = make_programs(model, Path(folder), options)
+        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as running:
+            folder = Path(name)
+            save_model(folder / "ours", model, None)
+            export_huggingface(folder / "ours", folder / "theirs")
+            programs = {one: running.enter_context(Running(one, folder, options)) for one in NAMES}
             for batch in options.batches:
                 results.append({"shape": shape, **compare(programs, batch, model.config.vocab_size, options)})
                 show(results[-1], sum(one.numel() for one in model.parameters()))
@@ -90,54 +93,44 @@ def make(shape: str, options: argparse.Namespace) -> Gpt:
     return model.eval()
 
 
-def make_programs(model: Gpt, folder: Path, options: argparse.Namespace) -> dict[str, Program]:
-    """Those that share a folder of the same weights; Hugging Face's is the last."""
-    save_model(folder / "ours", model, None)
-    return {
-        "heedful": ours(Generator.load(folder / "ours")),
-        "heedful, int8": ours(Generator.load(folder / "ours", compute="int8")),
-        "heedful, torch": ours(Generator(model, None, lanes=options.lanes)),
-        PEER: theirs(folder),
-    }
+class Running:
+    """A program, in a process of its own."""
+
+    def __init__(self, name: str, folder: Path, options: argparse.Namespace) -> None:
+        lanes = [str(options.lanes)] if options.lanes and name == "heedful, torch" else []
+        command = [sys.executable, PROGRAMS, name, folder, str(options.threads), *lanes]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def write(self, prompts: Texts, n_tokens: int) -> tuple[Texts, float]:
+        """The texts, and the seconds that they took."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"prompts": prompts, "n_tokens": n_tokens}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"a program ended with code {self._process.wait()}")
+        answer = json.loads(line)
+        return answer["texts"], answer["seconds"]
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
-def ours(generator: Generator) -> Program:
-    def write(prompts: Texts, n_tokens: int) -> Texts:
-        return [best[0].ids for best in generator.search_ids(prompts, max_len=n_tokens)]
-
-    return write
-
-
-def theirs(folder: Path) -> Program:
-    from transformers import AutoModelForCausalLM
-
-    export_huggingface(folder / "ours", folder / "theirs")
-    peer = AutoModelForCausalLM.from_pretrained(folder / "theirs").eval()
-    peer.generation_config.eos_token_id = None
-
-    def write(prompts: Texts, n_tokens: int) -> Texts:
-        ids = torch.tensor(prompts)
-        with torch.inference_mode():
-            found = peer.generate(
-                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=n_tokens, pad_token_id=0
-            )
-        return found[:, ids.size(1) :].tolist()
-
-    return write
-
-
-def compare(programs: dict[str, Program], batch: int, vocab_size: int, options: argparse.Namespace) -> dict:
+def compare(programs: dict[str, Running], batch: int, vocab_size: int, options: argparse.Namespace) -> dict:
     """Rounds in turn, after one that nobody counts."""
     torch.manual_seed(2)
     prompts = torch.randint(1, vocab_size, (batch, options.prompt)).tolist()
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     found: dict[str, Texts] = {}
     for number in range(options.rounds + 1):
-        for name, write in programs.items():
-            start = time.perf_counter()
-            found[name] = write(prompts, options.tokens)
+        for name, program in programs.items():
+            found[name], took = program.write(prompts, options.tokens)
             if number:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(took)
     equal = {name: sum(a == b for a, b in zip(texts, found[PEER], strict=True)) for name, texts in found.items()}
     assert all(len(text) == options.tokens for texts in found.values() for text in texts)
     return {"batch": batch, "seconds": seconds, "equal": equal, "n_tokens": batch * options.tokens}

@@ -13,6 +13,7 @@ from heedful.decoding.engines import ct2_copies
 from heedful.decoding.engines.ct2_copies import Copies
 from heedful.decoding.engines.ct2_speed import Speed
 from heedful.decoding.search.settings import SearchSettings
+from heedful.interop.ctranslate2_library import MOST_TOGETHER, SMALL
 
 TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
 
@@ -20,7 +21,7 @@ TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
 @pytest.fixture(autouse=True)
 def threads_that_work_together(monkeypatch) -> None:
     """Whoever imported CTranslate2 first."""
-    monkeypatch.setattr(ct2_copies, "threads_work_together", lambda: True)
+    monkeypatch.setattr(ct2_copies, "threads_for_one", lambda folder, n_threads: min(MOST_TOGETHER, n_threads))
 
 
 @pytest.fixture(scope="module")
@@ -94,22 +95,38 @@ def test_where_there_is_one_way_it_is_loaded_at_once(how, folder, loaded):
 
 
 def test_threads_that_spin_do_not_work_together(folder, loaded, monkeypatch):
-    monkeypatch.setattr(ct2_copies, "threads_work_together", lambda: False)
+    monkeypatch.setattr(ct2_copies, "threads_for_one", lambda folder, n_threads: 1)
     copies_of(folder).choose(1)
     assert loaded == [(2, 1)]
 
 
 @pytest.mark.parametrize(
-    ("before", "variables", "together"),
-    [("", {}, True), ("import ctranslate2", {}, False), ("", {"OMP_WAIT_POLICY": "passive"}, True)],
-    ids=["ours", "loaded before", "as the user wants it"],
+    ("before", "variables", "size", "together"),
+    [
+        ("", {}, SMALL, 2),
+        ("", {}, SMALL - 1, 1),
+        ("import ctranslate2", {}, SMALL, 1),
+        ("import torch", {}, SMALL, 1),
+        ("", {"OMP_WAIT_POLICY": "passive"}, SMALL, 2),
+        ("import torch", {"OMP_WAIT_POLICY": "passive"}, SMALL, 1),
+    ],
+    ids=[
+        "ours",
+        "small",
+        "loaded before",
+        "beside torch",
+        "as the user wants it",
+        "as the user wants it, beside torch",
+    ],
 )
-def test_threads_are_told_when_to_sleep_as_the_library_is_loaded(before, variables, together):
+def test_threads_are_told_when_to_sleep_as_the_library_is_loaded(before, variables, size, together, tmp_path):
+    (tmp_path / "model.bin").write_bytes(bytes(size))
     program = f"""
 import os
 {before}
-from heedful.interop.ctranslate2_library import threads_work_together
-together = threads_work_together()
+from pathlib import Path
+from heedful.interop.ctranslate2_library import threads_for_one
+together = threads_for_one(Path({str(tmp_path)!r}), 2)
 assert "GOMP_SPINCOUNT" not in os.environ
 print(together)
 """
@@ -123,7 +140,7 @@ print(together)
 def test_no_more_threads_than_there_are_and_not_too_many(folder, loaded):
     copies_of(folder, Speed(3, 1)).choose(2)
     copies_of(folder, Speed(16, 2)).choose(3)
-    assert loaded == [(1, 3), (1, ct2_copies.MOST_TOGETHER)]
+    assert loaded == [(1, 3), (1, MOST_TOGETHER)]
 
 
 def test_as_many_requests_as_threads_are_much(folder):

@@ -218,7 +218,7 @@ def test_threads(pair: Pair, compute: str, expected: list[tuple[int, int]], monk
         return real(*given, **more)
 
     monkeypatch.setattr(ctranslate2, "Generator", watched)
-    monkeypatch.setattr("heedful.decoding.engines.ct2_writer.threads_work_together", lambda: True)
+    monkeypatch.setattr("heedful.decoding.engines.ct2_writer.threads_for_one", lambda folder, n_threads: n_threads)
     writer = CTranslate2Writer(pair.fast.converted, pair.fast.shape, compute=compute, threads=3)
     for prompts in (PROMPTS[:1], PROMPTS[:8], PROMPTS[:1]):
         writer.search(prompts, GREEDY)

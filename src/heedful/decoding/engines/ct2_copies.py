@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.decoding.engines.ct2_speed import Speed
-from heedful.interop.ctranslate2_library import MOST_TOGETHER, library, threads_work_together
+from heedful.interop.ctranslate2_library import WEIGHTS, library, threads_for_one
 
-WEIGHTS = "model.bin"
 LARGE = 200_000_000  # bytes of weights: of such a model there is one copy at a time
 
 
@@ -28,6 +27,8 @@ class Copies:
         self._much: Copy | None = None
         self._one: Copy | None = None
         self._loading = threading.Lock()
+        self._is_large = (folder / WEIGHTS).stat().st_size > LARGE
+        self._together = self._for_one()
         if self._together == 1:
             self.choose(1)  # there is only one way: whatever is wrong is told now
 
@@ -46,18 +47,13 @@ class Copies:
         """Share the threads in another way from now on."""
         with self._loading:
             self._speed, self._much, self._one = speed, None, None
+            self._together = self._for_one()
 
-    @property
-    def _together(self) -> int:
+    def _for_one(self) -> int:
         """Threads for a call with fewer requests than these; 1: such a call is like any other."""
-        is_one_way = self._speed.inter == 1 or self._compute != "float32" or self._device != "cpu"
-        if is_one_way or not threads_work_together():
+        if self._speed.inter == 1 or self._compute != "float32" or self._device != "cpu":
             return 1
-        return min(MOST_TOGETHER, self._speed.inter * self._speed.intra)
-
-    @property
-    def _is_large(self) -> bool:
-        return (self._folder / WEIGHTS).stat().st_size > LARGE
+        return threads_for_one(self._folder, self._speed.inter * self._speed.intra)
 
     def _load(self, inter: int, intra: int) -> Copy:
         translator = library().Translator(

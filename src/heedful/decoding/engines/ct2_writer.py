@@ -16,7 +16,7 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import Converted
-from heedful.interop.ctranslate2_library import MOST_TOGETHER, library, threads_work_together
+from heedful.interop.ctranslate2_library import library, threads_for_one
 from heedful.interop.ctranslate2_tokens import target_token
 from heedful.processor import n_cores
 
@@ -123,8 +123,8 @@ class CTranslate2Writer:
 
     def _generator(self, inter: int) -> Any:
         """So many batches at a time. A single one has all threads, but in int8: there they only wait for each other."""
-        is_divided = self.compute == "float32" and threads_work_together()
-        intra = min(MOST_TOGETHER, self.threads // inter) if is_divided else 1
+        is_divided = self.compute == "float32" and self.threads > inter
+        intra = threads_for_one(self.converted.folder, self.threads // inter) if is_divided else 1
         if intra == 1:
             inter = self.threads  # whoever comes with a single prompt may not come alone
         with self._opening:

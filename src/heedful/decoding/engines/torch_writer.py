@@ -15,7 +15,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.gpt import GptStep
 from heedful.models.gpt import Gpt
 
-MANY = 16  # prompts for which several lanes pay
+MANY = 64  # prompts for which several lanes pay: each reads all weights for itself
 
 
 class TorchWriter:
