@@ -21,7 +21,7 @@ from pathlib import Path
 from heedful.cli.machine import processor
 from heedful.data.corpus import Corpus, open_corpus
 from heedful.data.shards import Shards, prepare
-from heedful.data.tokenising import n_cores
+from heedful.processor import n_cores
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 Sides = tuple[list[str], list[str]]
