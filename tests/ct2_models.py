@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from deterministic import fill
 from heedful.decoding.engines.ct2_engine import CTranslate2Engine
 from heedful.decoding.engines.ct2_speed import Speed
 from heedful.decoding.search.request import Hypothesis, Request
+from heedful.interop import ctranslate2_cache
 from heedful.interop.ctranslate2 import described, write_model
 from heedful.interop.ctranslate2_cache import Converted, facts_of
+from heedful.interop.ctranslate2_child import convert_into
 from heedful.models.bart import Bart
 from heedful.models.folder import LoadedModel
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -83,3 +86,15 @@ def tie(model: Seq2Seq, request: Request, a: Hypothesis, b: Hypothesis) -> float
             row = log_probabilities(model, request, ends[0][:place])[place]
             return abs(float(row[left] - row[right]))
     return 0.0 if len(ends[0]) == len(ends[1]) else float("inf")
+
+
+def count_conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Conversions run in this process from now on, and their folders are in the list."""
+    made: list[Path] = []
+
+    def run(model: Path, folder: Path) -> None:
+        made.append(folder)
+        convert_into(model, folder)
+
+    monkeypatch.setattr(ctranslate2_cache, "_run_child", run)
+    return made

@@ -8,6 +8,7 @@ from pathlib import Path
 import ctranslate2
 import pytest
 
+from ct2_models import count_conversions
 from echo_engine import tokenizers
 from gpt_writers import SHAPES, make_gpt, make_writer, some_prompts, tie
 from heedful.decoding.engines import choose_writer
@@ -18,8 +19,6 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.writing.generator import Generator
 from heedful.errors import UserError
-from heedful.interop import ctranslate2_cache
-from heedful.interop.ctranslate2_child import convert_into
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt
 from heedful.models.marks import MarksConfig
@@ -250,14 +249,7 @@ class TestAuto:
     @pytest.fixture(autouse=True)
     def counted(self, monkeypatch) -> list[Path]:
         """Conversions run in this process, and are counted."""
-        made: list[Path] = []
-
-        def run(model: Path, folder: Path) -> None:
-            made.append(folder)
-            convert_into(model, folder)
-
-        monkeypatch.setattr(ctranslate2_cache, "_run_child", run)
-        return made
+        return count_conversions(monkeypatch)
 
     def test_each_request_goes_where_it_can_be_answered(self, folder: Path, counted: list[Path]) -> None:
         generator = Generator.load(folder)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ct2_models import make_model
+from ct2_models import count_conversions, make_model
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest
 from heedful.interop import ctranslate2_cache
 from heedful.interop.ctranslate2_cache import FACTS, NotConvertible, convert
-from heedful.interop.ctranslate2_child import convert_into
 from heedful.models.folder import load_model, save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -24,14 +23,7 @@ GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "das Tier übe
 @pytest.fixture
 def counted(monkeypatch) -> list[Path]:
     """Conversions run in this process, and are counted."""
-    made: list[Path] = []
-
-    def run(model: Path, folder: Path) -> None:
-        made.append(folder)
-        convert_into(model, folder)
-
-    monkeypatch.setattr(ctranslate2_cache, "_run_child", run)
-    return made
+    return count_conversions(monkeypatch)
 
 
 @pytest.fixture

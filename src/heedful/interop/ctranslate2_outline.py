@@ -17,7 +17,7 @@ EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's ow
 
 @dataclass(frozen=True)
 class WavesConfig:
-    """Rotary positions, as models.gpt.RotaryConfig has them."""
+    """Rotary positions, as models.gpt.RotaryConfig has them, which brings torch along."""
 
     base: float = 10_000.0
     factor: float = 1.0

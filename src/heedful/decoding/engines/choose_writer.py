@@ -37,6 +37,7 @@ def open_writer(
         raise one_of("engine", engine, get_args(EngineName))
     if compute not in get_args(Compute):
         raise one_of("compute", compute, get_args(Compute))
+    numbers: Compute = "int8" if compute == "int8" else "float32"
     folder = find_model_folder(path)
     require_family(folder, "gpt")
     values = read_json(folder / CONFIG)
@@ -45,15 +46,13 @@ def open_writer(
         if reason is not None:
             raise refusal(folder, reason)
         converted = convert(folder)
-        opened = CTranslate2Writer(
-            converted, read_shape(folder), compute="int8" if compute == "int8" else "float32", device=device
-        )
+        opened = CTranslate2Writer(converted, read_shape(folder), compute=numbers, device=device)
         return opened, _tokenizer(folder, converted)
     if engine == "torch" or reason is not None or (device != "cpu" and compute == "float32"):
         if compute != "float32":
             raise UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch")
         return _open_torch(folder, device)
-    auto = AutoWriter(folder, compute="int8" if compute == "int8" else "float32", device=device)
+    auto = AutoWriter(folder, compute=numbers, device=device)
     return auto, _tokenizer(folder, auto.converted)
 
 
