@@ -9,7 +9,7 @@ Face's `generate` on the exported weights, sorted by length, in the fastest batc
 CTranslate2 in one without torch, and they take turns, round after round. Greedy and beam 5; all sentences at once and
 one at a time; float32 and int8; natural lengths, and exactly 15 tokens for each sentence, which takes the luck of a
 model's long answers out of the comparison. Tokens count the end mark. Memory is the highest PSS of the process from
-start to end.
+start to end. What takes less than a few seconds is done up to five times in a round, and the median counts.
 """
 
 import argparse

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ctranslate2
 import pytest
@@ -80,7 +81,6 @@ def test_what_it_scores_again_is_scored_by_the_same_copy(model, tmp_path, loaded
 
 
 ONE_WAY = {
-    "int8": {"compute": "int8"},
     "one thread": {"speed": Speed(1, 1)},
     "threads that work together anyway": {"speed": Speed(1, 4)},
 }
@@ -92,6 +92,29 @@ def test_where_there_is_one_way_it_is_loaded_at_once(how, folder, loaded):
     assert len(loaded) == 1
     assert copies.choose(1) is copies.choose(100)
     assert len(loaded) == 1
+
+
+def test_in_int8_one_thread_does_the_sentences_that_come_alone(model, tmp_path, loaded):
+    engine = make_engine(model, tmp_path / "ct2", speed=TWO, compute="int8")
+    requests, settings = some_requests(20), SearchSettings()
+    alone = [engine.search([request], settings)[0] for request in requests]
+    assert loaded == [(1, 1)]
+    assert [[one.ids for one in several] for several in engine.search(requests, settings)] == [
+        [one.ids for one in several] for several in alone
+    ]
+    assert loaded == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(("compute", "ways"), [("int8", [1, 2, 1]), ("float32", [1, 1, 1])])
+def test_who_would_wait_for_a_single_thread_goes_elsewhere(compute, ways, folder):
+    copies = copies_of(folder, compute=compute)
+    chosen = [copies.choose(1)]
+    busy = SimpleNamespace(num_active_batches=1)
+    copies._one = chosen[0]._replace(translator=busy)
+    chosen.append(copies.choose(1))
+    busy.num_active_batches = 0
+    chosen.append(copies.choose(1))
+    assert [copy.inter for copy in chosen] == ways
 
 
 def test_threads_that_spin_do_not_work_together(folder, loaded, monkeypatch):
@@ -125,6 +148,7 @@ def test_threads_are_told_when_to_sleep_as_the_library_is_loaded(before, variabl
 import os
 {before}
 from pathlib import Path
+from types import SimpleNamespace
 from heedful.interop.ctranslate2_library import threads_for_one
 together = threads_for_one(Path({str(tmp_path)!r}), 2)
 assert "GOMP_SPINCOUNT" not in os.environ

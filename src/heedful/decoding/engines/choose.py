@@ -83,16 +83,18 @@ class AutoEngine:
         self._opening = threading.Lock()
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        exact = replace(settings, shortlist=False)  # torch has none
         if self.fast.why_not([], settings) is not None:
-            return self._torch().search(requests, exact)
+            return self._search_with_torch(requests, settings)
         easy = [self.fast.why_not([request], settings) is None for request in requests]
         found = iter(self.fast.search([one for one, is_easy in zip(requests, easy, strict=True) if is_easy], settings))
         hard = [request for request, is_easy in zip(requests, easy, strict=True) if not is_easy]
         if not hard:
             return list(found)
-        others = iter(self._torch().search(hard, exact))
+        others = iter(self._search_with_torch(hard, settings))
         return [next(found if is_easy else others) for is_easy in easy]
+
+    def _search_with_torch(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        return self._torch().search(requests, replace(settings, shortlist=False))  # torch has none
 
     def _torch(self) -> Engine:
         with self._opening:
