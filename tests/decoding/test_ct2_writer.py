@@ -1,5 +1,6 @@
 """CTranslate2 goes on from prompts as torch does: the same tokens, scores and ends; what it would not, torch does."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -276,6 +277,28 @@ class TestAuto:
         generator = Generator.load(folder)
         assert generator.generate(["A dog", "x"], max_len=3)
         assert list(generator.stream("A dog", max_len=3))
+
+    @pytest.mark.parametrize(
+        ("n_prompts", "compute", "width", "goes_to_torch"),
+        [(16, "float32", 1, True), (15, "float32", 1, False), (16, "int8", 1, False), (16, "float32", 3, False)],
+        ids=["many, wide", "few", "int8", "not wide"],
+    )
+    def test_many_prompts_go_to_torch_where_the_output_layer_is_most_of_the_model(
+        self, n_prompts: int, compute: str, width: int, goes_to_torch: bool, folder: Path, monkeypatch
+    ) -> None:
+        monkeypatch.setattr(choose_writer, "WIDE", 1)
+        config = json.loads((folder / "config.json").read_text())
+        layers = config["n_layers"] * (4 * config["d_model"] + 2 * config["d_ff"])
+        monkeypatch.setattr(choose_writer, "read_json", lambda path: config | {"vocab_size": layers * 2 // width})
+        generator, opened = Generator.load(folder, compute=compute), []
+        real = choose_writer._open_torch
+        monkeypatch.setattr(choose_writer, "_open_torch", lambda *given: opened.append(given) or real(*given))
+        prompts = [list(prompt.source) for prompt in PROMPTS[:n_prompts]]
+        found = generator.search_ids(prompts, max_len=5)
+        assert len(opened) == goes_to_torch
+        if compute == "float32":
+            expected = Generator.load(folder, engine="torch").search_ids(prompts, max_len=5)
+            assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
 
     def test_greedy_search_from_a_kept_conversion_imports_no_torch(self, folder: Path) -> None:
         Generator.load(folder).generate("x", max_len=2)

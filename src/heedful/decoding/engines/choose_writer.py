@@ -1,4 +1,4 @@
-"""Which engine goes on from prompts. torch does all; CTranslate2 is faster, where its results are the same.
+"""Which engine goes on from prompts. torch does all; CTranslate2 is mostly faster, where its results are the same.
 
 Both are opened when they are first needed: who only draws pays for no conversion, who never draws for no torch.
 """
@@ -24,6 +24,9 @@ from heedful.text import Tokenizer, has_tokenizers, load_tokenizers
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
+
+MANY = 16  # prompts of one call
+WIDE = 4_000_000  # weights of an output layer that a core's own caches cannot hold
 
 
 def open_writer(
@@ -57,7 +60,7 @@ def open_writer(
 
 
 class AutoWriter:
-    """CTranslate2, and torch for those requests and settings that it would answer differently."""
+    """CTranslate2, and torch for what that would answer differently, or for many prompts slower."""
 
     name = "auto"
 
@@ -67,6 +70,7 @@ class AutoWriter:
         self.compute: Compute = compute
         self.device = device
         self.converted = find_conversion(folder)
+        self._is_wide = compute == "float32" and device == "cpu" and has_wide_output(folder)
         self._fast: CTranslate2Writer | None = None
         self._slow: Writer | None = None
         self._opening = threading.Lock()
@@ -75,6 +79,8 @@ class AutoWriter:
         return self._torch("it has no model in torch").in_torch()
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        if self._is_wide and len(requests) >= MANY:
+            return self._torch("").search(requests, settings)
         reasons = [why_not_prompt(request, settings, self.shape) for request in requests]
         easy = [request for request, reason in zip(requests, reasons, strict=True) if reason is None]
         hard = [request for request, reason in zip(requests, reasons, strict=True) if reason is not None]
@@ -101,6 +107,17 @@ class AutoWriter:
             if self._slow is None:
                 self._slow, _ = _open_torch(self.folder, self.device)
             return self._slow
+
+
+def has_wide_output(folder: Path) -> bool:
+    """Whether most weights of a model are in its output layer.
+
+    In float32 each of CTranslate2's threads reads them all for its own part of many prompts; torch reads them once for
+    all prompts, and is twice as fast there.
+    """
+    values = read_json(folder / CONFIG)
+    width, output = values["d_model"], values["vocab_size"] * values["d_model"]
+    return bool(output > max(WIDE, values["n_layers"] * width * (4 * width + 2 * values["d_ff"])))
 
 
 def _tokenizer(folder: Path, converted: Converted | None) -> Tokenizer | None:
