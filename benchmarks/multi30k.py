@@ -11,13 +11,14 @@ end, by the mean of the last checkpoints. A run that was interrupted goes on.
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from heedful.data.corpus import read_text
 
 GOALS = (30, 35, 38, 40, 41, 42)  # BLEU on validation: when is each reached?
 Values = dict[str, Any]
@@ -36,15 +37,19 @@ def main() -> None:
     options = parser.parse_args()
     corpus = Corpus(options.data, *options.pair.split("-"))
     name = options.name or options.recipe.stem
-    print(overlap(corpus))
+    shared = overlap(corpus)
+    counts = ", ".join(f"{count} in {split}" for split, count in shared.items())
+    print(f"training sources that also stand elsewhere: {counts}", flush=True)
+        f"training sources that also stand in {', '.join(shared)}: {', '.join(map(str, shared.values()))}", flush=True
+    )
     rows = []
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
         train(run, corpus, options.recipe, [*options.set, f"run.seed={seed}"])
-        rows.append({"seed": seed, **facts_of(run), "scores": score_all(run, corpus)})
+        rows.append({"seed": seed, **facts_of(run), "overlap": shared, "scores": score_all(run, corpus)})
         (run / "scores.json").write_text(json.dumps(rows[-1], indent=1) + "\n", encoding="utf-8")
         if options.keep:
-            keep(run, options.keep / run.name)
+            keep(run, options.keep / run.name, (corpus.folder, options.recipe.parent))
     print("\n".join(report(rows)))
 
 
@@ -74,13 +79,15 @@ def heedful(*words: str | Path, reads: bool = False) -> Values:
     return dict(json.loads(done.stdout)) if reads else {}
 
 
-def overlap(corpus: Corpus) -> str:
-    """How many training sources also stand in validation or a test set."""
-    others = [corpus.find(split, corpus.source) for split in ("val", *corpus.tests())]
-    found = heedful("check", *corpus.pair("train"), "--test", *others, "--json", reads=True)
-    (report,) = found["corpora"]
-    shared = {name: report["findings"][name]["count"] for name in report["findings"] if "test" in name}
-    return f"overlap of training with {', '.join(path.name for path in others)}: {shared or 'none'}"
+def overlap(corpus: Corpus) -> dict[str, int]:
+    """How many training sources also stand in validation and in each test set."""
+    trained = set(lines_of(corpus.find("train", corpus.source)))
+    splits = ("val", *corpus.tests())
+    return {split: sum(line in trained for line in lines_of(corpus.find(split, corpus.source))) for split in splits}
+
+
+def lines_of(path: Path) -> list[str]:
+    return [example.source for example in read_text(path)]
 
 
 def train(run: Path, corpus: Corpus, recipe: Path, settings: list[str]) -> None:
@@ -146,10 +153,14 @@ def report(rows: list[Values]) -> Iterator[str]:
         yield f"seed {row['seed']}, BLEU on validation (greedy): {', '.join(reached)}"
 
 
-def keep(run: Path, folder: Path) -> None:
+def keep(run: Path, folder: Path, places: Sequence[Path]) -> None:
+    """Copy what must last; where the files lay on this machine is nobody's business."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in [run / "log.jsonl", run / "settings.toml", run / "scores.json", *run.glob("*.beam*.*")]:
-        shutil.copy(path, folder / path.name)
+        text = path.read_text(encoding="utf-8")
+        for place in (run, *places):
+            text = text.replace(str(place.resolve()), place.name)
+        (folder / path.name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
