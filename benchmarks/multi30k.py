@@ -40,8 +40,6 @@ def main() -> None:
     shared = overlap(corpus)
     counts = ", ".join(f"{count} in {split}" for split, count in shared.items())
     print(f"training sources that also stand elsewhere: {counts}", flush=True)
-        f"training sources that also stand in {', '.join(shared)}: {', '.join(map(str, shared.values()))}", flush=True
-    )
     rows = []
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
