@@ -4,12 +4,14 @@
     python benchmarks/decode.py --model MODEL --source FILE --quick --rounds 1           # does it run?
 
 Four programs, from ids to ids: heedful's torch engine; heedful's `auto`, which here is CTranslate2; CTranslate2's own
-`translate_batch` with the threads and batches that are fastest on this machine, for one sentence and for many; Hugging
-Face's `generate` on the exported weights, sorted by length, in the fastest batches. Each runs in a process of its own,
-CTranslate2 in one without torch, and they take turns, round after round. Greedy and beam 5; all sentences at once and
-one at a time; float32 and int8; natural lengths, and exactly 15 tokens for each sentence, which takes the luck of a
-model's long answers out of the comparison. Tokens count the end mark. Memory is the highest PSS of the process from
-start to end. What takes less than a few seconds is done up to five times in a round, and the median counts.
+`translate_batch` with the threads and batches that are fastest on this machine, for one sentence and for many, greedy
+and with a beam; Hugging Face's `generate` on the exported weights, sorted by length, in the fastest batches. Each runs
+in a process of its own, CTranslate2 in one without torch, and they take turns, round after round. Greedy and beam 5;
+all sentences at once and one at a time; float32 and int8; natural lengths, and exactly 15 tokens for each sentence,
+which takes the luck of a model's long answers out of the comparison (in a beam, where `auto` would leave forced lengths
+to torch, the engine that it has for natural ones is asked all the same). Tokens count the end mark. Memory is the
+highest PSS of the process once it has found its settings. What takes less than a few seconds is done up to five times
+in a round, and the median counts.
 """
 
 import argparse
@@ -154,7 +156,9 @@ def _export(model: Path, marian: Path) -> None:
 def run_round(result: Result, prepared: Path, work: Path, options: argparse.Namespace) -> None:
     """One turn of one program, watched from outside; its answer, or why there is none, is added to its result."""
     program, answer, log = result.program, work / "answer.json", work / "log"
-    answer.unlink(missing_ok=True)
+    settled = answer.with_suffix(".settled")
+    for path in (answer, settled):
+        path.unlink(missing_ok=True)
     threads = str(options.threads)
     variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     script = str(HERE / "peers" / "decode_programs.py")
@@ -168,7 +172,7 @@ def run_round(result: Result, prepared: Path, work: Path, options: argparse.Name
             start_new_session=True,
         )
         try:
-            memory, others = watch_memory(process)
+            memory, others = watch_memory(process, settled)
         finally:
             end(process)  # also when this program is interrupted
     if not answer.exists():
@@ -181,12 +185,13 @@ def run_round(result: Result, prepared: Path, work: Path, options: argparse.Name
     result.others = max(result.others, others)
 
 
-def watch_memory(process: "subprocess.Popen[bytes]") -> tuple[Memory, float]:
-    """Look at a program until it ends: its highest memory, and how many cores others used meanwhile."""
+def watch_memory(process: "subprocess.Popen[bytes]", settled: Path) -> tuple[Memory, float]:
+    """Look at a program until it ends: its highest memory once that file is there, and how many cores others used."""
     memory, began, before = Memory(), time.monotonic(), cpu_of_others(process.pid)
     others = before
     while process.poll() is None and time.monotonic() - began < PATIENCE:
-        memory.look(process.pid)
+        if settled.exists():
+            memory.look(process.pid)
         others = cpu_of_others(process.pid)
         time.sleep(0.2)
     return memory, max(0.0, others - before) / max(1.0, time.monotonic() - began)

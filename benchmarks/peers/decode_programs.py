@@ -7,6 +7,7 @@ and the memory at the end.
 """
 
 import json
+import multiprocessing
 import statistics
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 Ids = list[list[int]]
 Search = Callable[[Ids, int, int | None], Ids]  # (sources, beam, forced length) -> translations, without marks
 FORCED = 15
+BEAM = 5
 REPEATS, MOMENT = 5, 4.0  # seconds
 START, END, PAD = 2, 3, 0
 
@@ -59,46 +61,58 @@ def with_shortlist(prepared: dict, compute: str) -> Search:
 
 
 def ctranslate2_itself(prepared: dict, compute: str) -> Search:
-    """`translate_batch` with the settings that are fastest here, for all sentences at once and for one alone."""
-    sample, threads = prepared["sources"][:256], prepared["threads"]
-    ways = {(inter, max(1, threads // inter)) for inter in (1, threads)}
-    sizes = (("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 1024))
-    many = _fastest(prepared, compute, ways, sizes, lambda search: search(sample, 1, None))
-    one = _fastest(
-        prepared,
-        compute,
-        {(1, intra) for intra in (1, threads)},
-        (("examples", 1),),
-        lambda search: [search([source], 1, None) for source in sample[:32]],
-    )
-    return lambda sources, beam, forced: (one if len(sources) == 1 else many)(sources, beam, forced)
+    """`translate_batch` with the settings that are fastest here: for one sentence and for many, greedy and with a beam.
+
+    They are found in a process of their own, which takes its copies of the model with it.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        ways = pool.apply(_fastest_ways, (prepared, compute))
+    opened: dict[tuple[int, int], object] = {}
+
+    def search(sources: Ids, beam: int, forced: int | None) -> Ids:
+        inter, intra, kind, size = ways["one" if len(sources) == 1 else f"beam {beam}"]
+        if (inter, intra) not in opened:
+            opened[inter, intra] = _open(prepared, compute, inter, intra)
+        return _translate_batch(opened[inter, intra], prepared, kind, size)(sources, beam, forced)
+
+    return search
 
 
-def _fastest(
-    prepared: dict,
-    compute: str,
-    ways: set[tuple[int, int]],
-    sizes: tuple[tuple[str, int], ...],
-    work: Callable[[Search], object],
-) -> Search:
-    """Of the ways to share the threads (inter, intra), and of the kinds and sizes of batches."""
+Way = tuple[int, int, str, int]  # batches at a time, threads for each, kind and size of a batch
+
+
+def _fastest_ways(prepared: dict, compute: str) -> dict[str, Way]:
+    threads, sample = prepared["threads"], prepared["sources"][:256]
+    sizes = [("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 256), ("tokens", 512), ("tokens", 1024)]
+    many = [(inter, max(1, threads // inter), kind, size) for inter in {1, threads} for kind, size in sizes]
+    one = [(1, intra, "examples", 1) for intra in {1, threads}]
+    times: dict[str, dict[Way, float]] = {"beam 1": {}, "beam 5": {}, "one": {}}
+    opened = {way[:2]: _open(prepared, compute, *way[:2]) for way in [*many, *one]}
+    for beam, part in ((1, sample), (BEAM, sample[:128])):
+        for way in many:
+            times[f"beam {beam}"][way] = _seconds(opened[way[:2]], prepared, way, [part], beam)
+    for way in one:
+        times["one"][way] = _seconds(opened[way[:2]], prepared, way, [[source] for source in sample[:32]], 1)
+    return {what: min(found, key=found.__getitem__) for what, found in times.items()}
+
+
+def _open(prepared: dict, compute: str, inter: int, intra: int) -> object:
     import ctranslate2
 
-    best: tuple[float, Search] | None = None
-    for inter, intra in sorted(ways):
-        translator = ctranslate2.Translator(
-            prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=intra
-        )
-        for kind, size in sizes:
-            search = _translate_batch(translator, prepared, kind, size)
-            search(prepared["sources"][:32], 1, None)
-            start = time.perf_counter()
-            work(search)
-            seconds = time.perf_counter() - start
-            if best is None or seconds < best[0]:
-                best = seconds, search
-    assert best is not None
-    return best[1]
+    return ctranslate2.Translator(prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=intra)
+
+
+def _seconds(translator: object, prepared: dict, way: Way, parts: list[Ids], beam: int) -> float:
+    """The better of two, after a shorter one."""
+    search = _translate_batch(translator, prepared, *way[2:])
+    search(parts[0][:32], beam, None)
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        for part in parts:
+            search(part, beam, None)
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def _translate_batch(translator: object, prepared: dict, kind: str, size: int) -> Search:
@@ -120,7 +134,10 @@ def _translate_batch(translator: object, prepared: dict, kind: str, size: int) -
 
 
 def huggingface(prepared: dict, compute: str) -> Search:
-    """`generate` on the same weights, sorted by length, in the batches that are fastest here."""
+    """`generate` on the same weights, sorted by length, in the batches that are fastest here.
+
+    Its beams stop as those of the others do, when as many hypotheses as beams have ended: by default it would go on.
+    """
     import torch
     import transformers
 
@@ -136,6 +153,7 @@ def huggingface(prepared: dict, compute: str) -> Search:
             ids,
             attention_mask=(torch.arange(width) < torch.tensor([[len(source) + 1] for source in sources])).long(),
             num_beams=beam,
+            early_stopping=beam > 1,
             do_sample=False,
             max_length=None,
             min_new_tokens=forced,
@@ -152,13 +170,16 @@ def huggingface(prepared: dict, compute: str) -> Search:
                 results[i] = ids
         return results
 
-    sample, times = prepared["sources"][:128], {}
-    for size in (16, 32, 64, 128):
-        start = time.perf_counter()
-        search(sample, 1, FORCED, size)
-        times[size] = time.perf_counter() - start
-    fastest = min(times, key=times.__getitem__)
-    return lambda sources, beam, forced: search(sources, beam, forced, fastest)
+    fastest = {}
+    for beam, sample in ((1, prepared["sources"][:128]), (BEAM, prepared["sources"][:64])):
+        search(sample[:16], beam, FORCED)
+        times = {}
+        for size in (16, 32, 64, 128):
+            start = time.perf_counter()
+            search(sample, beam, FORCED, size)
+            times[size] = time.perf_counter() - start
+        fastest[beam] = min(times, key=times.__getitem__)
+    return lambda sources, beam, forced: search(sources, beam, forced, fastest[beam])
 
 
 PROGRAMS: dict[str, Callable[[dict, str], Search]] = {
@@ -202,6 +223,7 @@ def main() -> None:
     prepared = json.loads(Path(prepared_file).read_text())
     search = PROGRAMS[program](prepared, compute)
     search(prepared["sources"], 1, FORCED)  # heedful measures threads and batches when it first has much to do
+    Path(answer_file).with_suffix(".settled").touch()
     answers = []
     for case in prepared["cases"]:
         sources = prepared["sources"] if case["mode"] == "bulk" else prepared["sources"][: prepared["single"]]
