@@ -7,11 +7,14 @@
     python benchmarks/family.py summaries --families t5 bart                       # with and without pre-training
     python benchmarks/family.py scan --families universal seq2seq                  # exactly right, simple and length
 
-Runs are kept below --runs and go on if they were interrupted; a finished one is only scored again. Validation alone, on
-examples held out of the training files, chooses a model; the test files are scored once, with that model.
+Runs are kept below --runs and go on if they were interrupted; a finished one is only scored again, and one that was
+begun in another way is refused. No test file chooses anything: it is scored once, with the last weights (labels), the
+best on validation (pictures) or the mean of the last checkpoints (summaries, scan). Minutes are those of the clock,
+with validation and saving.
 """
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -20,9 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from family_data import read_pairs, write_all, write_some
+from family_scores import exactly_right, rouge_l, table
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 PRETRAINED = {"bert": "english.txt", "t5": "paragraphs.txt", "bart": "paragraphs.txt"}
+SETS = {"labels": ["sst", "trec"], "pictures": ["cifar", "mnist"]}
+FAMILIES = {"summaries": ["t5", "bart"], "scan": ["universal", "seq2seq"]}
+PICTURES = {"cifar": "cifar10_2000train_500test.npz", "mnist": "mnist_5k.csv.gz"}
+FROM_SCRATCH, PRE_TRAINED = "from scratch", "pre-trained"
 Row = dict[str, Any]
 
 
@@ -32,14 +40,19 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"), help="the sets as they come")
     parser.add_argument("--output", "--data", dest="data", type=Path, default=Path("family"), help="the plain files")
     parser.add_argument("--runs", type=Path, default=Path("runs/family"))
-    parser.add_argument("--sets", nargs="+", default=["sst", "trec"])
-    parser.add_argument("--families", nargs="+", default=["t5", "bart"])
+    parser.add_argument("--sets", nargs="+", help=f"by default {SETS}")
+    parser.add_argument("--families", nargs="+", help=f"by default {FAMILIES}")
     parser.add_argument("--labels", nargs="+", type=int, default=[0], help="labelled examples; 0: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--minutes", type=float, help="of each pre-training, at most")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="for every run")
     parser.add_argument("--json", type=Path, help="append the rows to this file, one object a line")
     options = parser.parse_args()
+    for name, known in (("sets", SETS), ("families", FAMILIES)):
+        allowed = known.get(options.what, [])
+        chosen = getattr(options, name) or allowed
+        if set(chosen) - set(allowed):
+            parser.error(f"--{name}: of {options.what} there are {', '.join(allowed) or 'none'}")
+        setattr(options, name, chosen)
     rows = COMMANDS[options.what](options)
     print(table(rows))
     if options.json is not None:
@@ -55,9 +68,11 @@ def shakespeare(options: argparse.Namespace) -> list[Row]:
     text = options.shared / "lm" / "tinyshakespeare.txt.xz"
     rows = []
     for recipe in ("shakespeare-nanogpt", "shakespeare"):
-        run = train(options, recipe, recipe, "--text", text)
-        best = min(validations(run), key=lambda event: event["loss"])
-        rows.append({"recipe": recipe, "validation loss": best["loss"], "at step": best["step"], **cost(run)})
+        for seed in options.seeds:
+            run = train(options, f"{recipe}-{seed}", recipe, "--text", text, settings=[f"run.seed={seed}"])
+            best = min(validations(run), key=lambda event: event["loss"])
+            row = {"recipe": recipe, "seed": seed, "validation loss": best["loss"], "at step": best["step"]}
+            rows.append({**row, **cost(run)})
     return rows
 
 
@@ -68,34 +83,42 @@ def labels(options: argparse.Namespace) -> list[Row]:
     start = pretrain(options, "bert")
     rows = []
     for name in options.sets:
-        test = read_pairs(options.data / f"{name}.test.tsv")
+        test, valid = (options.data / f"{name}.{part}.tsv" for part in ("test", "valid"))
         for n_labels in options.labels:
             for seed in options.seeds:
                 train_file = write_some(options.data / f"{name}.train.tsv", n_labels, seed)
-                row: Row = {"set": name, "labels": n_labels or len(read_pairs(train_file)), "seed": seed}
-                row["bag of words"] = bag_of_words(read_pairs(train_file), test)
-                for how, begin in (("from scratch", []), ("pre-trained", ["--from", start])):
+                row: Row = {"set": name, "labels": len(read_pairs(train_file)), "seed": seed}
+                row["bag of words"] = bag_of_words(read_pairs(train_file), read_pairs(test))
+                for how, begin in ((FROM_SCRATCH, None), (PRE_TRAINED, start)):
                     run_name = f"{name}-{n_labels or 'all'}-{seed}-{how.replace(' ', '-')}"
-                    settings = [f"run.seed={seed}", "run.patience=1000"]
-                    run = train(options, run_name, f"bert-{name}", "--labels", train_file, *begin, settings=settings)
-                    row[how] = classified(run, test)
+                    settings = [f"run.seed={seed}", "run.patience=1000", "run.validate_every=500"]
+                    if begin is None:
+                        settings.append("optimiser.layer_decay=1")  # nothing below is learned yet
+                    given = ["--labels", train_file, "--valid", valid]
+                    run = train(options, run_name, f"bert-{name}", *given, start=begin, settings=settings)
+                    row[how] = classified(run, read_pairs(test))
+                    row[f"minutes, {how}"] = cost(run)["minutes"]
                 rows.append(row)
     return rows
 
 
 def pictures(options: argparse.Namespace) -> list[Row]:
+    """A ViT, and a CNN that is given the same pictures and as many operations."""
     from family_peers import cnn_accuracy, divided_pictures, picture_accuracy
 
-    files = {"cifar": "cifar10_2000train_500test.npz", "mnist": "mnist_5k.csv.gz"}
     rows = []
     for name in options.sets:
-        path = options.shared / "images" / files[name]
-        given, test = divided_pictures(path, options.data)
-        run = train(options, f"vit-{name}", f"vit-{name}", "--images", given)
-        seconds = cost(run)["minutes"] * 60
-        row = {"set": name, "ViT": picture_accuracy(run / "best", test), **cost(run)}
-        row["CNN, as long"] = cnn_accuracy(given, test, seconds=seconds)
-        rows.append(row)
+        parts = divided_pictures(options.shared / "images" / PICTURES[name], options.data)
+        for seed in options.seeds:
+            given = ["--images", parts.train, "--valid", parts.valid]
+            run = train(options, f"vit-{name}-{seed}", f"vit-{name}", *given, settings=[f"run.seed={seed}"])
+            row = {"set": name, "seed": seed, "ViT": picture_accuracy(run / "best", parts.test), **cost(run)}
+            n_pictures = row.pop("tokens")
+            row["CNN"] = kept(
+                options.runs / f"cnn-{name}-{seed}.json",
+                lambda run=run, parts=parts, seed=seed, n=n_pictures: cnn_accuracy(run / "best", parts, n, seed=seed),
+            )
+            rows.append(row)
     return rows
 
 
@@ -103,119 +126,131 @@ def summaries(options: argparse.Namespace) -> list[Row]:
     from heedful.evaluation.scores import chrf
 
     test = read_pairs(options.data / "summarise.test.tsv")
+    wanted = [target for _, target in test]
     rows = []
     for family in options.families:
         start = pretrain(options, family)
-        row: Row = {"family": family}
-        for how, begin in (("from scratch", []), ("pre-trained", ["--from", start])):
-            given = ["--source", options.data / "summarise.train.tsv"]
-            run = train(options, f"{family}-summarise-{how.replace(' ', '-')}", f"{family}-summarise", *given, *begin)
-            said = written(run / "average", [source for source, _ in test])
-            row[f"chrF, {how}"] = chrf(said, [[target for _, target in test]]).value
-            row[f"ROUGE-L, {how}"] = rouge_l(said, [target for _, target in test])
-        rows.append(row)
+        for seed in options.seeds:
+            for how, begin in ((FROM_SCRATCH, None), (PRE_TRAINED, start)):
+                given = ["--source", options.data / "summarise.train.tsv"]
+                run_name = f"{family}-summarise-{how.replace(' ', '-')}-{seed}"
+                settings = [f"run.seed={seed}"]
+                run = train(options, run_name, f"{family}-summarise", *given, start=begin, settings=settings)
+                said = written("summarize", run / "average", [source for source, _ in test])
+                row: Row = {"family": family, "seed": seed, "how": how, "chrF": chrf(said, [wanted]).value}
+                rows.append({**row, "ROUGE-L": rouge_l(said, wanted), **cost(run)})
     return rows
 
 
 def scan(options: argparse.Namespace) -> list[Row]:
     rows = []
     for family in options.families:
-        row: Row = {"family": family}
         for split in ("simple", "length"):
             test = read_pairs(options.data / f"scan.{split}.test.tsv")
-            run = train(
-                options,
-                f"{family}-scan-{split}",
-                f"{family}-scan",
-                "--source",
-                options.data / f"scan.{split}.train.tsv",
-            )
-            said = written(run / "average", [source for source, _ in test])
-            row[f"exact, {split}"] = 100.0 * sum(a == b for a, (_, b) in zip(said, test, strict=True)) / len(test)
-        rows.append(row)
+            for seed in options.seeds:
+                given = ["--source", options.data / f"scan.{split}.train.tsv"]
+                run_name = f"{family}-scan-{split}-{seed}"
+                run = train(options, run_name, f"{family}-scan", *given, settings=[f"run.seed={seed}"])
+                said = written("translate", run / "average", [source for source, _ in test], "--beam", "1")
+                right = exactly_right(said, [target for _, target in test])
+                rows.append({"family": family, "split": split, "seed": seed, "exactly right": right, **cost(run)})
     return rows
 
 
 def pretrain(options: argparse.Namespace, family: str) -> Path:
-    limit = [] if options.minutes is None else [f"run.minutes={options.minutes}"]
     text = options.data / PRETRAINED[family]
-    return train(options, f"{family}-pretrain", f"{family}-pretrain", "--text", text, settings=limit) / "average"
+    return train(options, f"{family}-pretrain", f"{family}-pretrain", "--text", text) / "average"
 
 
 def train(
-    options: argparse.Namespace, name: str, recipe: str, *given: str | Path, settings: Sequence[str] = ()
+    options: argparse.Namespace,
+    name: str,
+    recipe: str,
+    *given: str | Path,
+    start: Path | None = None,
+    settings: Sequence[str] = (),
 ) -> Path:
     """Train with a recipe of recipes/, or go on, or find it done; the run's folder."""
     run = options.runs / name
+    words = [*given, *([] if start is None else ["--from", start]), "--set", "run.average=3", *settings, *options.set]
+    require_same(options.runs / f"{name}.json", RECIPES / f"{recipe}.toml", words, start)
     if (run / "average").exists():
         return run
     command: list[str | Path] = [sys.executable, "-m", "heedful", "train", run]
-    if (run / "settings.toml").exists():
-        command.append("--resume")
-    else:
-        command += ["--recipe", RECIPES / f"{recipe}.toml", *given, "--set", "run.average=3", *settings, *options.set]
-    subprocess.run(command, check=True)
+    is_begun = (run / "settings.toml").exists()
+    subprocess.run(
+        [*command, *(["--resume"] if is_begun else ["--recipe", RECIPES / f"{recipe}.toml", *words])], check=True
+    )
     return run
 
 
+def require_same(record: Path, recipe: Path, words: Sequence[str | Path], start: Path | None) -> None:
+    """How a run is trained is written down beside it: nobody takes the result of a trial for that of the recipe."""
+    weights = b"" if start is None else (start / "manifest.json").read_bytes()
+    how = {
+        "recipe": hashlib.sha256(recipe.read_bytes()).hexdigest(),
+        "words": [str(word) for word in words],
+        "start": hashlib.sha256(weights).hexdigest(),
+    }
+    if record.exists():
+        before = json.loads(record.read_text(encoding="utf-8"))
+        if before != how:
+            run = record.with_suffix("")
+            sys.exit(f"{run}: was trained in another way; delete it and {record.name}, or name another --runs")
+        return
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(how, indent=1) + "\n", encoding="utf-8")
+
+
+def kept(path: Path, compute: Callable[[], float]) -> float:
+    """What was computed once."""
+    if not path.exists():
+        path.write_text(json.dumps(compute()) + "\n", encoding="utf-8")
+    return float(json.loads(path.read_text(encoding="utf-8")))
+
+
+def events_of(run: Path) -> list[Row]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 def validations(run: Path) -> list[Row]:
-    lines = (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == "validation"]
+    return [event for event in events_of(run) if event["event"] == "validation"]
 
 
 def cost(run: Path) -> Row:
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    parameters = [event["parameters"] for event in events if event["event"] == "plan"]
-    stop = [event for event in events if event["event"] == "stop"][-1]
-    return {"parameters": parameters[0], "tokens": stop["tokens"], "minutes": stop["seconds"] / 60}
+    """What it took: the minutes from the start to the end of each sitting."""
+    events = events_of(run)
+    seconds, began = 0.0, None
+    for event in events:
+        if event["event"] == "start":
+            began = event["time"]
+        elif event["event"] == "stop" and began is not None:
+            seconds, began = seconds + event["time"] - began, None
+    plan = next(event for event in events if event["event"] == "plan")
+    last = [event for event in events if event["event"] == "stop"][-1]
+    return {"parameters": plan["parameters"], "tokens": last["tokens"], "minutes": seconds / 60}
 
 
 def classified(run: Path, test: Sequence[tuple[str, str]]) -> float:
     from heedful.decoding.encoders.classify import Classifier
 
-    # The last one: of a hundred labels ten are held out, too few to choose by.
+    # The last one: who has a hundred labels has none to spare for choosing.
     found = Classifier.load(run / "last").classify([text for text, _ in test])
     right = sum(labels[0].label == wanted for labels, (_, wanted) in zip(found, test, strict=True))
     return 100.0 * right / len(test)
 
 
-def written(model: Path, sources: Sequence[str]) -> list[str]:
-    from heedful.decoding.writing.translator import Translator
-
-    return list(Translator.load(model, engine="torch").translate(list(sources)))
-
-
-def rouge_l(said: Sequence[str], wanted: Sequence[str]) -> float:
-    """The mean F1 of the longest common subsequence of words, lower-cased (Lin 2004)."""
-    return (
-        100.0
-        * sum(_lcs_f1(a.lower().split(), b.lower().split()) for a, b in zip(said, wanted, strict=True))
-        / len(said)
+def written(command: str, model: Path, sources: Sequence[str], *more: str) -> list[str]:
+    """What the command of that name says to each line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "heedful", command, "-m", model, *more],
+        input="".join(f"{source}\n" for source in sources),
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        check=True,
     )
-
-
-def _lcs_f1(a: list[str], b: list[str]) -> float:
-    lengths = [0] * (len(b) + 1)
-    for word in a:
-        before = 0
-        for place, other in enumerate(b, 1):
-            before, lengths[place] = (
-                lengths[place],
-                (before + 1 if word == other else max(lengths[place], lengths[place - 1])),
-            )
-    return 2 * lengths[-1] / max(1, len(a) + len(b))
-
-
-def table(rows: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [[_show(row.get(name, "")) for name in names] for row in rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [names, ["---"] * len(names), *shown])
-
-
-def _show(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return done.stdout.split("\n")[:-1]
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {

@@ -14,19 +14,22 @@ POLARITY = {"0": "negative", "1": "negative", "3": "positive", "4": "positive"} 
 def write_all(shared: Path, folder: Path) -> list[tuple[Path, int]]:
     """Every file, and how many lines it has."""
     folder.mkdir(parents=True, exist_ok=True)
+    reviews = sst(shared / "classify" / "sst5.train.txt.xz")
+    questions, asked = divided(trec(shared), 500)
     made = {
-        "sst.train.tsv": sst(shared / "classify" / "sst5.train.txt.xz"),
+        **dict(zip(("sst.train.tsv", "sst.valid.tsv"), divided(reviews, 300), strict=True)),
         "sst.test.tsv": sst(shared / "classify" / "sst5.dev.txt.xz"),
-        **dict(zip(("trec.train.tsv", "trec.test.tsv"), divided(trec(shared), 500), strict=True)),
+        **dict(zip(("trec.train.tsv", "trec.valid.tsv"), divided(questions, 300), strict=True)),
+        "trec.test.tsv": asked,
         **dict(zip(("summarise.train.tsv", "summarise.test.tsv"), divided(summaries(shared), 500), strict=True)),
     }
     for split in ("simple", "length"):
         for part in ("train", "test"):
             made[f"scan.{split}.{part}.tsv"] = scan(shared / "scan" / f"{split}.{part}.txt.xz")
     written = [(folder / name, write_pairs(folder / name, pairs)) for name, pairs in made.items()]
-    tested = {text for name, pairs in made.items() if name.endswith("test.tsv") for text, _ in pairs}
+    tested = {beginning(text) for name, pairs in made.items() if "train" not in name for text, _ in pairs}
     for name, texts in (("english.txt", english(shared, made)), ("paragraphs.txt", paragraphs(made))):
-        kept = [text for text in texts if text not in tested]  # nothing that is tested on is ever read before
+        kept = [text for text in texts if beginning(text) not in tested]  # what is tested on is never read before
         (folder / name).write_text("".join(f"{text}\n" for text in kept), encoding="utf-8")
         written.append((folder / name, len(kept)))
     return written
@@ -76,10 +79,16 @@ def paragraphs(made: dict[str, Pairs]) -> Iterator[str]:
 
 
 def divided(pairs: Pairs, n_test: int) -> tuple[Pairs, Pairs]:
-    """All but n_test, and those: drawn with a fixed seed, by different sources."""
-    sources = sorted({source for source, _ in pairs})
+    """All but n_test, and those: drawn with a fixed seed. No beginning of a source is in both: news are told twice."""
+    sources = sorted({beginning(source) for source, _ in pairs})
     chosen = set(random.Random(0).sample(sources, n_test))
-    return [p for p in pairs if p[0] not in chosen], [p for p in pairs if p[0] in chosen][:n_test]
+    of_chosen = {beginning(source): (source, target) for source, target in pairs if beginning(source) in chosen}
+    return [pair for pair in pairs if beginning(pair[0]) not in chosen], list(of_chosen.values())
+
+
+def beginning(text: str) -> str:
+    """Its first sixty letters and digits, in lower case."""
+    return "".join(character for character in text.lower() if character.isalnum())[:60]
 
 
 def lines(path: Path) -> Iterator[str]:

@@ -1,27 +1,30 @@
 """What the models of benchmarks/family.py are compared with: words in a bag and a linear model; a small CNN."""
 
 import itertools
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.data.images import Images, flip, normalised, open_images, shift, splits_of
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
 
 N_TEST = 500  # of a set of pictures that has no test part of its own
+CNN_BATCH, CNN_RATE = 64, 2e-3
 
 
 def bag_of_words(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> float:
     """Logistic regression on words and pairs of neighbours, TF-IDF, the strength of its decay chosen on a tenth."""
     held = max(1, len(train) // 10)
-    scores = {decay: _linear(train[held:], train[:held], decay) for decay in (1e-4, 1e-3, 1e-2)}
+    scores = {decay: _linear(train[held:], train[:held], decay) for decay in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}
     return _linear(train, test, max(scores, key=lambda decay: scores[decay]))
 
 
@@ -71,51 +74,79 @@ def _numbers(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Tensor:
     return torch.tensor([labels.index(label) for _, label in pairs])
 
 
-def divided_pictures(path: Path, folder: Path) -> tuple[Path, Images]:
-    """The file to train with, and the pictures to test on: the file's own, or some taken out of it."""
+class Parts(NamedTuple):
+    """Of a set of pictures."""
+
+    train: Path
+    valid: Path
+    test: Images
+
+
+def divided_pictures(path: Path, folder: Path) -> Parts:
+    """Files to train with and to validate on, and the pictures to test on: the set's own, or some taken out of it."""
     if "test" in splits_of(path):
-        return path, open_images(path, split="test")
-    images = open_images(path)
-    training, test = images.divided(N_TEST / len(images), seed=1)
-    given = folder / f"{images.name}.train.npz"
+        given, test = open_images(path, split="train"), open_images(path, split="test")
+    else:
+        images = open_images(path)
+        given, test = images.divided(N_TEST / len(images), seed=1)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(given, x=training.pixels.transpose(0, 2, 3, 1), y=training.targets)
-    return given, test
+    files = {}
+    for name, part in zip(("train", "valid"), given.divided(0.1, seed=2), strict=True):
+        files[name] = folder / f"{given.name.partition('.')[0]}.{name}.npz"
+        np.savez(files[name], x=part.pixels.transpose(0, 2, 3, 1), y=part.targets)
+    return Parts(files["train"], files["valid"], test)
 
 
 def picture_accuracy(model_folder: Path, test: Images) -> float:
-    model = load_model(model_folder).model
-    assert isinstance(model, Vit)
+    model = _vit(model_folder)
     with torch.inference_mode():
         said = model(normalised(test.pixels, model.config.mean, model.config.std)).argmax(dim=-1).numpy()
     return 100.0 * float((said == test.targets).mean())
 
 
-def cnn_accuracy(path: Path, test: Images, *, seconds: float) -> float:
-    """Four convolutions with batch norm, trained as long as the other was, on the same pictures, moved alike."""
-    torch.manual_seed(1)
-    images = open_images(path, split="train" if splits_of(path) else None)
+def _vit(folder: Path) -> Vit:
+    return load_model(folder).expect(Vit)
+
+
+def operations(model: nn.Module, picture: Tensor) -> int:
+    """Of products and convolutions, forward, for one picture (1, C, H, W); backward takes twice as many."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        model.eval()(picture)
+    return counter.get_total_flops()
+
+
+def cnn_accuracy(vit: Path, parts: Parts, n_pictures: int, *, seed: int) -> float:
+    """Four convolutions with batch norm, given the pictures of the other, moved alike, and as many operations."""
+    torch.manual_seed(seed)
+    images = open_images(parts.train)
     mean, std = [float(images.pixels.mean() / 255)], [float(images.pixels.std() / 255)]
     photographs = images.pixels.shape[1] == 3
     model = _cnn(images.pixels.shape[1], len(images.labels))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05)
-    random, started, share = np.random.default_rng(1), time.perf_counter(), 0.0
-    while share < 1.0:
-        for rows in np.array_split(random.permutation(len(images)), -(-len(images) // 64)):
-            share = min(1.0, (time.perf_counter() - started) / seconds)
-            for group in optimiser.param_groups:
-                group["lr"] = 2e-3 * (1.0 - share)
-            pixels = shift(images.pixels[rows], random, by=4 if photographs else 2)
-            pixels = flip(pixels, random) if photographs else pixels
-            logits = model(normalised(pixels, mean, std))
-            loss = F.cross_entropy(logits, torch.from_numpy(images.targets[rows]), label_smoothing=0.1)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+    one = normalised(images.pixels[:1], mean, std)
+    n_steps = round(n_pictures * operations(_vit(vit), one) / operations(model, one) / CNN_BATCH)
+    model.train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=CNN_RATE, weight_decay=0.05)
+    random = np.random.default_rng(seed)
+    for step, rows in zip(range(n_steps), _rows(len(images), random), strict=False):
+        for group in optimiser.param_groups:
+            group["lr"] = CNN_RATE * (1.0 - step / n_steps)
+        pixels = shift(images.pixels[rows], random, by=4 if photographs else 2)
+        pixels = flip(pixels, random) if photographs else pixels
+        logits = model(normalised(pixels, mean, std))
+        loss = F.cross_entropy(logits, torch.from_numpy(images.targets[rows]), label_smoothing=0.1)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
     model.eval()
     with torch.inference_mode():
-        said = model(normalised(test.pixels, mean, std)).argmax(dim=-1).numpy()
-    return 100.0 * float((said == test.targets).mean())
+        said = model(normalised(parts.test.pixels, mean, std)).argmax(dim=-1).numpy()
+    return 100.0 * float((said == parts.test.targets).mean())
+
+
+def _rows(n: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """Numbers of pictures, batch after batch, for ever; each once in an epoch."""
+    while True:
+        yield from np.array_split(random.permutation(n), -(-n // CNN_BATCH))
 
 
 def _cnn(n_channels: int, n_labels: int) -> nn.Sequential:
