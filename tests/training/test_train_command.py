@@ -310,6 +310,20 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     assert max(float((a[name] - b[name]).abs().max()) for name in a) <= 1e-10
 
 
+@pytest.mark.parametrize(("kind", "is_told"), [("linear", True), ("cosine", True), ("inverse_sqrt", False)])
+def test_who_gives_too_little_time_for_a_schedule_is_told(kind, is_told, corpus, tmp_path, monkeypatch) -> None:
+    from heedful.training import plan
+
+    monkeypatch.setattr(plan, "_speed", lambda session, batch: batch.n_target_tokens / 6.0)  # six seconds a step
+    events: list[dict[str, object]] = []
+    changes = (f"schedule.kind={kind}", "run.minutes=0.0001", "run.steps=1000")
+    quick(tmp_path / "short", corpus, *changes, listeners=[events.append])
+    quick(tmp_path / "long", corpus, f"schedule.kind={kind}", "run.minutes=9", "run.steps=2", listeners=[events.append])
+    told = [str(event["text"]) for event in events if "come down" in str(event.get("text"))]
+    assert len(told) == is_told
+    assert all("about 0 of 1,000 steps" in text for text in told)
+
+
 def test_threads_are_measured_and_kept(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

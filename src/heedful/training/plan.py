@@ -15,6 +15,7 @@ from heedful.training.machine import peak_memory
 from heedful.training.session import Session
 
 SECONDS = 3.0  # spent on measuring the speed, at least
+FALLING = ("linear", "cosine")  # schedules that end at a rate of nothing
 SPREAD = 0.25  # how far the time may be off, one way or the other: machines are shared, sentences differ
 
 
@@ -35,6 +36,8 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     tokens_per_step = float(np.mean([batch.n_target_tokens for batch in ordinary])) * session.world.size
     seconds = (run.steps - state.step) * tokens_per_step / speed
     limit = float("inf") if run.minutes is None else run.minutes * 60
+    if seconds > limit and session.settings.schedule.kind in FALLING:
+        _warn_of_rate(session, state.step + int((run.steps - state.step) * limit / seconds))
     n_kept = max(run.keep_last, run.average) + run.keep_best + 1
     return {
         "parameters": n_parameters,
@@ -46,6 +49,16 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
         "seconds_high": min(seconds * (1 + SPREAD), limit),
         "disk_bytes": n_parameters * (12 * n_kept + 4 * 3),  # weights and two moments; best, last, average
     }
+
+
+def _warn_of_rate(session: Session, n_steps: int) -> None:
+    run = session.settings.run
+    session.emit(
+        "note",
+        text=f"{run.minutes:g} minutes are enough for about {n_steps:,} of {run.steps:,} steps, and the learning rate "
+        "is made to come down over all of them: a model that is stopped on the way is worse than one of a shorter "
+        f"schedule (--set run.steps={max(1, n_steps)} gives one)",
+    )
 
 
 def choose_threads(session: Session) -> int:
