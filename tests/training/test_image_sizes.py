@@ -9,8 +9,11 @@ from safetensors.torch import load_file
 from small_tasks import CASES, write_images
 
 from encoder_models import vit_folder
+from heedful.decoding.encoders.images import image_tensor
+from heedful.decoding.pipelines.pipeline import pipeline
 from heedful.errors import UserError
 from heedful.models.folder import load_model
+from heedful.models.vit import Vit
 from heedful.training.run import Run, train
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
@@ -19,6 +22,7 @@ QUICK = [
     "data.batch_tokens=16", "data.hold_out=4", "data.workers=0", "run.steps=2", "run.validate_every=2",
     "run.save_every=2", "run.average=1", "run.threads=1", "run.device=cpu", "optimiser.lr=1e-12",
 ]  # fmt: skip
+SMALL = ["model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_layers=1"]
 SEVERAL = [(14, 14), (20, 14), (9, 17)]  # width x height
 
 
@@ -71,3 +75,50 @@ def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
     start = vit_folder(tmp_path / "coloured", image_size=8)
     with pytest.raises(UserError, match=r"channels: 1; wanted are 8 x 8 pixels, channels: 3"):
         learn(tmp_path / "run", write_images(tmp_path), start_from=start)
+
+
+def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
+    """What a picture is in training it is when it is classified: stretched to the square."""
+    photos = photographs(tmp_path / "photos")
+    with pytest.raises(UserError, match=r"several sizes.*--set data\.image_size=32"):
+        learn(tmp_path / "run", photos, *SMALL, family="vit")
+    learn(tmp_path / "run", photos, *SMALL, "data.image_size=8", "data.shift=0", family="vit")
+    loaded = load_model(tmp_path / "run" / "last")
+    assert isinstance(loaded.model, Vit) and loaded.model.config.image_size == 8
+    learned = np.load(tmp_path / "run" / "data" / "pictures" / "pixels.npy")
+    mean, std = (np.array(values)[:, None, None] for values in (loaded.model.config.mean, loaded.model.config.std))
+    seen = image_tensor(loaded.model, sorted(photos.rglob("*.png"))).numpy()
+    rounded = {np.rint((image * std + mean) * 255).astype(np.uint8).tobytes() for image in seen}
+    assert all(image.tobytes() in rounded for image in learned)
+    answer = pipeline("image-classification", model=str(tmp_path / "run"))(str(photos / "dark" / "1.png"))
+    assert {row["label"] for row in answer} == {"dark", "bright"}
+    learn(tmp_path / "run", photos, "run.steps=3", resume=True)  # and they are known again
+
+
+def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", [(20, 14)])
+    with pytest.raises(UserError, match=r"20 x 14 pixels, and only squares.*--set data\.image_size=32"):
+        learn(tmp_path / "run", photos, *SMALL, family="vit")
+    learn(tmp_path / "run", photos, *SMALL, "data.image_size=32", family="vit")  # as typed
+    assert load_model(tmp_path / "run" / "last").model.config.image_size == 32
+
+
+def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
+    photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
+    learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
+    assert np.load(tmp_path / "run" / "data" / "pictures" / "valid_pixels.npy").shape == (20, 3, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("model.image_size=8", r"'model\.image_size' comes from the pictures; set data\.image_size instead"),
+        ("data.image_size=0", "'image_size' must be at least 1"),
+        ("data.image_size=9", "patch_size = 4 does not divide image_size = 9"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_the_pictures_are_read(
+    setting: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        learn(tmp_path / "run", tmp_path / "none", setting, family="vit")
