@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.interop.generation import marks_from, marks_to
+from heedful.interop.prefixes import prefixes_from, prefixes_to
 from heedful.interop.table import Row
 from heedful.interop.values import Values
 from heedful.models.t5 import T5Config
@@ -59,6 +60,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> T5Config:
         tied=given.flag("tie_word_embeddings", True),
         scaled=None if given.get(SCALED) is None else given.flag(SCALED),
         marks=marks_from(given),
+        prefixes=prefixes_from(given),
     )
     given.warn_unread(
         ("initializer_factor", "is_encoder_decoder", "dense_act_fn", "is_gated_act", "classifier_dropout",
@@ -100,6 +102,7 @@ def config_to(config: T5Config) -> dict[str, Any]:
         SCALED: config.output_scale != 1.0,
         **{name: marks[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
         "use_cache": True,
+        **prefixes_to(config.prefixes),
     }
 
 

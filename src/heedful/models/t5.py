@@ -66,6 +66,7 @@ class T5Config:
     tied: bool = True  # version 1.0: the output layer is the embedding
     scaled: bool | None = None  # its input is divided by the root of d_model; by default when it is tied
     marks: MarksConfig = field(default_factory=MarksConfig)
+    prefixes: dict[str, str] = field(default_factory=dict)  # task -> what is told before each text, e.g. "summarize: "
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)

@@ -16,7 +16,7 @@ from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
     {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "exclusive", "head", "dropout"}
-    | {"attention_dropout", "image_size"}
+    | {"attention_dropout", "image_size", "prefixes"}
 )
 
 
@@ -78,6 +78,6 @@ def _model_overrides(folder: str) -> list[str]:
     """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
     loaded = load_model(folder)
     values = flat(to_values(loaded.model.config))
-    shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key not in NOT_TAKEN]
+    shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key.split(".")[0] not in NOT_TAKEN]
     size = [f"data.image_size={values['image_size']}"] if "image_size" in values else []
     return [f"family={loaded.family}", *shape, *size]
