@@ -9,7 +9,7 @@ from typing import Any
 from heedful.config import read_toml, to_values, with_overrides
 from heedful.errors import UserError, one_of
 from heedful.models.folder import load_model
-from heedful.training.record import Files, RunRecord, flat
+from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 
@@ -22,7 +22,7 @@ NOT_TAKEN = frozenset(
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
-    start = _model_overrides(files.start_from) if files.start_from else []
+    start = _model_overrides(files.start_from, files.content) if files.start_from else []
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
@@ -74,9 +74,15 @@ def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> Non
         )
 
 
-def _model_overrides(folder: str) -> list[str]:
+def _model_overrides(folder: str, content: Content) -> list[str]:
     """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
     loaded = load_model(folder)
+    if loaded.tokenizers is None and content != "images" and loaded.family != "vit":
+        # With a vocabulary of its own, all embeddings would be new: little of what was learned could be used.
+        raise UserError(
+            f"{folder}: has no tokenizer, so nobody knows which words its ids stand for, and it cannot go on. "
+            "Put the tokenizer's files into the folder that it was converted from, and convert it again"
+        )
     values = flat(to_values(loaded.model.config))
     shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key.split(".")[0] not in NOT_TAKEN]
     size = [f"data.image_size={values['image_size']}"] if "image_size" in values else []
