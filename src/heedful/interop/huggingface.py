@@ -108,6 +108,7 @@ MODEL_TYPES: dict[str, Family] = {
         bert.table,
         prefix=bert.PREFIX,
         ignored=bert.IGNORED,
+        settle=bert.settle,
         complete=bert.complete,
     ),
     "vit": Family(

@@ -16,7 +16,7 @@ from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
     {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "exclusive", "head", "dropout"}
-    | {"attention_dropout", "image_size", "prefixes"}
+    | {"attention_dropout", "image_size", "prefixes", "pooler"}
 )
 
 
