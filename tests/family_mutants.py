@@ -10,7 +10,7 @@ IN_FAMILIES = [
     Mutant(
         "T5's tied output is not divided by the root of D",
         "models/t5.py",
-        "states * self.config.d_model**-0.5 if self.config.tied else states",
+        "states if self.config.output_scale == 1.0 else states * self.config.output_scale",
         "states",
         T5,
     ),

@@ -27,7 +27,7 @@ IN_LOOKS = [
     Mutant(
         "the walk forgets that T5 divides before its output layer",
         "insight/anatomy.py",
-        "output_scale=model.config.d_model**-0.5 if model.config.tied else 1.0",
+        "output_scale=model.config.output_scale",
         "output_scale=1.0",
         LOOKS,
     ),

@@ -104,6 +104,23 @@ def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) 
         pipe(file, top_k=0)
 
 
+def test_the_pipelines_take_what_changes_nothing(mood: Path, tmp_path: Path) -> None:
+    usual = {"truncation": True, "padding": True, "batch_size": 2}
+    pipe = pipeline("text-classification", model=mood)
+    assert pipe("a dog", **usual, max_length=512) == pipe("a dog")
+    assert pipe("a dog " * 60, **usual) == pipe("a dog " * 60)
+    assert pipe("a dog", return_all_scores=True) == pipe("a dog", top_k=None)
+    with pytest.raises(UserError, match="max_length = 8: a text is cut to the 40 tokens"):
+        pipe("a dog", max_length=8)
+    with pytest.raises(UserError, match=r"unknown option 'truncate'; did you mean 'truncation'"):
+        pipe("a dog", truncate=True)
+    images = pipeline("image-classification", model=vit_folder(tmp_path / "vit"))
+    file = picture(tmp_path / "a.png")
+    assert images(file, **usual) == images(file)
+    with pytest.raises(UserError, match="batch_size = 0"):
+        images(file, batch_size=0)
+
+
 def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="knows no labels"):
         Classifier.load(bert_folder(tmp_path / "model", tokenizers))

@@ -56,6 +56,7 @@ MAPPED = {
     "bart, scaled": lambda: Bart(BartConfig(VOCAB, max_len=40, scaled_embedding=True, activation="relu", **WIDE)),
     "t5": lambda: T5(T5Config(VOCAB, d_head=6, n_buckets=8, max_distance=10, **WIDE)),
     "t5 1.1": lambda: T5(T5Config(VOCAB, d_head=8, tied=False, activation="geglu", n_decoder_layers=1, **WIDE)),
+    "t5 tied, not divided": lambda: T5(T5Config(VOCAB, d_head=8, scaled=False, activation="geglu", **WIDE)),
 }
 
 

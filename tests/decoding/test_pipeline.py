@@ -52,6 +52,60 @@ def test_usual_options_reach_the_search(translator: Translator, monkeypatch: pyt
     assert seen == {"max_len": 40, "beam": 2}
 
 
+USUAL = {
+    "a summary, as in their docs": (
+        {"max_length": 130, "min_length": 30, "do_sample": False},
+        {"max_len": 130, "min_len": 30},
+    ),
+    "what changes nothing": (
+        {"truncation": True, "padding": "longest", "clean_up_tokenization_spaces": True, "batch_size": 4},
+        {},
+    ),
+    "new tokens count more": (
+        {"max_new_tokens": 9, "max_length": 40, "min_new_tokens": 3, "min_length": 1},
+        {"max_len": 9, "min_len": 3},
+    ),
+    "stop early": ({"early_stopping": True}, {"stop": "patience"}),
+    "stop late": ({"early_stopping": False, "num_beams": 4}, {"stop": "estimated", "beam": 4}),
+    "never stop": ({"early_stopping": "never"}, {"stop": "proven"}),
+    "greedy search stops at the end": ({"early_stopping": False, "num_beams": 1}, {"beam": 1}),
+    "draws": (
+        {"do_sample": True, "temperature": 0.7, "seed": 3},
+        {"sampling": {"top_k": 50, "temperature": 0.7, "seed": 3}},
+    ),
+}
+
+
+@pytest.mark.parametrize("task", ["translation", "summarization"])
+@pytest.mark.parametrize("case", USUAL)
+def test_usual_calls_are_taken(translator: Translator, task: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, wanted = USUAL[case]
+    seen = {}
+    search = translator.search
+
+    def watch(texts, **settings):
+        seen.update(settings)
+        return search(texts, **settings)
+
+    monkeypatch.setattr(translator, "search", watch)
+    heedful.pipeline(task, model=translator)("abc", **options)
+    assert seen == wanted
+
+
+def test_a_prefix_goes_before_each_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+    folder = model_folder(tmp_path)
+    assert heedful.pipeline("translation", folder, prefix="x: ")("abc") == [{"translation_text": "x: abc"}]
+    assert heedful.pipeline("summarization", folder, prefix="x: ")("abc") == [{"summary_text": "x: abc"}]
+    with pytest.raises(UserError, match="is for models that write one text for another"):
+        heedful.pipeline("fill-mask", folder, prefix="x: ")
+
+
+def test_a_loaded_translator_has_its_prefix_already(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"prefix= to Translator\.load"):
+        heedful.pipeline("translation", translator, prefix="x: ")
+
+
 def test_a_model_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch.setattr)
     assert heedful.pipeline("translation", str(model_folder(tmp_path)))("abc") == [{"translation_text": "abc"}]
@@ -76,6 +130,8 @@ def test_without_a_model() -> None:
         ({"return_tensors": True}, ["'return_tensors'"]),
         ({"batch_size": 0}, ["batch_size = 0"]),
         ({"num_beams": 0}, ["'beam'"]),
+        ({"early_stopping": 3}, ["early_stopping = 3", "'never'"]),
+        ({"do_sample": True, "num_beams": 2}, ["a beam is searched, not drawn"]),
     ],
 )
 def test_options_that_nobody_knows_are_refused(

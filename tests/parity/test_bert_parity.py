@@ -9,6 +9,8 @@ from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
 from deterministic import fill, numbers, whole_numbers
+from encoder_models import own_tokenizers
+from heedful.decoding.encoders.embed import Embedder
 from heedful.errors import UserError
 from heedful.interop.bert import config_from, config_to, table
 from heedful.interop.huggingface import export_huggingface, import_huggingface
@@ -114,6 +116,24 @@ def test_what_pre_training_left_is_read_as_a_model_for_hidden_words(tmp_path: Pa
     ids, mask, segments = batch(ours.config)
     there = theirs(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).prediction_logits
     assert close(ours(ids, mask, segments)[mask], there[mask], torch.float32)
+
+
+def test_its_pooler_is_kept_and_written_again(tmp_path: Path) -> None:
+    """Public files for hidden words have one, as pre-training left it."""
+    theirs = unlike(transformers.BertForPreTraining(transformers.BertConfig(**SIZES)), torch.float32)
+    ours = imported(theirs, tmp_path)
+    ids, mask, segments = batch(ours.config)
+    chosen = torch.tensor([0, 2])  # the first token of the other is padding
+    pooled = theirs.bert(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).pooler_output
+    found = Embedder(ours, own_tokenizers().source)._pooler()
+    assert found is not None
+    assert close(found(ours.states(ids, mask, segments))[chosen], pooled[chosen], torch.float32)
+    exported = export_huggingface(tmp_path / "ours", tmp_path / "again")
+    again = transformers.BertModel.from_pretrained(exported).eval()
+    pooled_again = again(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).pooler_output
+    assert close(pooled_again[chosen], pooled[chosen], torch.float32)
+    transformers.BertForMaskedLM.from_pretrained(exported).save_pretrained(tmp_path / "without")  # it drops the pooler
+    assert not load_model(import_huggingface(tmp_path / "without", tmp_path / "back")).model.config.pooler
 
 
 def test_the_names_that_the_first_files_had_are_read(tmp_path: Path) -> None:

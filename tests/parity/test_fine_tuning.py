@@ -91,3 +91,25 @@ def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     assert set(padding.tolist()) <= {marks.pad_id}
     train(folder=tmp_path / "trained", source=path, start_from=ours, overrides=[*QUICK, "data.max_doubtful=1.0"])
     assert load_model(tmp_path / "trained" / "last").model.config.marks == marks
+
+
+@pytest.mark.parametrize("head", ["ViTModel", "ViTForImageClassification"])
+def test_vit_learns_labels_of_its_own_size(head: str, tmp_path: Path) -> None:
+    pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
+    config = transformers.ViTConfig(
+        image_size=12, patch_size=4, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=20
+    )
+    getattr(transformers, head)(config).save_pretrained(tmp_path / "theirs")
+    ours = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    for label in ("cat", "dog", "fox"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(6):
+            pillow.new("RGB", (10 + number, 15), (40 * number, 99, 9)).save(
+                tmp_path / "photos" / label / f"{number}.png"
+            )
+    settings = [*QUICK, "data.batch_tokens=4", "optimiser.lr=1e-12"]
+    train(folder=tmp_path / "run", images=tmp_path / "photos", start_from=ours, overrides=settings)
+    assert load_model(tmp_path / "run" / "last").model.config.labels == ("cat", "dog", "fox")
+    a, b = (load_file(path / "model.safetensors") for path in (ours, tmp_path / "run" / "last"))
+    body = [name for name in b if not name.startswith("head.")]
+    assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from deterministic import fill
 from heedful.errors import UserError
@@ -44,11 +44,10 @@ CASES = {
 }
 
 
-def hugging_face(dtype: torch.dtype = torch.float32, seed: int = 7, **changes: object):
+def hugging_face(dtype: torch.dtype = torch.float32, seed: int = 7, *, own: bool | None = None, **changes: object):
     """Theirs; the output matrix of version 1.1 is its own, as in the public files."""
     theirs = transformers.T5ForConditionalGeneration(transformers.T5Config(**{**SIZES, **changes}))
-    if changes.get("tie_word_embeddings") is False:
-        theirs.config.tie_word_embeddings = False
+    if changes.get("tie_word_embeddings") is False if own is None else own:
         theirs.lm_head.weight = torch.nn.Parameter(torch.empty_like(theirs.shared.weight))
     return shuffled(theirs, dtype, seed=seed)
 
@@ -77,19 +76,70 @@ def test_generate_writes_the_same(case: str) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed, **CASES[case]), "t5")
 
 
-@pytest.mark.filterwarnings("ignore:.*no tokenizer")
-@pytest.mark.parametrize("case", ["1.0", "1.1"])
-def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
-    theirs, folder = hugging_face(**CASES[case]), tmp_path / "theirs"
+def old_folder(case: str, folder: Path):
+    """A model of theirs in a folder as Transformers 4 wrote it, and the public ones are: all names, one setting."""
+    theirs = hugging_face(**CASES[case])
     theirs.save_pretrained(folder)
     state = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
-    save_file(state, folder / "model.safetensors")  # public files have all the names
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     values = json.loads((folder / "config.json").read_text())
+    del values["scale_decoder_outputs"]
     values["tie_word_embeddings"] = CASES[case].get("tie_word_embeddings", True)
     (folder / "config.json").write_text(json.dumps(values))
-    loaded = load_model(import_huggingface(folder, tmp_path / "ours"))
+    return theirs
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("case", ["1.0", "1.1"])
+def test_a_folder_of_version_4_is_read(case: str, tmp_path: Path) -> None:
+    theirs = old_folder(case, tmp_path / "theirs")
+    loaded = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours"))
     assert loaded.family == "t5" and loaded.tokenizers is None
+    assert (loaded.model.config.tied, loaded.model.config.scaled) == (case == "1.0", None)
     same_outputs(theirs, loaded.model, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("case", ["1.0", "1.1"])
+def test_a_folder_of_version_4_loaded_and_saved_by_version_5_is_read(case: str, tmp_path: Path) -> None:
+    old_folder(case, tmp_path / "old")
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "old").eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
+    assert (ours.config.tied, ours.config.scaled) == (case == "1.0", None)
+    same_outputs(theirs, ours, atol=1e-5)
+
+
+NEW = {
+    "1.0": {},
+    "1.1, made anew": {"own": False, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "1.1": CASES["1.1"],
+    "an output matrix of its own, divided": {"own": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("case", NEW)
+def test_a_folder_of_version_5_is_read_as_it_is_and_written_so_that_it_reads_the_same(
+    case: str, tmp_path: Path
+) -> None:
+    theirs = hugging_face(**NEW[case])
+    theirs.save_pretrained(tmp_path / "theirs")
+    folder = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    ours = load_model(folder).model
+    same_outputs(theirs, ours, atol=1e-5)
+    exported = export_huggingface(folder, tmp_path / "again")
+    same_outputs(transformers.T5ForConditionalGeneration.from_pretrained(exported).eval(), ours, atol=1e-5)
+    values = json.loads((exported / "config.json").read_text())
+    divides, own_matrix = ours.config.output_scale != 1.0, not ours.config.tied
+    assert values["tie_word_embeddings"] == values["scale_decoder_outputs"] == divides  # version 4 asks the first
+    if not divides or own_matrix:
+        assert "lm_head.weight" in load_file(exported / "model.safetensors")
+    del values["heedful"]  # what others would read
+    (exported / "config.json").write_text(json.dumps(values))
+    back = load_model(import_huggingface(exported, tmp_path / "back")).model
+    assert back.config == ours.config
+    assert all(torch.equal(weights_of(back)[name], tensor) for name, tensor in weights_of(ours).items())
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")

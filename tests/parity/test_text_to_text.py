@@ -8,12 +8,15 @@ import pytest
 import sentencepiece
 from encoder_decoders import shuffled
 
+from heedful import pipeline
 from heedful.cli.main import run
 from heedful.decoding.writing.translator import Translator
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.folder import load_model, weights_of
+from heedful.training.record import Files
+from heedful.training.settle import settle
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -137,3 +140,61 @@ def test_it_can_be_looked_into(pair: tuple[str, Path, Path], tmp_path: Path) -> 
     assert seen.source.words[-1] == (len(seen.source.ids) - 1, len(seen.source.ids))  # the end mark is a word
     assert len(seen.source.words) < len(seen.source.ids)
     assert run(["look", TEXTS[0], "-m", str(folder), "--output", str(tmp_path / "page.html")]) == 0
+
+
+TOLD = {"summarization": "summarize: ", "translation_en_to_de": "translate English to German: "}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A T5 as the public ones of version 1.0 are: config.json says what they are told for each task."""
+    place = tmp_path_factory.mktemp("told")
+    folder = t5_folder(place / "theirs")
+    values = json.loads((folder / "config.json").read_text())
+    values["task_specific_params"] = {
+        name: {"num_beams": 4, "early_stopping": True, "prefix": prefix} for name, prefix in TOLD.items()
+    }
+    (folder / "config.json").write_text(json.dumps(values))
+    return import_huggingface(folder, place / "ours")
+
+
+@pytest.mark.parametrize("task", TOLD)
+def test_a_converted_t5_is_told_what_to_do(task: str, told: Path) -> None:
+    text = "a dog runs over the street"
+    wanted = Translator.load(told, prefix=TOLD[task]).translate(text)
+    assert wanted != Translator.load(told).translate(text)
+    assert list(pipeline(task, model=told)(text)[0].values()) == [wanted]
+    assert list(pipeline(task, model=told, prefix="")(text)[0].values()) == [Translator.load(told).translate(text)]
+
+
+def test_summarize_tells_it_too(told: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a dog runs over the street\n")
+    said = []
+    for prefix in ([], ["--prefix", "summarize: "], ["--prefix", ""]):
+        out = ["--output", str(tmp_path / "out.txt")]
+        assert run(["summarize", str(tmp_path / "in.txt"), "-m", str(told), *prefix, *out]) == 0
+        said.append((tmp_path / "out.txt").read_text())
+    assert said[0] == said[1] != said[2]
+
+
+def test_a_task_that_it_knows_nothing_of_is_named(told: Path) -> None:
+    with pytest.warns(UserWarning, match=r"only for summarization, translation_en_to_de; pass prefix="):
+        pipeline("translation", model=told)
+
+
+def test_what_it_is_told_goes_there_and_back(told: Path, tmp_path: Path) -> None:
+    exported = export_huggingface(told, tmp_path / "theirs")
+    values = json.loads((exported / "config.json").read_text())
+    assert values["task_specific_params"] == {name: {"prefix": prefix} for name, prefix in TOLD.items()}
+    assert load_model(import_huggingface(exported, tmp_path / "again")).model.config.prefixes == TOLD
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    settings = settle(Files.of(tmp_path / "pairs.tsv", (), None, None, told), None, None, []).settings
+    assert "prefixes" not in settings.model  # it goes on with texts as they are
+
+
+def test_bart_has_no_place_for_it_and_says_so(tmp_path: Path) -> None:
+    folder = bart_folder(tmp_path / "theirs")
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "prefix": "news: "}))
+    with pytest.warns(UserWarning, match=r"this is not kept: 'news: ' \(any\); pass it as prefix="):
+        import_huggingface(folder, tmp_path / "ours")

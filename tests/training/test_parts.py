@@ -89,6 +89,21 @@ def test_a_head_for_other_labels_is_new_even_if_it_fits() -> None:
     assert not torch.equal(other.head.linear.weight, start.model.head.linear.weight)  # type: ignore[union-attr,arg-type]
 
 
+@pytest.mark.parametrize("begin", [{"head": "masked", "pooler": True}, {"head": "pool"}])
+def test_the_pooler_of_pre_training_goes_on_in_another_head(begin: dict[str, object]) -> None:
+    start, model = bert(**begin), bert(head="classify", labels=("good", "bad"))
+    words = begin_with(model, LoadedModel("bert", start, None))
+    before = start.head if begin["head"] == "pool" else start.head.pooler
+    assert torch.equal(model.head.pooler.linear.weight, before.linear.weight)  # type: ignore[union-attr,arg-type]
+    assert "new, and to be learned: head.linear.weight, head.linear.bias" in words
+    assert "pooler" not in words and ("left behind: head" in words) == (begin["head"] == "masked")
+
+
+def test_a_pooler_stands_beside_hidden_words_alone() -> None:
+    with pytest.raises(UserError, match="pooler = true: is for head = 'masked'"):
+        bert(head="pool", pooler=True)
+
+
 def test_muon_has_one_rate_for_all() -> None:
     with pytest.raises(UserError, match="adamw"):
         OptimiserSettings(kind="muon", layer_decay=0.9)

@@ -13,7 +13,7 @@ from small_tasks import CASES, Case
 from heedful import pipeline
 from heedful.config import read_toml
 from heedful.errors import UserError
-from heedful.models.folder import load_model
+from heedful.models.folder import FAMILIES, load_model, save_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.log import read_log
 from heedful.training.run import Run, train
@@ -233,4 +233,17 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
 
 def test_a_dry_run_of_a_task_leaves_nothing(tmp_path: Path) -> None:
     run_case(CASES["next_token"], tmp_path / "run", dry_run=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"), [("text", "bert"), ("labels", "bert"), ("tags", "bert"), ("source", "bart")]
+)
+def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: Path) -> None:
+    """Its embeddings belong to a vocabulary that is not there; a new one would throw them away."""
+    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_layers": 1, "max_len": 32}
+    config, module = FAMILIES[family]
+    start = save_model(tmp_path / "start", module(config(vocab_size=50, **sizes)), None)
+    with pytest.raises(UserError, match="has no tokenizer, so nobody knows which words its ids stand for"):
+        train(folder=tmp_path / "run", start_from=start, **Case(kind, family).files(tmp_path / "files"))  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()

@@ -13,6 +13,7 @@ from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
+from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
 
 if TYPE_CHECKING:
     from heedful.decoding.writing.translator import InThisProcess
@@ -26,7 +27,7 @@ def summarize(
     beam: int = 4,
     min_len: int = 0,
     max_len: int = 128,
-    prefix: str = "",
+    prefix: str | None = None,
     long: Literal["extract", "truncate", "error"] = "extract",
     format: Format = "text",
     on_bad_line: BadLines = "error",
@@ -51,7 +52,7 @@ def summarize(
     max_len
         The most tokens of a summary.
     prefix
-        What the model reads before each text: T5 is told "summarize: ".
+        What the model reads before each text: T5 is told "summarize: ". By default what its settings say.
     long
         Texts that are longer than the model takes: extract what matters, truncate them, or stop with an error.
     format
@@ -78,8 +79,11 @@ def summarize(
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str, scores: bool) -> "InThisProcess":
+def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str | None, scores: bool) -> "InThisProcess":
     from heedful.decoding.writing.translator import InThisProcess, Translator
     from heedful.decoding.writing.workers import Opening
 
+    if prefix is None:
+        known = read_prefixes(find_model_folder(model))
+        prefix = known.get("summarization", known.get(ANY_TASK, ""))
     return InThisProcess(Translator.open(Opening(str(model), long=long, prefix=prefix, scores=scores)), settings)

@@ -73,24 +73,38 @@ class Images:
         return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
 
 
-def open_images(path: str | Path, *, split: Split | None = None, size: int | None = None) -> Images:
+def open_images(
+    path: str | Path,
+    *,
+    split: Split | None = None,
+    size: int | None = None,
+    n_channels: int | None = None,
+    resize: Resize = "bilinear",
+) -> Images:
     """All images of a place, or those of its split: `x_train` or `x_test` of an .npz, DIR/train or DIR/test.
 
-    With `size`, image files are brought to so many pixels in height and width; otherwise they must all have one size.
+    With `size`, image files are brought to so many pixels in height and width, an oblong one stretched to the square;
+    otherwise they must all have one size. With `n_channels`, they are made grey (1) or coloured (3); otherwise they are
+    coloured if any is. Arrays are taken as they are, and refused where they are not what is asked for.
     """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such file or folder")
     if path.is_dir():
-        return _read_folder(path, split, size)
+        return _read_folder(path, split, size, n_channels, resize)
     suffix = Path(plain_name(path)).suffix
     if suffix == ".npz":
-        return _read_npz(path, split)
-    if suffix in (".csv", ".tsv"):
+        images = _read_npz(path, split)
+    elif suffix in (".csv", ".tsv"):
         if split == "test":
             raise UserError(f"{path}: a table has no split of its own; name another file to test with")
-        return _read_table(path, "," if suffix == ".csv" else "\t")
-    raise UserError(f"{path}: images are read from a folder with a folder for each label, an .npz or a .csv, not this")
+        images = _read_table(path, "," if suffix == ".csv" else "\t")
+    else:
+        raise UserError(
+            f"{path}: images are read from a folder with a folder for each label, an .npz or a .csv, not this"
+        )
+    _check_arrays(path, images.pixels, size, n_channels)
+    return images
 
 
 def splits_of(path: str | Path) -> tuple[Split, ...]:
@@ -154,7 +168,19 @@ def read_image(path: str | Path, *, n_channels: int, size: int | None = None, re
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
-def _read_folder(path: Path, split: Split | None, size: int | None) -> Images:
+def _check_arrays(path: Path, pixels: Pixels, size: int | None, n_channels: int | None) -> None:
+    """Refuse arrays of another size or number of channels: only image files are resized."""
+    _, channels, height, width = pixels.shape
+    if (size or height, size or width, n_channels or channels) != (height, width, channels):
+        wanted = [] if size is None else [f"{size} x {size} pixels"]
+        wanted += [] if n_channels is None else [f"channels: {n_channels}"]
+        raise UserError(
+            f"{path}: images of {width} x {height} pixels, channels: {channels}; wanted are {', '.join(wanted)}. "
+            "Arrays are taken as they are: resize them first, or give a folder of image files, which are resized"
+        )
+
+
+def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: int | None, resize: Resize) -> Images:
     folder = path
     if split is not None:
         found = [path / name for name in SPLITS[split] if (path / name).is_dir()]
@@ -167,12 +193,16 @@ def _read_folder(path: Path, split: Split | None, size: int | None) -> Images:
         raise UserError(
             f"{folder}: expected a folder for each label, with images in it ({', '.join(SUFFIXES)}); found no image"
         )
-    n_channels = 1 if all(_open_image(file).mode in ("1", "L", "I;16") for _, file in files) else 3
-    arrays = [read_image(file, n_channels=n_channels, size=size) for _, file in files]
+    if n_channels is None:
+        n_channels = 1 if all(_open_image(file).mode in ("1", "L", "I;16") for _, file in files) else 3
+    arrays = [read_image(file, n_channels=n_channels, size=size, resize=resize) for _, file in files]
     odd = next((i for i, array in enumerate(arrays) if array.shape != arrays[0].shape), None)
     if odd is not None:
         sizes = " and ".join(f"{arrays[i].shape[2]} x {arrays[i].shape[1]}" for i in (0, odd))
-        raise UserError(f"{files[odd][1]}: the images have several sizes ({sizes}); give one size for all")
+        raise UserError(
+            f"{files[odd][1]}: the images have several sizes ({sizes}); give one size for all: `size=`, "
+            "or in training for example --set data.image_size=32"
+        )
     targets = np.array([number for number, _ in files], np.int64)
     return Images(np.stack(arrays), targets, tuple(labels), name=folder.name if split is None else path.name)
 

@@ -138,7 +138,7 @@ def _t5(model: T5) -> Anatomy:
         norm="rms",
         positions="relative",
         vocab_size=model.config.vocab_size,
-        output_scale=model.config.d_model**-0.5 if model.config.tied else 1.0,
+        output_scale=model.config.output_scale,
     )
 
 

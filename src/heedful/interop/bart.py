@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.interop.generation import marks_from, marks_to
+from heedful.interop.prefixes import warn_of_prefixes
 from heedful.interop.table import Row
 from heedful.interop.values import Values
 from heedful.models.bart import BartConfig
@@ -60,6 +61,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BartConfig:
         scaled_embedding=given.flag("scale_embedding", False),
         marks=marks_from(given, first_id=given.whole_or_none("bos_token_id")),
     )
+    warn_of_prefixes(given)
     given.warn_unread(
         ("init_std", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout",
          "num_hidden_layers", "extra_pos_embeddings", "is_encoder_decoder", "add_bias_logits", "add_cross_attention")

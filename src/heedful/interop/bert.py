@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from heedful.config import from_values
 from heedful.errors import UserError
 from heedful.interop.labels import (
@@ -20,9 +22,9 @@ from heedful.interop.values import Values
 from heedful.models.bert import BertConfig
 from heedful.text import Tokenizers
 
-PREFIX = "bert."
+PREFIX, POOLER = "bert.", "pooler.dense"
 # Position numbers, and what pre-training left: the head that tells whether one sentence follows another, and a pooler
-# in files of models that have no use for it. What the table asks for is never left out.
+# in files of models that label tokens. What the table asks for is never left out.
 IGNORED = (
     r"bert\.embeddings\.position_ids",
     r"bert\.pooler\.dense\.(weight|bias)",
@@ -103,6 +105,12 @@ _OF_THE_OLD_POOLER = (
 )
 
 
+def settle(config: BertConfig, theirs: Mapping[str, Tensor], *, where: str) -> BertConfig:
+    """Whether pre-training left a pooler beside the head for hidden words: config.json does not say."""
+    found = any(all(f"{prefix}{POOLER}.{part}" in theirs for part in ("weight", "bias")) for prefix in ("", PREFIX))
+    return replace(config, pooler=found) if config.head == "masked" else config
+
+
 def complete(config: BertConfig, folder: Path, tokenizers: Tokenizers | None) -> BertConfig:
     """The marks as the tokenizer has them: their config.json does not say where [CLS], [SEP] and [MASK] stand."""
     if tokenizers is None:
@@ -166,6 +174,7 @@ def _head_rows(config: BertConfig) -> list[Row]:
             *_pair("cls.predictions.transform.dense", "head.transform"),
             *_pair("cls.predictions.transform.LayerNorm", "head.norm"),
             *own,
+            *(_pair("bert.pooler.dense", "head.pooler.linear") if config.pooler else []),
         ]
     if config.head == "classify":
         return [*_pair("bert.pooler.dense", "head.pooler.linear"), *_pair("classifier", "head.linear")]

@@ -105,7 +105,7 @@ def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
         residual="pre",
         positions="relative",
         max_distance=values["max_distance"],
-        output_scale=values["d_model"] ** -0.5 if values["tied"] else 1.0,
+        output_scale=values["d_model"] ** -0.5 if values.get("scaled", values["tied"]) else 1.0,
     )
 
 

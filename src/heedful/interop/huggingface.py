@@ -97,6 +97,7 @@ MODEL_TYPES: dict[str, Family] = {
         t5.config_to,
         t5.table,
         ignored=t5.IGNORED,
+        settle=t5.settle,
         complete=generation.complete,
         finish_export=generation.write,
     ),
@@ -107,6 +108,7 @@ MODEL_TYPES: dict[str, Family] = {
         bert.table,
         prefix=bert.PREFIX,
         ignored=bert.IGNORED,
+        settle=bert.settle,
         complete=bert.complete,
     ),
     "vit": Family(

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from heedful.errors import UserError
 from heedful.interop.generation import marks_from, marks_to
+from heedful.interop.prefixes import warn_of_prefixes
 from heedful.interop.values import Values
 from heedful.models.seq2seq import Seq2SeqConfig
 
@@ -101,6 +102,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
         tied=_tied(given),
         marks=marks_from(given),
     )
+    warn_of_prefixes(given)
     given.warn_unread(
         ("init_std", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout",
          "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout")

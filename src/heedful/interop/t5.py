@@ -1,9 +1,19 @@
-"""T5 in Hugging Face's words: `T5ForConditionalGeneration` of version 1.0, and of 1.1 and its kin (Flan-T5)."""
+"""T5 in Hugging Face's words: `T5ForConditionalGeneration` of version 1.0, and of 1.1 and its kin (Flan-T5).
+
+Up to Transformers 4, `tie_word_embeddings` says both whether the output layer is the embedding and whether its input is
+divided by the root of d_model. Transformers 5 writes true there in any case: whether to divide is
+`scale_decoder_outputs`, and the output layer is one of its own if the file holds one that differs.
+"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from heedful.interop.generation import marks_from, marks_to
+from heedful.interop.prefixes import prefixes_from, prefixes_to
 from heedful.interop.table import Row
 from heedful.interop.values import Values
 from heedful.models.t5 import T5Config
@@ -23,6 +33,9 @@ IGNORED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bi
 
 ATTENTION = {"to_q": "q", "to_k": "k", "to_v": "v", "to_out": "o"}
 PLAIN, GATE = {"inner": "wi", "outer": "wo"}, {"gate": "wi_0", "inner": "wi_1", "outer": "wo"}
+SCALED = "scale_decoder_outputs"
+EMBEDDING, HEAD = "shared.weight", "lm_head.weight"
+EMBEDDING_TOO = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
@@ -45,13 +58,25 @@ def config_from(values: Mapping[str, Any], *, where: str) -> T5Config:
         max_len=given.whole("n_positions", 512),
         norm_eps=given.number("layer_norm_epsilon", 1e-6),
         tied=given.flag("tie_word_embeddings", True),
+        scaled=None if given.get(SCALED) is None else given.flag(SCALED),
         marks=marks_from(given),
+        prefixes=prefixes_from(given),
     )
     given.warn_unread(
         ("initializer_factor", "is_encoder_decoder", "dense_act_fn", "is_gated_act", "classifier_dropout",
-         "scale_decoder_outputs", "bos_token_id")
+         "bos_token_id")
     )  # fmt: skip
     return config
+
+
+def settle(config: T5Config, theirs: Mapping[str, Tensor], *, where: str) -> T5Config:
+    """Where Transformers 5 wrote the settings, the tensors alone say whether the output layer is the embedding."""
+    if config.scaled is None:
+        return config
+    head, names = theirs.get(HEAD), (EMBEDDING, *EMBEDDING_TOO)
+    embedding = next((theirs[name] for name in names if name in theirs), None)
+    tied = head is None or (embedding is not None and torch.equal(head, embedding))
+    return replace(config, tied=tied, scaled=None if config.scaled == tied else config.scaled)
 
 
 def config_to(config: T5Config) -> dict[str, Any]:
@@ -73,20 +98,23 @@ def config_to(config: T5Config) -> dict[str, Any]:
         "layer_norm_epsilon": config.norm_eps,
         "feed_forward_proj": named[config.activation],
         "n_positions": config.max_len,
-        "tie_word_embeddings": config.tied,
+        "tie_word_embeddings": config.output_scale != 1.0,  # as Transformers 4 reads it: whether to divide
+        SCALED: config.output_scale != 1.0,
         **{name: marks[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
         "use_cache": True,
+        **prefixes_to(config.prefixes),
     }
 
 
 def table(config: T5Config) -> list[Row]:
-    embedding = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     if config.tied:
-        rows = [Row("shared.weight", "embedding.table.weight", aliases=(*embedding, "lm_head.weight"))]
+        # Without the division, Transformers 4 looks for an output layer: it then is written twice.
+        again = (HEAD,) if config.output_scale == 1.0 else ()
+        rows = [Row(EMBEDDING, "embedding.table.weight", aliases=(*EMBEDDING_TOO, HEAD), again=again)]
     else:
         rows = [
-            Row("shared.weight", "embedding.table.weight", aliases=embedding),
-            Row("lm_head.weight", "head.linear.weight"),
+            Row(EMBEDDING, "embedding.table.weight", aliases=EMBEDDING_TOO),
+            Row(HEAD, "head.linear.weight"),
         ]
     depths = {"encoder": config.n_layers, "decoder": config.n_decoder_layers or config.n_layers}
     for stack, depth in depths.items():

@@ -56,6 +56,7 @@ class BertConfig:
     labels: tuple[str, ...] = ()  # of "classify" and "label_tokens", in the order of their numbers
     exclusive: bool = True  # one label alone is right: softmax; otherwise each is right or not for itself
     tied: bool = True  # of "masked": the embedding's own numbers write words
+    pooler: bool = False  # of "masked": that of pre-training is kept beside it; "classify" and "pool" always have one
     marks: MarksConfig = field(default_factory=MarksConfig)  # a text is start ([CLS]) ids end ([SEP])
     mask_id: int = 4
 
@@ -67,6 +68,8 @@ class BertConfig:
         if self.d_model % self.n_heads:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
         check_labels(self.head, self.labels, needed_by=("classify", "label_tokens"), exclusive=self.exclusive)
+        if self.pooler and self.head != "masked":
+            raise UserError(f"pooler = true: is for head = 'masked'; head = '{self.head}' has one where it needs one")
         self.marks.check(self.vocab_size)
         if self.mask_id < 0 or (self.mask_id != 4 and self.mask_id >= self.vocab_size):  # a model for four ids has none
             raise UserError(f"'mask_id' is {self.mask_id}, and the vocabulary has 0 to {self.vocab_size - 1}")
@@ -137,7 +140,13 @@ def _head(config: BertConfig) -> nn.Module:
     dropout = config.dropout if config.classifier_dropout is None else config.classifier_dropout
     if config.head == "masked":
         activation = FEED_FORWARDS[config.activation][1]
-        return MaskedHead(d_model=d_model, vocab_size=config.vocab_size, activation=activation, eps=config.norm_eps)
+        return MaskedHead(
+            d_model=d_model,
+            vocab_size=config.vocab_size,
+            activation=activation,
+            eps=config.norm_eps,
+            pooler=Pooler(d_model=d_model) if config.pooler else None,
+        )
     if config.head == "classify":
         return Classifier(d_model=d_model, n_labels=config.n_labels, dropout=dropout, pooler=Pooler(d_model=d_model))
     if config.head == "label_tokens":

@@ -22,6 +22,8 @@ RUN_BY = {
     "universal": "translate",
 }
 
+ANY_TASK = "any"  # in a model's `prefixes`: what is told whatever the task
+
 # The families that read one text and write another.
 ENCODER_DECODERS = ("seq2seq", "bart", "t5", "universal")
 
@@ -74,3 +76,11 @@ def read_reach(folder: Path) -> Reach:
         max_len -= 1  # it stands before each source
     ends_there = values.get("positions") == "learned" or values.get("family") == "bart"
     return Reach(max_len, ends_there=ends_there)
+
+
+def read_prefixes(folder: Path) -> dict[str, str]:
+    """What a model is told before a text, by task, from its settings alone; few models are."""
+    found = read_json(folder / CONFIG).get("prefixes", {})
+    if not isinstance(found, dict) or not all(isinstance(prefix, str) for prefix in found.values()):
+        raise UserError(f"{folder / CONFIG}: 'prefixes' must be a table of tasks and strings, found {found!r}")
+    return found

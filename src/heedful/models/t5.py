@@ -7,7 +7,7 @@ What differs: no position is added to the embeddings; each stack learns one tabl
 all of its layers add to their scores. Norms are RMS norms, before each part. There is no bias anywhere, and no division
 by the root of K: queries start out so small that it is not needed. Version 1.0 has a plain ReLU network and writes with
 the embedding matrix, after a division by the root of D; version 1.1 has a gated GELU network and an output matrix of
-its own.
+its own, and does not divide.
 """
 
 from dataclasses import dataclass, field
@@ -63,8 +63,10 @@ class T5Config:
     max_distance: int = 128  # all that lies beyond is in the last bucket
     max_len: int = 512  # the length that training stays below; distances know no last one
     norm_eps: float = 1e-6
-    tied: bool = True  # version 1.0: the output layer is the embedding, and its input is divided by the root of d_model
+    tied: bool = True  # version 1.0: the output layer is the embedding
+    scaled: bool | None = None  # its input is divided by the root of d_model; by default when it is tied
     marks: MarksConfig = field(default_factory=MarksConfig)
+    prefixes: dict[str, str] = field(default_factory=dict)  # task -> what is told before each text, e.g. "summarize: "
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -78,6 +80,11 @@ class T5Config:
                 f"max_distance = {self.max_distance}: must be above half of n_buckets, where single distances end"
             )
         self.marks.check(self.vocab_size)
+
+    @property
+    def output_scale(self) -> float:
+        """What the last states are multiplied by before the output layer."""
+        return self.d_model**-0.5 if (self.tied if self.scaled is None else self.scaled) else 1.0
 
 
 class T5(nn.Module):
@@ -138,7 +145,7 @@ class T5(nn.Module):
             cache=cache,
         )
         states: Tensor = self.dropout(x)
-        return states * self.config.d_model**-0.5 if self.config.tied else states
+        return states if self.config.output_scale == 1.0 else states * self.config.output_scale
 
     def make_cache(self) -> Cache:
         return Cache(len(self.decoder.layers))

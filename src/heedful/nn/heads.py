@@ -25,13 +25,34 @@ class VocabularyHead(nn.Module):
         return logits
 
 
+class Pooler(nn.Module):
+    """One vector of a whole text or image: what the first token has gathered, mapped and bent by tanh."""
+
+    def __init__(self, *, d_model: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, T, D) -> (B, D)
+        return torch.tanh(self.linear(x[:, 0]))
+
+
 class MaskedHead(nn.Module):
-    """BERT's head for hidden words: one more map, bend and norm (`before`), then the logits of each word."""
+    """BERT's head for hidden words: one more map, bend and norm (`before`), then the logits of each word.
+
+    The pooler has no part in that: pre-training left it beside, for those who want features of a whole text.
+    """
 
     def __init__(
-        self, *, d_model: int, vocab_size: int, activation: Callable[[Tensor], Tensor], eps: float = 1e-5
+        self,
+        *,
+        d_model: int,
+        vocab_size: int,
+        activation: Callable[[Tensor], Tensor],
+        eps: float = 1e-5,
+        pooler: Pooler | None = None,
     ) -> None:
         super().__init__()
+        self.pooler = pooler
         self.transform = nn.Linear(d_model, d_model)
         self.activation = activation
         self.norm = LayerNorm(d_model, eps=eps)
@@ -48,17 +69,6 @@ class MaskedHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # (…, D) -> (…, V)
         logits: Tensor = self.linear(self.before(x))
         return logits
-
-
-class Pooler(nn.Module):
-    """One vector of a whole text or image: what the first token has gathered, mapped and bent by tanh."""
-
-    def __init__(self, *, d_model: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(d_model, d_model)
-
-    def forward(self, x: Tensor) -> Tensor:  # (B, T, D) -> (B, D)
-        return torch.tanh(self.linear(x[:, 0]))
 
 
 class Classifier(nn.Module):

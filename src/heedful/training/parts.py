@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError, nearest
 from heedful.models.folder import LoadedModel, Model, weights_of
+from heedful.nn.heads import Pooler
 
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 
@@ -68,12 +69,14 @@ def begin_with(model: Model, start: LoadedModel) -> str:
     given = weights_of(start.model)
     if _head_of(model) != _head_of(start.model):
         given = {name: tensor for name, tensor in given.items() if not name.startswith("head.")}
+    poolers = _poolers(model, start.model)  # learned in pre-training, and the same whatever head it stands in
+    given |= {name: weights_of(start.model)[there] for name, there in poolers.items()}
     new, taken = [], set()
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
             if name in given and given[name].shape == tensor.shape:
                 _copy(tensor, given[name])
-                taken.add(name)
+                taken.add(poolers.get(name, name))
             else:
                 new.append(name)
     if not taken:
@@ -93,6 +96,14 @@ def _head_of(model: nn.Module) -> tuple[object, object]:
     """What makes two heads alike: their kind, and the labels in their order."""
     config = getattr(model, "config", None)
     return getattr(config, "head", None), getattr(config, "labels", None)
+
+
+def _poolers(model: nn.Module, start: nn.Module) -> dict[str, str]:
+    """The numbers of the model's pooler, and what they are called in the one to start from, if both have one."""
+    places = [[name for name, part in one.named_modules() if isinstance(part, Pooler)] for one in (model, start)]
+    if not all(places):
+        return {}
+    return {f"{places[0][0]}.linear.{end}": f"{places[1][0]}.linear.{end}" for end in ("weight", "bias")}
 
 
 def _parts_of(name: str) -> list[str]:

@@ -9,10 +9,10 @@ import tomli_w
 
 from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.data.corpus import Corpus, OnBadLine, open_corpus, read_labelled, read_text
-from heedful.data.images import open_images, splits_of
 from heedful.errors import UserError
 from heedful.files import sync
 from heedful.models.folder import find_model_folder
+from heedful.training.pictures import open_training
 from heedful.training.settings import Settings
 
 NAME = "settings.toml"
@@ -72,10 +72,10 @@ class Files:
     def valid_corpus(self) -> Corpus | None:
         return OPENERS[self.content](self.valid, "skip") if self.valid else None
 
-    def fingerprints_now(self) -> list[str]:
-        """The SHA-256 of each corpus as it lies there."""
+    def fingerprints_now(self, settings: Settings) -> list[str]:
+        """The SHA-256 of each corpus as it lies there; of pictures, as they are read with these settings."""
         if self.content == "images":
-            return [open_images(path, split="train" if splits_of(path) else None).fingerprint for path in self.source]
+            return [open_training(path, settings).fingerprint for path in self.source]
         return [corpus.fingerprint() for corpus in self.corpora()]
 
 
@@ -99,7 +99,7 @@ class RunRecord:
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    files = to_values(record.files) | {"fingerprints": record.files.fingerprints_now()}
+    files = to_values(record.files) | {"fingerprints": record.files.fingerprints_now(record.settings)}
     values = {"recipe": record.recipe, "files": files, **to_values(record.settings)}
     _write(folder, values)
 
@@ -138,7 +138,8 @@ def refuse_differences(folder: Path, saved: RunRecord, wanted: RunRecord, files:
     if files.source:
         if files.content != saved.files.content:
             raise UserError(f"{folder}: began with {saved.files.content}, and now {files.content} are given")
-        for pair, given, known in zip(files.pairs(), files.fingerprints_now(), saved.files.fingerprints, strict=False):
+        now = files.fingerprints_now(saved.settings)
+        for pair, given, known in zip(files.pairs(), now, saved.files.fingerprints, strict=False):
             if given != known:
                 name = " + ".join(Path(part).name for part in pair)
                 raise UserError(

@@ -35,6 +35,7 @@ class DataSettings:
     rows: Literal["packed", "random"] = "packed"  # of language models: documents in rows, or windows from anywhere
     apart: bool = True  # packed documents do not see each other
     columns: tuple[int, int] = (1, -1)  # of tagged words: where the word and its tag stand; (2, 4) in CoNLL-U
+    image_size: int | None = None  # pixels to each side, to which image files are brought; by default as they are
     flip: bool = False  # of images: half of them are mirrored
     shift: int = 0  # of images: moved by up to so many pixels
     weights: tuple[float, ...] = ()  # of several corpora: how often each is seen, 1 = once in an epoch
@@ -46,6 +47,8 @@ class DataSettings:
     def __post_init__(self) -> None:
         _at_least(1, self, "batch_tokens", "max_len")
         _at_least(0, self, "hold_out", "workers", "shift")
+        if self.image_size is not None:
+            _at_least(1, self, "image_size")
         if self.long == "extract" and self.max_len < 8:
             raise UserError(f"data.long = 'extract' needs room for a sentence, and data.max_len is {self.max_len}")
         if not 0.0 < self.hold_out_share < 1.0:
@@ -133,21 +136,20 @@ class Settings:
         known = {f.name for f in fields(FAMILIES[self.family][0])}
         large = 10**8  # above any special id of a model to start from
         stand_ins = {"source_vocab_size": large, "target_vocab_size": large, "vocab_size": large, "head": "none"}
-        if "patch_size" in self.model:
-            stand_ins["image_size"] = self.model["patch_size"]
+        if self.data.image_size is not None or "patch_size" in self.model:
+            stand_ins["image_size"] = self.data.image_size or self.model["patch_size"]
         # An unknown key is an error now, not after the data.
         self.model_config(**{name: value for name, value in stand_ins.items() if name in known})
 
     def model_config(self, **from_data: Any) -> Any:
         """The family's config: `[model]`, and what comes from the data.
 
-        Special ids and the scale of pixels in `[model]` are those of a model to start from, and stay.
+        Special ids, the channels and the scale of pixels in `[model]` are those of a model to start from, and stay.
         """
         kind = FAMILIES[self.family][0]
         for name in from_data:
             if name in self.model and not _may_be_given(name):
-                remedy = "the tokenizer; set tokenizer.vocab_size" if "vocab" in name else "the data; leave it out"
-                raise UserError(f"'model.{name}' comes from {remedy} instead")
+                raise UserError(f"'model.{name}' comes from {_REMEDIES.get(name, 'the data; leave it out')} instead")
         usual = {name: value for name, value in from_data.items() if _may_be_given(name)}
         fixed = {name: value for name, value in from_data.items() if name not in usual}
         values = {**self._usual(kind), **usual, **self.model, **fixed}
@@ -196,7 +198,15 @@ def find_recipe(recipe: str | Path) -> Path:
 
 
 def _may_be_given(name: str) -> bool:
-    return name.endswith("_id") or name in ("mean", "std")
+    return name.endswith("_id") or name in ("n_channels", "mean", "std")
+
+
+_REMEDIES = {
+    **dict.fromkeys(
+        ("vocab_size", "source_vocab_size", "target_vocab_size"), "the tokenizer; set tokenizer.vocab_size"
+    ),
+    "image_size": "the pictures; set data.image_size",
+}
 
 
 def _at_least(least: int, settings: object, *names: str) -> None:

@@ -1,25 +1,28 @@
 """What a new run is made of: family, task, recipe and settings, from what was given and what it starts from."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from heedful.config import read_toml, to_values, with_overrides
 from heedful.errors import UserError, one_of
 from heedful.models.folder import load_model
-from heedful.training.record import Files, RunRecord, flat
+from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
-    {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "head", "dropout", "attention_dropout"}
+    {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "exclusive", "head", "dropout"}
+    | {"attention_dropout", "image_size", "prefixes", "pooler"}
 )
 
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
-    start = _model_overrides(files.start_from) if files.start_from else []
+    start = _model_overrides(files.start_from, files.content) if files.start_from else []
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
@@ -36,6 +39,7 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     settings = read_settings(recipe, [*typed, f"family={chosen}", f"task={task}", *start])
     if files.start_from:
         _check_reach(files.start_from, settings)
+        _check_size(files.start_from, settings, wanted)
     return RunRecord(files, with_metric(settings), str(recipe))
 
 
@@ -60,9 +64,26 @@ def _check_reach(start: str, settings: Settings) -> None:
         )
 
 
-def _model_overrides(folder: str) -> list[str]:
+def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> None:
+    """A model has a position for each patch of its own size of pictures."""
+    own, wanted = settings.data.image_size, typed.get("data", {}).get("image_size")
+    if wanted not in (None, own):
+        raise UserError(
+            f"{start}: takes pictures of {own} x {own} pixels, and data.image_size = {wanted} was asked for: leave it "
+            "out, and image files are brought to the size of the model"
+        )
+
+
+def _model_overrides(folder: str, content: Content) -> list[str]:
     """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
     loaded = load_model(folder)
+    if loaded.tokenizers is None and content != "images" and loaded.family != "vit":
+        # With a vocabulary of its own, all embeddings would be new: little of what was learned could be used.
+        raise UserError(
+            f"{folder}: has no tokenizer, so nobody knows which words its ids stand for, and it cannot go on. "
+            "Put the tokenizer's files into the folder that it was converted from, and convert it again"
+        )
     values = flat(to_values(loaded.model.config))
-    shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key not in NOT_TAKEN]
-    return [f"family={loaded.family}", *shape]
+    shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key.split(".")[0] not in NOT_TAKEN]
+    size = [f"data.image_size={values['image_size']}"] if "image_size" in values else []
+    return [f"family={loaded.family}", *shape, *size]

@@ -15,7 +15,7 @@ from heedful.models.find import find_model_folder
 from heedful.models.folder import Model, load_model
 from heedful.models.gpt import Gpt
 from heedful.models.vit import Vit
-from heedful.nn.heads import Classifier, Pooler
+from heedful.nn.heads import Classifier, MaskedHead, Pooler
 from heedful.text import Tokenizer
 
 Pool = Literal["mean", "class", "pooler"]
@@ -127,4 +127,4 @@ class Embedder:
         head = self.model.head
         if isinstance(head, Pooler):
             return head
-        return head.pooler if isinstance(head, Classifier) else None
+        return head.pooler if isinstance(head, (Classifier, MaskedHead)) else None

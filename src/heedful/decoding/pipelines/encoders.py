@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from heedful.decoding.encoders.classify import Classifier, Labelled
 from heedful.decoding.encoders.fill import Candidate, Filler
+from heedful.decoding.pipelines.options import check_options
 from heedful.errors import UserError
 
 Answer = list[dict[str, str | float]]
@@ -25,9 +27,9 @@ class FillMaskPipeline:
         *,
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,
-        batch_size: int | None = None,
+        **unused: Any,
     ) -> Filled | list[Filled] | list[Filled | list[Filled]]:
-        _check_batch_size(batch_size)
+        check_options(unused, ("top_k", "targets"))
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         words = [targets] if isinstance(targets, str) else targets
         found = self.filler.fill_batch(texts, top_k=top_k, targets=words)
@@ -52,15 +54,30 @@ class TextClassificationPipeline:
         *,
         top_k: int | str | None = LEGACY,
         function_to_apply: str | None = None,
-        batch_size: int | None = None,
+        return_all_scores: bool | None = None,
+        max_length: int | None = None,
+        **unused: Any,
     ) -> Answer | list[Answer]:
-        _check_batch_size(batch_size)
+        """A text is cut to the tokens that the model takes, with `truncation` or without. `return_all_scores` is the
+        older name of `top_k=None`.
+        """
+        check_options(unused, ("top_k", "function_to_apply", "return_all_scores", "max_length"))
+        self._check_length(max_length)
+        top_k = None if return_all_scores else top_k
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         found = self.classifier.classify(texts, apply=function_to_apply)
         if top_k == LEGACY:
             return [_label(labels[0]) for labels in found]
         answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
         return answers[0] if isinstance(inputs, str) else answers
+
+    def _check_length(self, max_length: int | None) -> None:
+        longest = getattr(self.classifier.model.config, "max_len", 0)
+        if max_length is not None and max_length < longest:
+            raise UserError(
+                f"max_length = {max_length}: a text is cut to the {longest} tokens that the model takes, not before; "
+                "leave it out"
+            )
 
 
 class ImageClassificationPipeline:
@@ -77,19 +94,14 @@ class ImageClassificationPipeline:
         *,
         top_k: int | None = 5,
         function_to_apply: str | None = None,
-        batch_size: int | None = None,
+        **unused: Any,
     ) -> Answer | list[Answer]:
-        _check_batch_size(batch_size)
+        check_options(unused, ("top_k", "function_to_apply"))
         one = isinstance(inputs, (str, Path))
         files: list[str | Path] = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
         found = self.classifier.classify(files, apply=function_to_apply)
         answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
         return answers[0] if one else answers
-
-
-def _check_batch_size(batch_size: int | None) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"batch_size = {batch_size}: must be at least 1")
 
 
 def _count(top_k: int | str | None, n_labels: int) -> int:

@@ -3,15 +3,18 @@ version 5 took some away, so that programs written for them go on working.
 """
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.decoding.pipelines.translation import SummarizationPipeline, TranslationPipeline
+from heedful.decoding.writing.long_text import Long
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError, nearest
 from heedful.models.builtin import DEFAULT, builtin_models
+from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
 
 Pipeline = Callable[..., Any]
 TRANSLATION = re.compile("translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
@@ -21,35 +24,59 @@ TRANSLATION = re.compile("translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 class Running:
     """Where and how a model is to run."""
 
+    task: str
     device: str
     engine: str
     compute: str
+    prefix: str | None = None  # what a model that writes is told before each text; None: as its settings say
 
     def only_torch(self, task: str) -> None:
         """Refuse what only models that write have."""
+        self.no_prefix(task)
         if self.engine not in ("auto", "torch") or self.compute != "float32":
             raise UserError(
                 f"pipeline({task!r}): runs in torch and float32, not engine={self.engine!r}, compute={self.compute!r}"
             )
 
+    def no_prefix(self, task: str) -> None:
+        if self.prefix is not None:
+            raise UserError(f"pipeline({task!r}): prefix={self.prefix!r} is for models that write one text for another")
+
 
 def _translation(model: Any, running: Running) -> Pipeline:
-    if isinstance(model, Translator):
-        return TranslationPipeline(model)
-    return TranslationPipeline(
-        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device)
-    )
+    return TranslationPipeline(_translator(model, running, long="split"))
 
 
 def _summarization(model: Any, running: Running) -> Pipeline:
+    return SummarizationPipeline(_translator(model, running, long="extract"))
+
+
+def _translator(model: Any, running: Running, *, long: Long) -> Translator:
     if isinstance(model, Translator):
-        return SummarizationPipeline(model)
-    return SummarizationPipeline(
-        Translator.load(model, engine=running.engine, compute=running.compute, device=running.device, long="extract")
+        if running.prefix is not None:
+            raise UserError("pipeline: this Translator is loaded already; give prefix= to Translator.load")
+        return model
+    prefix = _told(model, running.task) if running.prefix is None else running.prefix
+    return Translator.load(
+        model, engine=running.engine, compute=running.compute, device=running.device, long=long, prefix=prefix
     )
 
 
+def _told(model: str | Path, task: str) -> str:
+    """What a converted model is told before a text of this task, as Hugging Face's own pipelines tell it."""
+    known = read_prefixes(find_model_folder(model))
+    prefix = known.get(task, known.get(ANY_TASK))
+    if known and prefix is None:
+        warnings.warn(
+            f"pipeline({task!r}): this model is told what to do by words before each text. Its settings have none for "
+            f"this task, only for {', '.join(known)}; pass prefix='…'",
+            stacklevel=5,
+        )
+    return prefix or ""
+
+
 def _text_generation(model: Any, running: Running) -> Pipeline:
+    running.no_prefix("text-generation")
     from heedful.decoding.pipelines.generation import GenerationPipeline
     from heedful.decoding.writing.generator import Generator
 
@@ -105,11 +132,13 @@ def pipeline(
     device: str | int = "cpu",
     engine: str = "auto",
     compute: str = "float32",
+    prefix: str | None = None,
 ) -> Pipeline:
     """A function that does one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
 
     Without a model "translation" takes the one that comes with heedful, "translation_en_to_fr" that of these languages.
-    `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU.
+    `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU. `prefix` stands
+    before each text: T5 is told "summarize: ". By default it is what a converted model's own settings say for the task.
     """
     languages = TRANSLATION.fullmatch(task)
     name = "translation" if languages else task
@@ -127,4 +156,4 @@ def pipeline(
         )
     if isinstance(device, int):
         device = "cpu" if device < 0 else f"cuda:{device}"
-    return TASKS[name](model, Running(device, engine, compute))
+    return TASKS[name](model, Running(task, device, engine, compute, prefix))

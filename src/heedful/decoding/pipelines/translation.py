@@ -2,21 +2,12 @@
 
 from typing import Any
 
+from heedful.decoding.pipelines.options import search_options
+from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
 from heedful.decoding.writing.translator import Translator
-from heedful.errors import UserError, nearest
 
-# What callers of Hugging Face pass -> the field of SearchSettings.
-OPTIONS = {
-    "num_beams": "beam",
-    "num_return_sequences": "n_best",
-    "max_length": "max_len",
-    "max_new_tokens": "max_len",
-    "min_length": "min_len",
-    "length_penalty": "length_penalty",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-}
+LENGTHS = {"max_length": "max_len", "min_length": "min_len"}  # of what is written
 
 Answer = list[dict[str, str]]
 
@@ -27,16 +18,12 @@ class TranslationPipeline:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
 
-    def __call__(
-        self, texts: str | list[str], *, batch_size: int | None = None, **options: Any
-    ) -> Answer | list[Answer]:
+    def __call__(self, texts: str | list[str], **options: Any) -> Answer | list[Answer]:
         """One dict for each text; a list of dicts for each where `num_return_sequences` is more than 1.
 
-        `batch_size` is taken and not needed: batches are made by length and refilled as sentences end.
+        Options as of Hugging Face's `generate`; a search that they say nothing of is heedful's own.
         """
-        if batch_size is not None and batch_size < 1:
-            raise UserError(f"batch_size = {batch_size}: must be at least 1")
-        settings = {_field(name): value for name, value in options.items() if value is not None}
+        settings = search_options(options, beam=SearchSettings.beam, lengths=LENGTHS)
         found = [
             _dicts(best) for best in self.translator.search([texts] if isinstance(texts, str) else texts, **settings)
         ]
@@ -55,13 +42,6 @@ class SummarizationPipeline:
         """Options as of a translation. A text that is longer than the model takes is reduced to what matters in it."""
         renamed: Answer | list[Answer] = _renamed(self.inner(texts, **options))
         return renamed
-
-
-def _field(name: str) -> str:
-    if name not in OPTIONS:
-        allowed = ["batch_size", *OPTIONS]
-        raise UserError(f"pipeline: unknown option {name!r}{nearest(name, allowed)}\nallowed: {', '.join(allowed)}")
-    return OPTIONS[name]
 
 
 def _dicts(best: list[Translation]) -> Answer:

@@ -16,12 +16,13 @@ from torch import Tensor
 from heedful.config import read_json
 from heedful.data.batching import IntArray
 from heedful.data.documents import LARGEST_SHARE
-from heedful.data.images import Images, Pixels, open_images, splits_of
+from heedful.data.images import Images, Pixels
 from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
 from heedful.errors import UserError
 from heedful.files import check_manifest, folder_aside
 from heedful.models.folder import Model
 from heedful.models.vit import Vit, VitConfig
+from heedful.training.pictures import open_training, open_valid
 from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
@@ -46,7 +47,7 @@ class PreparedImages:
 
 
 def prepare_images(given: Preparation) -> None:
-    corpora = [open_training(path) for path in given.files.source]
+    corpora = [open_training(path, given.settings) for path in given.files.source]
     labels = corpora[0].labels
     for images in corpora:
         if images.labels != labels or images.pixels.shape[1:] != corpora[0].pixels.shape[1:]:
@@ -56,10 +57,6 @@ def prepare_images(given: Preparation) -> None:
     training, valid = _divide(corpora, given.files, given.settings)
     if valid.labels != labels:
         raise UserError(f"{valid.name}: other labels ({', '.join(valid.labels[:5])}) than those of training")
-    if valid.pixels.shape[1:] != training.pixels.shape[1:]:
-        raise UserError(
-            f"{valid.name}: pictures of {valid.pixels.shape[1:]}, and training has {training.pixels.shape[1:]}"
-        )
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
@@ -76,10 +73,6 @@ def prepare_images(given: Preparation) -> None:
     given.say(f"training on {len(training):,} pictures of {shape}, {len(labels)} labels; {len(valid):,} {held}")
 
 
-def open_training(path: str) -> Images:
-    return open_images(path, split="train" if splits_of(path) else None)
-
-
 def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images]:
     """For training, and for validation: what was given, or a share of each label. A file that was given for both has
     two parts of its own."""
@@ -90,8 +83,7 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         " and ".join(images.name for images in corpora),
     )
     if files.valid:
-        path = files.valid[0]
-        return joined, open_images(path, split="test" if "test" in splits_of(path) else None)
+        return joined, open_valid(files.valid[0], settings, like=joined)
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
     training, valid = joined.divided(share, seed=0)
     if not len(valid):
@@ -115,9 +107,7 @@ def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
 
 def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitConfig:
     """The shape is that of the pictures; their mean and spread too, unless a model to start from has its own."""
-    _, n_channels, height, width = prepared.pixels.shape
-    if height != width:
-        raise UserError(f"pictures of {width} x {height} pixels: only square ones can be learned from")
+    _, n_channels, height, _ = prepared.pixels.shape
     sample = prepared.pixels[:: max(1, len(prepared.pixels) // 2000)] / 255.0
     labels = {"labels": list(prepared.labels)} if head == "classify" else {}
     config: VitConfig = settings.model_config(

@@ -1,0 +1,124 @@
+"""Pictures of any size: the model to start from decides, or the setting, or the one size that all have."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_tasks import CASES, write_images
+
+from encoder_models import vit_folder
+from heedful.decoding.encoders.images import image_tensor
+from heedful.decoding.pipelines.pipeline import pipeline
+from heedful.errors import UserError
+from heedful.models.folder import load_model
+from heedful.models.vit import Vit
+from heedful.training.run import Run, train
+
+pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
+
+QUICK = [
+    "data.batch_tokens=16", "data.hold_out=4", "data.workers=0", "run.steps=2", "run.validate_every=2",
+    "run.save_every=2", "run.average=1", "run.threads=1", "run.device=cpu", "optimiser.lr=1e-12",
+]  # fmt: skip
+SMALL = ["model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_layers=1"]
+SEVERAL = [(14, 14), (20, 14), (9, 17)]  # width x height
+
+
+def photographs(folder: Path, sizes: list[tuple[int, int]] = SEVERAL, *, n: int = 10) -> Path:
+    """Dark and bright ones, of these sizes in turn."""
+    draw = np.random.default_rng(0)
+    for label, low in (("dark", 0), ("bright", 150)):
+        place = folder / label
+        place.mkdir(parents=True)
+        for number in range(n):
+            width, height = sizes[number % len(sizes)]
+            array = draw.integers(low, low + 100, (height, width, 3), dtype=np.uint8)
+            pillow.fromarray(array).save(place / f"{number}.png")
+    return folder
+
+
+def learn(folder: Path, images: Path, *overrides: str, **options: object) -> Run:
+    return train(folder=folder, images=images, overrides=[*QUICK, *overrides], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
+def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: Path) -> None:
+    """The command that such a run names at its end."""
+    case, images = CASES[task], write_images(tmp_path)
+    train(folder=tmp_path / "first", family="vit", images=images, overrides=case.overrides)
+    learn(tmp_path / "run", images, start_from=tmp_path / "first")
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("first/best", "run/last"))
+    body = [name for name in b if not name.startswith("head.")]
+    assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
+    config = load_model(tmp_path / "run" / "last").model.config
+    assert (config.head, config.labels, config.image_size, config.n_channels) == ("classify", ("0", "1"), 8, 1)
+    learn(tmp_path / "run", images, "run.steps=3", resume=True)  # what is written down is read again
+
+
+def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
+    """Image files are brought to it, and to its channels, as `classify` brings them."""
+    start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", exclusive=False)
+    learn(tmp_path / "run", photographs(tmp_path / "photos"), start_from=start)
+    config = load_model(tmp_path / "run" / "last").model.config
+    assert (config.image_size, config.n_channels, config.mean) == (12, 1, (0.4,))
+    assert config.labels == ("bright", "dark") and config.exclusive
+    with pytest.raises(UserError, match=r"takes pictures of 12 x 12 pixels, and data\.image_size = 16 was asked for"):
+        learn(tmp_path / "other", tmp_path / "photos", "data.image_size=16", start_from=start)
+
+
+def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
+    start = vit_folder(tmp_path / "start", n_channels=1)
+    with pytest.raises(UserError, match=r"images of 8 x 8 pixels.*wanted are 12 x 12 pixels.*resize them first"):
+        learn(tmp_path / "run", write_images(tmp_path), start_from=start)
+    start = vit_folder(tmp_path / "coloured", image_size=8)
+    with pytest.raises(UserError, match=r"channels: 1; wanted are 8 x 8 pixels, channels: 3"):
+        learn(tmp_path / "run", write_images(tmp_path), start_from=start)
+
+
+def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
+    """What a picture is in training it is when it is classified: stretched to the square."""
+    photos = photographs(tmp_path / "photos")
+    with pytest.raises(UserError, match=r"several sizes.*--set data\.image_size=32"):
+        learn(tmp_path / "run", photos, *SMALL, family="vit")
+    learn(tmp_path / "run", photos, *SMALL, "data.image_size=8", "data.shift=0", family="vit")
+    loaded = load_model(tmp_path / "run" / "last")
+    assert isinstance(loaded.model, Vit) and loaded.model.config.image_size == 8
+    learned = np.load(tmp_path / "run" / "data" / "pictures" / "pixels.npy")
+    mean, std = (np.array(values)[:, None, None] for values in (loaded.model.config.mean, loaded.model.config.std))
+    seen = image_tensor(loaded.model, sorted(photos.rglob("*.png"))).numpy()
+    rounded = {np.rint((image * std + mean) * 255).astype(np.uint8).tobytes() for image in seen}
+    assert all(image.tobytes() in rounded for image in learned)
+    answer = pipeline("image-classification", model=str(tmp_path / "run"))(str(photos / "dark" / "1.png"))
+    assert {row["label"] for row in answer} == {"dark", "bright"}
+    learn(tmp_path / "run", photos, "run.steps=3", resume=True)  # and they are known again
+
+
+def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", [(20, 14)])
+    with pytest.raises(UserError, match=r"20 x 14 pixels, and only squares.*--set data\.image_size=32"):
+        learn(tmp_path / "run", photos, *SMALL, family="vit")
+    learn(tmp_path / "run", photos, *SMALL, "data.image_size=32", family="vit")  # as typed
+    assert load_model(tmp_path / "run" / "last").model.config.image_size == 32
+
+
+def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
+    photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
+    learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
+    assert np.load(tmp_path / "run" / "data" / "pictures" / "valid_pixels.npy").shape == (20, 3, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("model.image_size=8", r"'model\.image_size' comes from the pictures; set data\.image_size instead"),
+        ("data.image_size=0", "'image_size' must be at least 1"),
+        ("data.image_size=9", "patch_size = 4 does not divide image_size = 9"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_the_pictures_are_read(
+    setting: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        learn(tmp_path / "run", tmp_path / "none", setting, family="vit")
