@@ -207,7 +207,7 @@ def make_trace(
     n_source, n_target = len(make.source), len(make.target)
     return {
         "format": "heedful-trace",
-        "version": 2,
+        "version": 3,
         "model": make.model(),
         **make.texts(),
         "attention": {
@@ -221,7 +221,7 @@ def make_trace(
         "positions": make.positions(),
         "lens": {"decoder": make.lens(texts=False), "encoder": make.lens(texts=True)},
         "walk": make.walk(),
-        **dict.fromkeys(("halting", "changes", "answer", "image")),
+        **dict.fromkeys(("halting", "changes", "answer", "image", "pieces")),
     }
 
 

@@ -32,11 +32,24 @@ ANSWERS: Values = {
 }
 
 
+def in_lines(values: Values) -> Values | None:
+    """As a look cuts a text, when every line is one piece."""
+    lines = str(values["q"]).split("\n")
+    if len(lines) == 1:
+        return None
+    return {
+        "number": 0,
+        "sources": lines,
+        "targets": values["reference"].split("\n") if "reference" in values else None,
+    }
+
+
 @dataclass
 class Stub:
     address: str
     asked: list[tuple[str, Values]] = field(default_factory=list)
     broken: bool = False  # every translation is refused
+    heard: Values = field(default_factory=dict)  # what is said about the language of a text
     gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
 
     def __post_init__(self) -> None:
@@ -65,8 +78,14 @@ class Stub:
                 return 429, {"error": "Slowdown: 20 per 1 minute"}
             q = values["q"]
             text = [one[::-1] for one in q] if isinstance(q, list) else str(q)[::-1]
-            return 200, {"translatedText": text, "alternatives": [f"other {text}"]}
-        trace = make_trace()
+            other = "\n".join(f"other {line}" for line in text.split("\n")) if isinstance(text, str) else text
+            return 200, {"translatedText": text, "alternatives": [other], **self.heard}
+        trace = make_trace() | {"pieces": in_lines(values)}
+        if trace["pieces"] is not None:
+            values = {**values, "q": trace["pieces"]["sources"][0]}
+        trace["source"] = {**trace["source"], "text": values["q"]}
+        if values.get("reference"):
+            trace["target"] = {**trace["target"], "kind": "reference"}
         if values.get("prefix"):
             trace["target"] = {**trace["target"], "kind": "prefix", "n_forced": len(values["prefix"])}
         if values.get("without_heads") or values.get("masked_words"):

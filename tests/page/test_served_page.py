@@ -97,6 +97,83 @@ def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
+def asked_to_look(server: Stub, **values: object) -> None:
+    assert server.asked[-1] == ("/api/v1/look", {"source": "en", "target": "de", **values})
+
+
+def test_each_line_of_a_text_has_its_own_look(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "A dog.\nA cat.\nA man.")
+    page.wait_for_selector(".alternatives li")
+    page.click(".pane-foot .primary")
+    expect(page, ".pieces [aria-current=true]").to_have_text("A dog.")
+    asked_to_look(server, q="A dog.\nA cat.\nA man.")
+    expect(page, ".pieces").to_contain_text("Piece 1 of 3")
+    assert page.locator(".pieces button").all_inner_texts() == ["A dog.", "A cat.", "A man."]
+    page.click(".pieces button >> nth=2")
+    expect(page, ".sentence .source").to_have_text("A man.")
+    expect(page, ".pieces [aria-current=true]").to_have_text("A man.")
+    asked_to_look(server, q="A man.")
+    page.click("#view-beam")
+    page.click(".node.pruned >> nth=1")
+    page.click("text=Force this branch")
+    page.wait_for_selector(".sentence .badge")
+    asked_to_look(server, q="A man.", prefix=[800, 701])
+    page.reload()
+    expect(page, ".sentence .badge").to_have_count(1)
+    expect(page, ".pieces [aria-current=true]").to_have_text("A man.")
+    asked_to_look(server, q="A man.", prefix=[800, 701])
+    page.click("#language")
+    expect(page, ".pieces").to_contain_text("第 3 段，共 3 段")
+    page.click("#back")
+    assert page.input_value("textarea") == "A dog.\nA cat.\nA man."
+
+
+def test_another_translation_is_looked_along_line_by_line(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab\ncd")
+    page.wait_for_selector(".alternatives li")
+    page.click(".alternatives button")
+    expect(page, ".pieces [aria-current=true]").to_have_text("ab")
+    asked_to_look(server, q="ab\ncd", reference="other dc\nother ba")
+    page.click("#piece-1")
+    expect(page, ".pieces [aria-current=true]").to_have_text("cd")
+    asked_to_look(server, q="cd", reference="other ba")
+    page.click("text=the model's own again")
+    page.wait_for_selector(".sentence .badge", state="detached")
+    asked_to_look(server, q="cd")
+
+
+def test_a_piece_is_in_the_language_of_the_whole_text(seen: Watched, server: Stub) -> None:
+    server.heard = {"detectedLanguage": {"language": "de", "confidence": 90}}
+    page = seen.page
+    page.goto(f"{server.address}#from=auto&to=en")
+    page.fill("textarea", "Ein Hund.\nOK.")
+    page.wait_for_selector(".alternatives li")
+    page.click(".pane-foot .primary")
+    page.click("#piece-1")
+    expect(page, ".sentence .source").to_have_text("OK.")
+    asked_to_look(server, q="OK.", source="de", target="en")
+    page.click("#back")
+    expect(page, ".pair select >> nth=0").to_have_value("auto")
+
+
+def test_look_waits_for_the_translation_it_stands_beside(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab")
+    says(page, "ba")
+    with server.held():
+        page.fill("textarea", "cd")
+        server.wait_for(2)
+        expect(page, ".pane-foot .primary").to_be_disabled()
+        expect(page, ".alternatives button").to_be_disabled()
+    says(page, "dc")
+    expect(page, ".pane-foot .primary").to_be_enabled()
+
+
 def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "beam")
     page.click(".node.pruned >> nth=1")

@@ -152,9 +152,11 @@ function resultPane({ look }) {
   const copyButton = button(t("translate.copy"), () =>
     copy(output, copyButton).catch((error) => (status.textContent = error.message)),
   );
-  const lookButton = button(t("translate.look"), () => look({}), { class: "primary" });
+  let heard = ""; // a piece of the text may sound like another language than the whole
+  const lookButton = button(t("translate.look"), () => look({ heard }), { class: "primary" });
   function show(found, values) {
     output.classList.remove("old");
+    heard = (values.source === "auto" && found.detectedLanguage?.language) || "";
     output.textContent = found.translatedText;
     const list = (found.alternatives || []).filter((text) => text !== found.translatedText);
     others.replaceChildren(
@@ -163,7 +165,7 @@ function resultPane({ look }) {
           "li",
           {},
           el("bdi", { dir: "auto" }, text),
-          button(t("translate.look"), () => look({ reference: text }), { class: "quiet" }),
+          button(t("translate.look"), () => look({ heard, reference: text }), { class: "quiet" }),
         ),
       ),
     );
@@ -176,6 +178,12 @@ function resultPane({ look }) {
   function enable(is) {
     copyButton.disabled = lookButton.disabled = !is;
   }
+  /** Of a text that is no longer there; Look would show another translation than the one beside it. */
+  function outdate() {
+    output.classList.add("old");
+    lookButton.disabled = true;
+    for (const one of others.querySelectorAll("button")) one.disabled = true;
+  }
   function clear() {
     output.textContent = "";
     others.replaceChildren();
@@ -186,6 +194,7 @@ function resultPane({ look }) {
   return {
     element: el(".pane", {}, output, el(".pane-foot", {}, copyButton, lookButton, status), others),
     show,
+    outdate,
     clear,
     status,
     output,
@@ -268,7 +277,7 @@ export async function translateView(host, { look }) {
     const q = area.value;
     counter.textContent = settings.charLimit > 0 ? `${q.length} / ${settings.charLimit}` : String(q.length);
     change({ q });
-    result.output.classList.add("old");
+    result.outdate();
     if (q.trim()) ask({ q, ...pair(), alternatives: ALTERNATIVES }, isNow);
     else {
       ask(null);
