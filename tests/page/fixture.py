@@ -144,7 +144,14 @@ class Maker:
             add(previous, t + 1, f"▁bad{t}", 850 + t, score - 2, "pruned")
         hypothesis = {"text": self.text(self.target), "tokens": self.target, "ids": list(range(10, 10 + len(path)))}
         found = [hypothesis | {"score": score, "rank": score / len(path), "complete": True, "nodes": path}]
-        return {"width": width, "length_penalty": 1.0, "limit": 60, "events": events, "hypotheses": found}
+        return {
+            "width": width,
+            "length_penalty": 1.0,
+            "limit": 60,
+            "n_opening": 0,
+            "events": events,
+            "hypotheses": found,
+        }
 
     def text(self, tokens: list[str]) -> str:
         return "".join(token for token in tokens if not token.startswith("<")).replace("▁", " ").strip()

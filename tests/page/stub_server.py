@@ -49,6 +49,7 @@ class Stub:
     address: str
     asked: list[tuple[str, Values]] = field(default_factory=list)
     broken: bool = False  # every translation is refused
+    trace: Values | None = None  # what a look is answered with, in place of random numbers
     heard: Values = field(default_factory=dict)  # what is said about the language of a text
     gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
 
@@ -80,6 +81,8 @@ class Stub:
             text = [one[::-1] for one in q] if isinstance(q, list) else str(q)[::-1]
             other = "\n".join(f"other {line}" for line in text.split("\n")) if isinstance(text, str) else text
             return 200, {"translatedText": text, "alternatives": [other], **self.heard}
+        if self.trace is not None:
+            return 200, self.trace
         trace = make_trace() | {"pieces": in_lines(values)}
         if trace["pieces"] is not None:
             values = {**values, "q": trace["pieces"]["sources"][0]}

@@ -1,11 +1,17 @@
 """The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from chromium import Watched, drawn, expect, watched
 from stub_server import Stub, stub_server
+
+from heedful.insight.look import Look, look
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "insight"))
+from look_models import other_subject
 
 
 @pytest.fixture
@@ -187,6 +193,31 @@ def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     page.click("text=the model's own again")
     page.wait_for_selector(".sentence .badge", state="detached")
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de"}
+
+
+@pytest.mark.parametrize("name", ["bart", "bart with a first mark"])
+def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server: Stub, name: str) -> None:
+    """Greedily, as there. Targets of the one open with a mark, which is given and no part of a prefix."""
+    found = look(other_subject(name), "A dog", branches=40)
+    server.trace = found.to_values()
+    page = looking(seen, server, "beam")
+    if name == "bart with a first mark":
+        page.click("[data-node='1']")
+        expect(page, ".facts").to_contain_text("<s>")
+        expect(page, "text=Force this branch").to_have_count(0)
+    node = [event for event in found.beam.events if event.continuation][-1]
+    page.focus(f"[data-node='{node.node}']")
+    with page.expect_response("**/api/v1/look"):
+        page.click("text=Force this branch")
+    forced = look(other_subject(name), "A dog", beam=1, prefix=server.asked[-1][1]["prefix"])
+    assert forced.target.text == node.continuation.text
+    assert forced.target.ids[: node.step] == (*branch(found, node.node),)
+
+
+def branch(found: Look, number: int) -> list[int]:
+    """All that was written from the start to a node."""
+    events = {event.node: event for event in found.beam.events}
+    return [*branch(found, events[number].parent), events[number].id] if number else []
 
 
 def test_another_translation_is_looked_along(seen: Watched, server: Stub) -> None:

@@ -163,6 +163,7 @@ _beam = object_of(
     width=count,
     length_penalty=number,
     limit=count,
+    n_opening=count,
     events=list_of(
         object_of(
             **dict.fromkeys(("node", "parent", "step", "id"), count),
