@@ -49,6 +49,7 @@ class Stub:
     address: str
     asked: list[tuple[str, Values]] = field(default_factory=list)
     broken: bool = False  # every translation is refused
+    settings: Values = field(default_factory=lambda: dict(ANSWERS["/frontend/settings"]))
     trace: Values | None = None  # what a look is answered with, in place of random numbers
     heard: Values = field(default_factory=dict)  # what is said about the language of a text
     gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
@@ -106,7 +107,8 @@ def stub_server() -> Iterator[Stub]:
 
         def do_GET(self) -> None:
             if self.path in ANSWERS:
-                return self.reply(200, json.dumps(ANSWERS[self.path]).encode(), "application/json")
+                answer = stub.settings if self.path == "/frontend/settings" else ANSWERS[self.path]
+                return self.reply(200, json.dumps(answer).encode(), "application/json")
             file = PAGE / (self.path.lstrip("/") or "index.html")
             if file.parent != PAGE or not file.is_file():
                 return self.reply(404, b"", "text/plain")

@@ -278,6 +278,28 @@ def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> 
     assert max(len(values["q"]) for _, values in server.asked) <= 32
 
 
+def test_the_page_asks_for_no_more_than_the_server_takes(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    server.settings |= {"textsLimit": 3, "alternativesLimit": 1}
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab")
+    says(page, "ba")
+    assert server.asked[-1][1]["alternatives"] == 1
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"{i}\n" for i in range(8)), encoding="utf-8")
+    with page.expect_download():
+        page.set_input_files("input[type=file]", file)
+    assert [len(values["q"]) for _, values in server.asked[1:]] == [3, 3, 2]
+    server.settings |= {"textsLimit": 500, "alternativesLimit": 0}
+    page.reload()
+    says(page, "ba")
+    assert server.asked[-1][1]["alternatives"] == 0
+    file.write_text("".join(f"{i}\n" for i in range(33)), encoding="utf-8")
+    with page.expect_download():
+        page.set_input_files("input[type=file]", file)
+    assert [len(values["q"]) for _, values in server.asked[5:]] == [32, 1]
+
+
 def test_on_a_phone_in_chinese(browser, server: Stub) -> None:
     with watched(browser, width=360, height=740) as seen:
         page = seen.page

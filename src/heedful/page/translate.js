@@ -11,6 +11,11 @@ const ALTERNATIVES = 2;
 const LINES_AT_ONCE = 32;
 const LARGEST_FILE = 5_000_000; // bytes
 
+/** As many as the page would like, and no more than the server takes; a server may not say how many that are. */
+export function within(wish, limit) {
+  return Number.isInteger(limit) ? Math.min(wish, limit) : wish;
+}
+
 /** What the address, the reader's last choice or the server says, as long as the server knows it. */
 function firstOf(codes, ...wishes) {
   return wishes.find((code) => code && codes.includes(code)) || codes[0] || "";
@@ -58,11 +63,11 @@ function liveTranslation(show, fail) {
 }
 
 /** One line in, one line out, in parts; empty lines stay where they are. */
-export async function translateLines(lines, translate, progress) {
+export async function translateLines(lines, translate, progress, atOnce) {
   const out = [...lines];
   const full = lines.map((line, i) => [line, i]).filter(([line]) => line.trim());
-  for (let start = 0; start < full.length; start += LINES_AT_ONCE) {
-    const part = full.slice(start, start + LINES_AT_ONCE);
+  for (let start = 0; start < full.length; start += atOnce) {
+    const part = full.slice(start, start + atOnce);
     const found = await translate(part.map(([line]) => line));
     part.forEach(([, i], place) => {
       out[i] = found[place].replaceAll(/[\r\n]+/g, " ");
@@ -103,6 +108,7 @@ function fileBox(pane) {
         lines,
         translate,
         (share) => (status.textContent = t("file.progress", Math.round(100 * share))),
+        Math.max(1, within(LINES_AT_ONCE, pane.settings.textsLimit)),
       );
       offer(
         new Blob([out.join("\n") + end], { type: "text/plain;charset=utf-8" }),
@@ -278,7 +284,7 @@ export async function translateView(host, { look }) {
     counter.textContent = settings.charLimit > 0 ? `${q.length} / ${settings.charLimit}` : String(q.length);
     change({ q });
     result.outdate();
-    if (q.trim()) ask({ q, ...pair(), alternatives: ALTERNATIVES }, isNow);
+    if (q.trim()) ask({ q, ...pair(), alternatives: within(ALTERNATIVES, settings.alternativesLimit) }, isNow);
     else {
       ask(null);
       result.clear();
@@ -307,7 +313,7 @@ export async function translateView(host, { look }) {
       ),
       result.element,
     ),
-    fileBox({ pair }),
+    fileBox({ pair, settings }),
     el("p.note", {}, t("translate.says")),
   );
   swap.disabled = state.from === "auto" || !codes.includes(state.to);
