@@ -1,5 +1,6 @@
 """The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,6 +277,111 @@ def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> 
     assert out == "\n".join(line[::-1] for line in lines) + "\n"
     expect(page, ".file").to_contain_text("70 lines in, 70 lines out.")
     assert max(len(values["q"]) for _, values in server.asked) <= 32
+
+
+def put_in(page, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(text.encode("utf-8"))
+    page.set_input_files("input[type=file]", file)
+
+
+def got(download) -> str:
+    return Path(download.value.path()).read_bytes().decode("utf-8")
+
+
+@pytest.mark.parametrize("text", ["ab\r\n\r\ncd\nef\r\n", "ab\rcd", "ab\r\ncd", "ab\n\n", "ab"])
+def test_a_file_keeps_its_line_ends(seen: Watched, server: Stub, tmp_path: Path, text: str) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        put_in(page, tmp_path, text)
+    assert got(download) == re.sub("[a-f]+", lambda word: word[0][::-1], text)
+
+
+def test_a_part_of_a_file_is_bounded_by_its_characters(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    server.settings["charLimit"] = 5000
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        put_in(page, tmp_path, "\n".join(["x" * 3000] * 5 + ["y"] * 40))
+    assert got(download).count("\n") == 44
+    asked = [values["q"] for _, values in server.asked]
+    assert sum(map(len, asked)) == 45 and max(map(len, asked)) <= 32
+    assert max(sum(map(len, part)) for part in asked) <= 8000
+
+
+def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    put_in(page, tmp_path, "a\n" + "\N{GRINNING FACE}" * 500 + "\n" + "x" * 501)
+    expect(page, ".file").to_contain_text("Line 3 has 501 characters, and this server takes 500 at once.")
+    assert server.asked == []
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.busy = [2, 1]
+        with page.expect_download() as download:
+            put_in(page, tmp_path, "ab\ncd\n")
+            expect(page, ".file").to_contain_text("the server is busy")
+            expect(page, ".file").to_contain_text("asked again in")
+            expect(page, "input[type=file]").to_be_disabled()
+        assert got(download) == "ba\ndc\n"
+        assert [values["q"] for _, values in server.asked] == [["ab", "cd"]] * 3
+        seen.complaints.clear()  # the browser reports a status of 503 by itself
+
+
+def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path) -> None:
+    """The line that is refused is named; the lines before it can be saved, and those after it come later."""
+    lines = [f"line {i}" for i in range(70)]
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.poison = "line 41"
+        put_in(page, tmp_path, "\r\n".join(lines))
+        stopped = "41 of 70 lines are done; stopped at line 42: Invalid request: no such text"
+        expect(page, ".file").to_contain_text(stopped)
+        with page.expect_download() as download:
+            page.click("text=Save the 41 lines that are done")
+        assert download.value.suggested_filename == "text.de.part.txt"
+        assert got(download) == "".join(f"{line[::-1]}\r\n" for line in lines[:41])
+        page.click("#language")
+        expect(page, ".file").to_contain_text("停在第 42 行")
+        server.poison = ""
+        with page.expect_download() as download:
+            page.click("text=继续")
+        assert got(download) == "\r\n".join(line[::-1] for line in lines)
+        assert server.asked[-1][1]["q"] == lines[41:]
+        seen.complaints.clear()  # the browser reports a status of 400 by itself
+
+
+def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Path) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.busy = [200]
+        put_in(page, tmp_path, "ab\n")
+        expect(page, ".file").to_contain_text("asked again in")
+        page.click("text=Cancel")
+        expect(page, ".file").to_contain_text("0 of 1 lines are done; stopped at line 1: cancelled")
+        assert page.locator(".file-buttons button").all_inner_texts() == ["Go on"]
+        server.busy, before = [0] * 20, len(server.asked)
+        page.click("text=Go on")
+        expect(page, ".file").to_contain_text("stopped at line 1: The queue is full")
+        assert len(server.asked) - before == 6
+        server.busy = [301]
+        page.click("text=Go on")
+        server.wait_for(before + 7)
+        expect(page, ".file").to_contain_text("stopped at line 1: The queue is full (301 s)")
+        seen.complaints.clear()
 
 
 def test_the_page_asks_for_no_more_than_the_server_takes(seen: Watched, server: Stub, tmp_path: Path) -> None:

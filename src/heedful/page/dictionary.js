@@ -300,5 +300,13 @@ export const WORDS = {
   "file.choose": ["Translate a .txt file", "翻译 .txt 文件"],
   "file.large": ["The file is larger than {0} MB.", "文件大于 {0} MB。"],
   "file.progress": ["{0} %", "{0} %"],
+  "file.busy": ["the server is busy", "服务器正忙"],
+  "file.wait": ["asked again in {0} s", "{0} 秒后再试"],
+  "file.cancel": ["Cancel", "取消"],
+  "file.cancelled": ["cancelled", "已取消"],
+  "file.stopped": ["{2} of {3} lines are done; stopped at line {0}: {1}", "共 {3} 行，已完成 {2} 行；停在第 {0} 行：{1}"],
+  "file.again": ["Go on", "继续"],
+  "file.save": ["Save the {0} lines that are done", "保存已完成的 {0} 行"],
+  "file.longLine": ["Line {0} has {1} characters, and this server takes {2} at once. Divide it, and choose the file again.", "第 {0} 行有 {1} 个字符，而这台服务器一次最多接受 {2} 个。请把它分开，再选一次文件。"],
   "file.done": ["{0} lines in, {0} lines out.", "输入 {0} 行，输出 {0} 行。"],
 };

@@ -1,20 +1,14 @@
 /** The translator: two panes, as you type. Only when served. */
 
-import { ServerError, getLanguages, getSettings, postTranslate } from "./api.js";
+import { ServerError, getLanguages, getSettings, postTranslate, within } from "./api.js";
 import { el } from "./dom.js";
 import { button, listChoice } from "./controls.js";
+import { fileBox } from "./file.js";
 import { change, recall, remember, state } from "./state.js";
 import { t } from "./words.js";
 
 const PAUSE = 350; // ms after the last key
 const ALTERNATIVES = 2;
-const LINES_AT_ONCE = 32;
-const LARGEST_FILE = 5_000_000; // bytes
-
-/** As many as the page would like, and no more than the server takes; a server may not say how many that are. */
-export function within(wish, limit) {
-  return Number.isInteger(limit) ? Math.min(wish, limit) : wish;
-}
 
 /** What the address, the reader's last choice or the server says, as long as the server knows it. */
 function firstOf(codes, ...wishes) {
@@ -60,72 +54,6 @@ function liveTranslation(show, fail) {
       isNow ? 0 : PAUSE,
     );
   };
-}
-
-/** One line in, one line out, in parts; empty lines stay where they are. */
-export async function translateLines(lines, translate, progress, atOnce) {
-  const out = [...lines];
-  const full = lines.map((line, i) => [line, i]).filter(([line]) => line.trim());
-  for (let start = 0; start < full.length; start += atOnce) {
-    const part = full.slice(start, start + atOnce);
-    const found = await translate(part.map(([line]) => line));
-    part.forEach(([, i], place) => {
-      out[i] = found[place].replaceAll(/[\r\n]+/g, " ");
-    });
-    progress(Math.min(1, (start + part.length) / full.length));
-  }
-  return out;
-}
-
-/** Split at LF only: other separators are part of the text. A last newline is kept as it was. */
-export function linesOf(text) {
-  const lines = text.split("\n");
-  const isEnded = lines[lines.length - 1] === "";
-  if (isEnded) lines.pop();
-  return { lines: lines.map((line) => line.replace(/\r$/, "")), end: isEnded ? "\n" : "" };
-}
-
-function fileBox(pane) {
-  const status = el("span.note", { role: "status" });
-  const input = el("input.hidden-input", {
-    type: "file",
-    accept: ".txt,text/plain",
-    "aria-label": t("file.choose"),
-    onchange: () => run(input.files[0]),
-  });
-  async function run(file) {
-    if (!file) return;
-    input.value = "";
-    if (file.size > LARGEST_FILE) {
-      status.textContent = t("file.large", LARGEST_FILE / 1e6);
-      return;
-    }
-    const { lines, end } = linesOf(await file.text());
-    const { source, target } = pane.pair();
-    try {
-      const translate = async (part) => (await postTranslate(keyed({ q: part, source, target }))).translatedText;
-      const out = await translateLines(
-        lines,
-        translate,
-        (share) => (status.textContent = t("file.progress", Math.round(100 * share))),
-        Math.max(1, within(LINES_AT_ONCE, pane.settings.textsLimit)),
-      );
-      offer(
-        new Blob([out.join("\n") + end], { type: "text/plain;charset=utf-8" }),
-        file.name.replace(/(\.txt)?$/i, `.${target}.txt`),
-      );
-      status.textContent = t("file.done", lines.length);
-    } catch (error) {
-      status.textContent = error.message;
-    }
-  }
-  return el("p.file", {}, el("label.button", {}, input, t("file.choose")), " ", status);
-}
-
-function offer(blob, name) {
-  const link = el("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** A page from another computer without https has no clipboard; there the older way copies what is selected. */
@@ -313,7 +241,7 @@ export async function translateView(host, { look }) {
       ),
       result.element,
     ),
-    fileBox({ pair, settings }),
+    fileBox({ pair, keyed, settings }),
     el("p.note", {}, t("translate.says")),
   );
   swap.disabled = state.from === "auto" || !codes.includes(state.to);
