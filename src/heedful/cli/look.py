@@ -40,11 +40,9 @@ def look(
 ) -> None:
     """Look inside a model while it reads or translates a sentence, or reads an image.
 
-    Shows the translation, where each token looked, its likeliest rivals, and
-    the beams; --output page.html has all of it, to explore, of every family. Of
-    a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
-    its answer and attention, of an image laid over it. A text of several lines
-    goes to the model in pieces, as in heedful translate, and one is shown.
+    Shows the translation, where each token looked, its likeliest rivals, and the beams; --output page.html has all of
+    it, to explore, of every family. Of a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
+    its answer and attention, of an image laid over it. Of several lines one is shown, as heedful translate has it.
 
     Parameters
     ----------
@@ -77,22 +75,12 @@ def look(
     """
     folder = builtin_model() if model is None else model
     if is_one_stack(folder):
-        _refuse(
-            folder,
-            target=target,
-            beam=beam != BEAM,
-            kind=kind != "cross",
-            without=without,
-            hide=hide,
-            piece=piece,
-            long=long != "split",
-        )
+        changed = {"beam": beam != BEAM, "kind": kind != "cross", "long": long != "split"}
+        _refuse(folder, target=target, without=without, hide=hide, piece=piece, **changed)
         look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
         return
     changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
-    which = (None if piece is None else piece - 1, long)
-    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes, which=which)
-    _say_which(seen)
+    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes, which=(piece, long))
     _show(seen, output, json, kind=kind, layer=layer, head=head)
 
 
@@ -115,7 +103,7 @@ def _look_inside(
     without_heads, masked_words = changes
     piece, long = which
     with _said():
-        return look_inside(
+        seen = look_inside(
             open_subject(folder, long=long),
             sentence,
             target=target,
@@ -123,8 +111,10 @@ def _look_inside(
             without_heads=without_heads,
             masked_words=masked_words,
             branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
-            piece=piece,
+            piece=None if piece is None else piece - 1,  # counted from 1 as people count
         )
+    _say_which(seen)
+    return seen
 
 
 @contextlib.contextmanager

@@ -292,7 +292,8 @@ def _check_length(model: Writer, length: int) -> None:
 
 def _read_source(subject: Subject, part: Part, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, marks = subject.tokenizers.source, subject.model.config.marks
-    ids = (*marks.opened(part.piece.ids), marks.end_id)
+    given = part.piece.ids
+    ids = (*marks.opened(given), marks.end_id)
     if len(ids) > LONGEST_SOURCE:
         which = "the text" if part.pieces is None else f"piece {part.pieces.number + 1} of the text"
         raise UserError(
