@@ -98,3 +98,14 @@ def test_mistakes_are_explained(
     assert run(["look", *(model if one == "MODEL" else one for one in arguments)]) == 1
     message = capsys.readouterr().err
     assert message.startswith("heedful: ") and words in message
+
+
+def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "A dog runs.\nThe old man sleeps."
+    for number, line in enumerate(text.splitlines(), start=1):
+        assert run(["look", text, "-m", model, "--beam", "2", *(["--piece", "2"] if number == 2 else [])]) == 0
+        out, err = capsys.readouterr()
+        assert out == said(capsys, line, "-m", model, "--beam", "2")
+        assert f"this is piece {number} of 2. Another: --piece {3 - number}" in err
+    assert run(["look", text, "-m", model, "--piece", "3"]) == 1
+    assert "the model gets this text in 2" in capsys.readouterr().err

@@ -213,3 +213,16 @@ def test_all_that_names_a_model_shows_the_same(name: str, tmp_path) -> None:
     seen_there = look(folder, SENTENCE, beam=2)
     for suffix in ("html", "json", "npz", "svg"):
         assert seen_there.save(tmp_path / f"a.{suffix}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["bart", "bart with a first mark", "t5"])
+def test_a_branch_is_forced_by_what_comes_after_the_opening(name: str) -> None:
+    """As docs/look.md says that a prefix is made."""
+    found = look(other_subject(name), SENTENCE, beam=2, branches=12)
+    written: dict[int, list[int]] = {0: []}
+    for event in found.beam.events:
+        written[event.node] = [*written[event.parent], event.id]
+    for event in found.beam.events:
+        if event.continuation is not None:
+            prefix = written[event.node][found.beam.n_opening :]
+            assert look(other_subject(name), SENTENCE, beam=1, prefix=prefix).target.text == event.continuation.text

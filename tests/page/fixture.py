@@ -144,7 +144,14 @@ class Maker:
             add(previous, t + 1, f"▁bad{t}", 850 + t, score - 2, "pruned")
         hypothesis = {"text": self.text(self.target), "tokens": self.target, "ids": list(range(10, 10 + len(path)))}
         found = [hypothesis | {"score": score, "rank": score / len(path), "complete": True, "nodes": path}]
-        return {"width": width, "length_penalty": 1.0, "limit": 60, "events": events, "hypotheses": found}
+        return {
+            "width": width,
+            "length_penalty": 1.0,
+            "limit": 60,
+            "n_opening": 0,
+            "events": events,
+            "hypotheses": found,
+        }
 
     def text(self, tokens: list[str]) -> str:
         return "".join(token for token in tokens if not token.startswith("<")).replace("▁", " ").strip()
@@ -207,7 +214,7 @@ def make_trace(
     n_source, n_target = len(make.source), len(make.target)
     return {
         "format": "heedful-trace",
-        "version": 2,
+        "version": 3,
         "model": make.model(),
         **make.texts(),
         "attention": {
@@ -221,7 +228,7 @@ def make_trace(
         "positions": make.positions(),
         "lens": {"decoder": make.lens(texts=False), "encoder": make.lens(texts=True)},
         "walk": make.walk(),
-        **dict.fromkeys(("halting", "changes", "answer", "image")),
+        **dict.fromkeys(("halting", "changes", "answer", "image", "pieces")),
     }
 
 

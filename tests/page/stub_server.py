@@ -32,11 +32,28 @@ ANSWERS: Values = {
 }
 
 
+def in_lines(values: Values) -> Values | None:
+    """As a look cuts a text, when every line is one piece."""
+    lines = str(values["q"]).split("\n")
+    if len(lines) == 1:
+        return None
+    return {
+        "number": 0,
+        "sources": lines,
+        "targets": values["reference"].split("\n") if "reference" in values else None,
+    }
+
+
 @dataclass
 class Stub:
     address: str
     asked: list[tuple[str, Values]] = field(default_factory=list)
     broken: bool = False  # every translation is refused
+    busy: list[int] = field(default_factory=list)  # so many seconds to wait, each for one translation that is refused
+    poison: str = ""  # a text that no translation takes
+    settings: Values = field(default_factory=lambda: dict(ANSWERS["/frontend/settings"]))
+    trace: Values | None = None  # what a look is answered with, in place of random numbers
+    heard: Values = field(default_factory=dict)  # what is said about the language of a text
     gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
 
     def __post_init__(self) -> None:
@@ -63,10 +80,22 @@ class Stub:
             self.gate.wait(60)
             if self.broken:
                 return 429, {"error": "Slowdown: 20 per 1 minute"}
+            if self.busy:
+                return 503, {"error": "The queue is full", "wait": self.busy.pop(0)}
             q = values["q"]
+            if self.poison and self.poison in q:
+                return 400, {"error": "Invalid request: no such text"}
             text = [one[::-1] for one in q] if isinstance(q, list) else str(q)[::-1]
-            return 200, {"translatedText": text, "alternatives": [f"other {text}"]}
-        trace = make_trace()
+            other = "\n".join(f"other {line}" for line in text.split("\n")) if isinstance(text, str) else text
+            return 200, {"translatedText": text, "alternatives": [other], **self.heard}
+        if self.trace is not None:
+            return 200, self.trace
+        trace = make_trace() | {"pieces": in_lines(values)}
+        if trace["pieces"] is not None:
+            values = {**values, "q": trace["pieces"]["sources"][0]}
+        trace["source"] = {**trace["source"], "text": values["q"]}
+        if values.get("reference"):
+            trace["target"] = {**trace["target"], "kind": "reference"}
         if values.get("prefix"):
             trace["target"] = {**trace["target"], "kind": "prefix", "n_forced": len(values["prefix"])}
         if values.get("without_heads") or values.get("masked_words"):
@@ -84,7 +113,8 @@ def stub_server() -> Iterator[Stub]:
 
         def do_GET(self) -> None:
             if self.path in ANSWERS:
-                return self.reply(200, json.dumps(ANSWERS[self.path]).encode(), "application/json")
+                answer = stub.settings if self.path == "/frontend/settings" else ANSWERS[self.path]
+                return self.reply(200, json.dumps(answer).encode(), "application/json")
             file = PAGE / (self.path.lstrip("/") or "index.html")
             if file.parent != PAGE or not file.is_file():
                 return self.reply(404, b"", "text/plain")
@@ -93,11 +123,14 @@ def stub_server() -> Iterator[Stub]:
         def do_POST(self) -> None:
             values = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status, answer = stub.answer(self.path, values)
-            self.reply(status, json.dumps(answer).encode(), "application/json")
+            wait = answer.pop("wait", None) if status == 503 else None
+            self.reply(status, json.dumps(answer).encode(), "application/json", wait)
 
-        def reply(self, status: int, body: bytes, kind: str) -> None:
+        def reply(self, status: int, body: bytes, kind: str, wait: int | None = None) -> None:
             try:
                 self.send_response(status)
+                if wait is not None:
+                    self.send_header("Retry-After", str(wait))
                 self.send_header("Content-Type", f"{kind}; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("Content-Security-Policy", POLICY)

@@ -378,10 +378,23 @@ def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None
 
 def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "new.html"
-    path.write_text(stand_alone_page(data | {"version": 3}), encoding="utf-8")
+    path.write_text(stand_alone_page(data | {"version": 4}), encoding="utf-8")
     with watched(browser) as seen:
         seen.page.goto(path.as_uri())
-        assert "version 2" in seen.page.inner_text("[role=alert]")
+        assert "version 3, found heedful-trace 4" in seen.page.inner_text("[role=alert]")
+
+
+def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path, data: Values) -> None:
+    path = tmp_path / "pieces.html"
+    pieces = {"number": 1, "sources": ["A dog.", "A <b>cat</b>.", "A man."], "targets": None}
+    path.write_text(stand_alone_page(data | {"pieces": pieces}), encoding="utf-8")
+    with watched(browser) as seen:
+        page = seen.open(path)
+        expect(page, ".pieces").to_contain_text("Piece 2 of 3")
+        expect(page, ".pieces").to_contain_text("heedful look … --piece N")
+        assert page.locator(".pieces li").all_inner_texts() == pieces["sources"]
+        expect(page, ".pieces [aria-current=true]").to_have_text("A <b>cat</b>.")
+        assert page.locator(".pieces button").count() == 0
 
 
 def test_everything_that_can_be_used_has_a_name(seen: Watched, page_file: Path) -> None:

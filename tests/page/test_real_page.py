@@ -56,6 +56,20 @@ def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, off
     assert seen.hosts == {server.address.split("/")[2]}
 
 
+def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served) -> None:
+    lines = ["A dog runs.", "Two dogs sleep. The animal was tired."]
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "\n".join(lines))
+    expect(page, "output").to_have_text(server.translator.translate("\n".join(lines), beam=5))
+    translated = page.inner_text("output").split("\n")
+    page.click(".pane-foot .primary")
+    for number, line in enumerate(lines):
+        page.click(f"#piece-{number}")
+        expect(page, ".sentence .source").to_have_text(line)
+        expect(page, ".sentence .target bdi").to_have_text(translated[number])
+
+
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 2), ("encoder", 1, 3), ("decoder", 1, 0)])
 def test_pointing_gives_the_model_s_own_number(
     seen: Watched, server: Served, offline: Look, kind: str, layer: int, head: int

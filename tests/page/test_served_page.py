@@ -1,11 +1,18 @@
 """The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from chromium import Watched, drawn, expect, watched
 from stub_server import Stub, stub_server
+
+from heedful.insight.look import Look, look
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "insight"))
+from look_models import other_subject
 
 
 @pytest.fixture
@@ -97,6 +104,83 @@ def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
+def asked_to_look(server: Stub, **values: object) -> None:
+    assert server.asked[-1] == ("/api/v1/look", {"source": "en", "target": "de", **values})
+
+
+def test_each_line_of_a_text_has_its_own_look(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "A dog.\nA cat.\nA man.")
+    page.wait_for_selector(".alternatives li")
+    page.click(".pane-foot .primary")
+    expect(page, ".pieces [aria-current=true]").to_have_text("A dog.")
+    asked_to_look(server, q="A dog.\nA cat.\nA man.")
+    expect(page, ".pieces").to_contain_text("Piece 1 of 3")
+    assert page.locator(".pieces button").all_inner_texts() == ["A dog.", "A cat.", "A man."]
+    page.click(".pieces button >> nth=2")
+    expect(page, ".sentence .source").to_have_text("A man.")
+    expect(page, ".pieces [aria-current=true]").to_have_text("A man.")
+    asked_to_look(server, q="A man.")
+    page.click("#view-beam")
+    page.click(".node.pruned >> nth=1")
+    page.click("text=Force this branch")
+    page.wait_for_selector(".sentence .badge")
+    asked_to_look(server, q="A man.", prefix=[800, 701])
+    page.reload()
+    expect(page, ".sentence .badge").to_have_count(1)
+    expect(page, ".pieces [aria-current=true]").to_have_text("A man.")
+    asked_to_look(server, q="A man.", prefix=[800, 701])
+    page.click("#language")
+    expect(page, ".pieces").to_contain_text("第 3 段，共 3 段")
+    page.click("#back")
+    assert page.input_value("textarea") == "A dog.\nA cat.\nA man."
+
+
+def test_another_translation_is_looked_along_line_by_line(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab\ncd")
+    page.wait_for_selector(".alternatives li")
+    page.click(".alternatives button")
+    expect(page, ".pieces [aria-current=true]").to_have_text("ab")
+    asked_to_look(server, q="ab\ncd", reference="other dc\nother ba")
+    page.click("#piece-1")
+    expect(page, ".pieces [aria-current=true]").to_have_text("cd")
+    asked_to_look(server, q="cd", reference="other ba")
+    page.click("text=the model's own again")
+    page.wait_for_selector(".sentence .badge", state="detached")
+    asked_to_look(server, q="cd")
+
+
+def test_a_piece_is_in_the_language_of_the_whole_text(seen: Watched, server: Stub) -> None:
+    server.heard = {"detectedLanguage": {"language": "de", "confidence": 90}}
+    page = seen.page
+    page.goto(f"{server.address}#from=auto&to=en")
+    page.fill("textarea", "Ein Hund.\nOK.")
+    page.wait_for_selector(".alternatives li")
+    page.click(".pane-foot .primary")
+    page.click("#piece-1")
+    expect(page, ".sentence .source").to_have_text("OK.")
+    asked_to_look(server, q="OK.", source="de", target="en")
+    page.click("#back")
+    expect(page, ".pair select >> nth=0").to_have_value("auto")
+
+
+def test_look_waits_for_the_translation_it_stands_beside(seen: Watched, server: Stub) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab")
+    says(page, "ba")
+    with server.held():
+        page.fill("textarea", "cd")
+        server.wait_for(2)
+        expect(page, ".pane-foot .primary").to_be_disabled()
+        expect(page, ".alternatives button").to_be_disabled()
+    says(page, "dc")
+    expect(page, ".pane-foot .primary").to_be_enabled()
+
+
 def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "beam")
     page.click(".node.pruned >> nth=1")
@@ -110,6 +194,31 @@ def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     page.click("text=the model's own again")
     page.wait_for_selector(".sentence .badge", state="detached")
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de"}
+
+
+@pytest.mark.parametrize("name", ["bart", "bart with a first mark"])
+def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server: Stub, name: str) -> None:
+    """Greedily, as there. Targets of the one open with a mark, which is given and no part of a prefix."""
+    found = look(other_subject(name), "A dog", branches=40)
+    server.trace = found.to_values()
+    page = looking(seen, server, "beam")
+    if name == "bart with a first mark":
+        page.click("[data-node='1']")
+        expect(page, ".facts").to_contain_text("<s>")
+        expect(page, "text=Force this branch").to_have_count(0)
+    node = [event for event in found.beam.events if event.continuation][-1]
+    page.focus(f"[data-node='{node.node}']")
+    with page.expect_response("**/api/v1/look"):
+        page.click("text=Force this branch")
+    forced = look(other_subject(name), "A dog", beam=1, prefix=server.asked[-1][1]["prefix"])
+    assert forced.target.text == node.continuation.text
+    assert forced.target.ids[: node.step] == (*branch(found, node.node),)
+
+
+def branch(found: Look, number: int) -> list[int]:
+    """All that was written from the start to a node."""
+    events = {event.node: event for event in found.beam.events}
+    return [*branch(found, events[number].parent), events[number].id] if number else []
 
 
 def test_another_translation_is_looked_along(seen: Watched, server: Stub) -> None:
@@ -168,6 +277,133 @@ def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> 
     assert out == "\n".join(line[::-1] for line in lines) + "\n"
     expect(page, ".file").to_contain_text("70 lines in, 70 lines out.")
     assert max(len(values["q"]) for _, values in server.asked) <= 32
+
+
+def put_in(page, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(text.encode("utf-8"))
+    page.set_input_files("input[type=file]", file)
+
+
+def got(download) -> str:
+    return Path(download.value.path()).read_bytes().decode("utf-8")
+
+
+@pytest.mark.parametrize("text", ["ab\r\n\r\ncd\nef\r\n", "ab\rcd", "ab\r\ncd", "ab\n\n", "ab"])
+def test_a_file_keeps_its_line_ends(seen: Watched, server: Stub, tmp_path: Path, text: str) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        put_in(page, tmp_path, text)
+    assert got(download) == re.sub("[a-f]+", lambda word: word[0][::-1], text)
+
+
+def test_a_part_of_a_file_is_bounded_by_its_characters(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    server.settings["charLimit"] = 5000
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    with page.expect_download() as download:
+        put_in(page, tmp_path, "\n".join(["x" * 3000] * 5 + ["y"] * 40))
+    assert got(download).count("\n") == 44
+    asked = [values["q"] for _, values in server.asked]
+    assert sum(map(len, asked)) == 45 and max(map(len, asked)) <= 32
+    assert max(sum(map(len, part)) for part in asked) <= 8000
+
+
+def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    put_in(page, tmp_path, "a\n" + "\N{GRINNING FACE}" * 500 + "\n" + "x" * 501)
+    expect(page, ".file").to_contain_text("Line 3 has 501 characters, and this server takes 500 at once.")
+    assert server.asked == []
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.busy = [2, 1]
+        with page.expect_download() as download:
+            put_in(page, tmp_path, "ab\ncd\n")
+            expect(page, ".file").to_contain_text("the server is busy")
+            expect(page, ".file").to_contain_text("asked again in")
+            expect(page, "input[type=file]").to_be_disabled()
+        assert got(download) == "ba\ndc\n"
+        assert [values["q"] for _, values in server.asked] == [["ab", "cd"]] * 3
+        seen.complaints.clear()  # the browser reports a status of 503 by itself
+
+
+def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path) -> None:
+    """The line that is refused is named; the lines before it can be saved, and those after it come later."""
+    lines = [f"line {i}" for i in range(70)]
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.poison = "line 41"
+        put_in(page, tmp_path, "\r\n".join(lines))
+        stopped = "41 of 70 lines are done; stopped at line 42: Invalid request: no such text"
+        expect(page, ".file").to_contain_text(stopped)
+        with page.expect_download() as download:
+            page.click("text=Save the 41 lines that are done")
+        assert download.value.suggested_filename == "text.de.part.txt"
+        assert got(download) == "".join(f"{line[::-1]}\r\n" for line in lines[:41])
+        page.click("#language")
+        expect(page, ".file").to_contain_text("停在第 42 行")
+        server.poison = ""
+        with page.expect_download() as download:
+            page.click("text=继续")
+        assert got(download) == "\r\n".join(line[::-1] for line in lines)
+        assert server.asked[-1][1]["q"] == lines[41:]
+        seen.complaints.clear()  # the browser reports a status of 400 by itself
+
+
+def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Path) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(server.address)
+        page.wait_for_selector("textarea")
+        server.busy = [200]
+        put_in(page, tmp_path, "ab\n")
+        expect(page, ".file").to_contain_text("asked again in")
+        page.click("text=Cancel")
+        expect(page, ".file").to_contain_text("0 of 1 lines are done; stopped at line 1: cancelled")
+        assert page.locator(".file-buttons button").all_inner_texts() == ["Go on"]
+        server.busy, before = [0] * 20, len(server.asked)
+        page.click("text=Go on")
+        expect(page, ".file").to_contain_text("stopped at line 1: The queue is full")
+        assert len(server.asked) - before == 6
+        server.busy = [301]
+        page.click("text=Go on")
+        server.wait_for(before + 7)
+        expect(page, ".file").to_contain_text("stopped at line 1: The queue is full (301 s)")
+        seen.complaints.clear()
+
+
+def test_the_page_asks_for_no_more_than_the_server_takes(seen: Watched, server: Stub, tmp_path: Path) -> None:
+    server.settings |= {"textsLimit": 3, "alternativesLimit": 1}
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", "ab")
+    says(page, "ba")
+    assert server.asked[-1][1]["alternatives"] == 1
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"{i}\n" for i in range(8)), encoding="utf-8")
+    with page.expect_download():
+        page.set_input_files("input[type=file]", file)
+    assert [len(values["q"]) for _, values in server.asked[1:]] == [3, 3, 2]
+    server.settings |= {"textsLimit": 500, "alternativesLimit": 0}
+    page.reload()
+    says(page, "ba")
+    assert server.asked[-1][1]["alternatives"] == 0
+    file.write_text("".join(f"{i}\n" for i in range(33)), encoding="utf-8")
+    with page.expect_download():
+        page.set_input_files("input[type=file]", file)
+    assert [len(values["q"]) for _, values in server.asked[5:]] == [32, 1]
 
 
 def test_on_a_phone_in_chinese(browser, server: Stub) -> None:

@@ -1,13 +1,16 @@
 """`heedful look`: what a model does with one sentence, in the terminal or as a page, a picture, a file."""
 
+import contextlib
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
+from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 from heedful.models.builtin import builtin_model
 
@@ -31,14 +34,15 @@ def look(
     head: int | None = None,
     without: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     hide: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
+    piece: int | None = None,
+    long: Long = "split",
     json: bool = False,
 ) -> None:
     """Look inside a model while it reads or translates a sentence, or reads an image.
 
-    Shows the translation, where each token looked, its likeliest rivals, and
-    the beams; --output page.html has all of it, to explore, of every family. Of
-    a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
-    its answer and attention, of an image laid over it.
+    Shows the translation, where each token looked, its likeliest rivals, and the beams; --output page.html has all of
+    it, to explore, of every family. Of a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
+    its answer and attention, of an image laid over it. Of several lines one is shown, as heedful translate has it.
 
     Parameters
     ----------
@@ -62,16 +66,21 @@ def look(
         Heads to silence, as kind:layer:head counted from 1: --without cross:2:1 encoder:1:4
     hide
         Words of the sentence that the model must not see, counted from 1: --hide 2 5
+    piece
+        Which piece of a text of several lines to look at, counted from 1; by default the first.
+    long
+        Lines that are longer than the model takes, as in heedful translate: split, truncate, extract, error, whole.
     json
         Print what .json has, for programs.
     """
     folder = builtin_model() if model is None else model
     if is_one_stack(folder):
-        _refuse(folder, target=target, beam=beam != BEAM, kind=kind != "cross", without=without, hide=hide)
+        changed = {"beam": beam != BEAM, "kind": kind != "cross", "long": long != "split"}
+        _refuse(folder, target=target, without=without, hide=hide, piece=piece, **changed)
         look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
         return
     changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
-    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes)
+    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes, which=(piece, long))
     _show(seen, output, json, kind=kind, layer=layer, head=head)
 
 
@@ -83,21 +92,51 @@ def _look_inside(
     target: str | None,
     beam: int,
     changes: tuple[list[tuple[str, int, int]], list[int]],
+    which: tuple[int | None, Long],
 ) -> "Look":
     from heedful.insight.look import look as look_inside
     from heedful.insight.saving import check_suffix
+    from heedful.insight.subject import open_subject
 
     if output is not None:
         check_suffix(output)
     without_heads, masked_words = changes
-    return look_inside(
-        folder,
-        sentence,
-        target=target,
-        beam=beam,
-        without_heads=without_heads,
-        masked_words=masked_words,
-        branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
+    piece, long = which
+    with _said():
+        seen = look_inside(
+            open_subject(folder, long=long),
+            sentence,
+            target=target,
+            beam=beam,
+            without_heads=without_heads,
+            masked_words=masked_words,
+            branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
+            piece=None if piece is None else piece - 1,  # counted from 1 as people count
+        )
+    _say_which(seen)
+    return seen
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[None]:
+    """Warnings become words on standard error."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield
+    for one in said:
+        print(f"heedful: {one.message}", file=sys.stderr)
+
+
+def _say_which(seen: "Look") -> None:
+    """A reader of one piece must know that there are others."""
+    if seen.pieces is None:
+        return
+    n, number = len(seen.pieces.sources), seen.pieces.number + 1
+    other = number + 1 if number < n else 1
+    print(
+        f"heedful: the model gets this text in {n} pieces, each by itself, as in heedful translate; "
+        f"this is piece {number} of {n}. Another: --piece {other}",
+        file=sys.stderr,
     )
 
 
@@ -115,11 +154,8 @@ def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer
 
     chosen_map(attention_of(seen, kind).weights, layer, head)  # complains of a layer that is not there
     if output is not None:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with _said():
             seen.save(output, layer=layer, head=head, kind=kind)
-        for one in said:
-            print(f"heedful: {one.message}", file=sys.stderr)
     if as_json:
         print(seen.to_json())
     elif output is not None:

@@ -62,6 +62,7 @@ class Beam:
     width: int
     length_penalty: float
     limit: int
+    n_opening: int  # so many first steps write a mark that is given, not chosen: no part of a prefix
     events: tuple[Node, ...]
     hypotheses: tuple[Found, ...]
 
@@ -113,6 +114,7 @@ def search_watched(
         width=settings.beam,
         length_penalty=settings.length_penalty,
         limit=settings.limit(len(request)),
+        n_opening=step.marks.n_opening,
         events=_nodes(log.events, _follow(step, request, settings, log.events, paths, tokenizer, branches), tokenizer),
         hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.marks) for hypothesis in found),
     )

@@ -26,6 +26,7 @@ from heedful.insight.halting import Halting, halting_of
 from heedful.insight.lens import Lens, look_through
 from heedful.insight.maps import AttentionMaps, attention_maps, word_alignment
 from heedful.insight.outputs import OutputStep, output_steps
+from heedful.insight.pieces import Part, Pieces, chosen_part
 from heedful.insight.places import Positions, position_facts
 from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subject
 from heedful.insight.trace import Trace, trace
@@ -111,6 +112,7 @@ class Look:
     walk: Walk
     halting: Halting | None
     changes: Changes | None
+    pieces: Pieces | None
     tensors: dict[str, Tensor] = field(repr=False)
 
     def to_values(self) -> dict[str, object]:
@@ -138,8 +140,12 @@ def look(
     without_heads: Iterable[tuple[str, int, int] | Head] = (),
     masked_words: Iterable[int] = (),
     branches: int = 0,
+    piece: int | None = None,
 ) -> Look:
     """Translate one sentence and keep all that happens.
+
+    A text is cut as a Translator cuts it, into lines, and sentences of those beyond the model's reach; `piece` says
+    which one to look at, from 0, by default the first. What is shown is what a Translator writes for it.
 
     `target`: show this translation instead of the model's own. `prefix`: ids that the translation must begin with.
     `without_heads`: heads to silence, ("encoder" | "decoder" | "cross", layer, head) from 0; `masked_words`: words of
@@ -153,8 +159,9 @@ def look(
             "look: a target and a prefix were given; a target is the whole translation, so give one of them"
         )
     with torch.inference_mode():
-        sentence = _Sentence(subject, text, as_heads(subject.model, without_heads), tuple(masked_words), settings)
-        return sentence.look(target, tuple(prefix), branches)
+        part = chosen_part(subject, text, target, piece)
+        sentence = _Sentence(subject, part, as_heads(subject.model, without_heads), tuple(masked_words), settings)
+        return sentence.look(tuple(prefix), branches)
 
 
 class _Sentence:
@@ -163,12 +170,13 @@ class _Sentence:
     def __init__(
         self,
         subject: Subject,
-        text: str,
+        part: Part,
         heads: tuple[Head, ...],
         masked_words: tuple[int, ...],
         settings: SearchSettings,
     ) -> None:
         self.subject = subject
+        self.part = part
         self.heads = heads
         self.masked_words = masked_words
         self.tokenizer: Tokenizer = subject.tokenizers.target
@@ -176,21 +184,21 @@ class _Sentence:
         self.device = next(subject.model.parameters()).device
         self.whole = structural_copy(subject.model).eval()  # the model itself stays in the mode it is in
         self.changed = without_heads(self.whole, heads) if heads else self.whole
-        self.given = subject.tokenizers.source.encode(text)  # without marks
-        self.source = _read_source(subject, text, self.given, masked_words)
+        self.given = part.piece.ids  # without marks
+        self.source = _read_source(subject, part, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
         self.all_seen = torch.ones_like(self.source_ids, dtype=torch.bool)
         self.seen = self.all_seen.clone()
         self.seen[0, list(self.source.masked)] = False
 
-    def look(self, target: str | None, prefix: tuple[int, ...], branches: int) -> Look:
+    def look(self, prefix: tuple[int, ...], branches: int) -> Look:
         _check_prefix(prefix, self.tokenizer, self.marks)
         request = Request(self.given, prefix)
         memory = self.changed.encode(self.source_ids, self.seen)
         step = MemoryStep(self.changed, memory)
         found, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
-        shown = self._shown(found[0], target, prefix)
+        shown = self._shown(found[0], self.part.target, prefix)
         t, logits = self._traced(shown)
         target_in = torch.tensor([shown.input_ids], device=self.device)
         no_words = {self.marks.start_id, self.marks.end_id, *self.marks.opened([])}
@@ -213,6 +221,7 @@ class _Sentence:
             walk=walk_through(t),
             halting=halting_of(t),
             changes=self._changes(request) if self.heads or self.masked_words else None,
+            pieces=self.part.pieces,
             tensors={name: calls[-1] for name, calls in t.calls.items()},
         )
 
@@ -281,14 +290,14 @@ def _check_length(model: Writer, length: int) -> None:
         check_positions(length, model.longest)
 
 
-def _read_source(subject: Subject, text: str, given: list[int], masked_words: tuple[int, ...]) -> SourceText:
+def _read_source(subject: Subject, part: Part, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, marks = subject.tokenizers.source, subject.model.config.marks
-    if not text.strip():
-        raise UserError("look: the text is empty; give a sentence to translate")
+    given = part.piece.ids
     ids = (*marks.opened(given), marks.end_id)
     if len(ids) > LONGEST_SOURCE:
+        which = "the text" if part.pieces is None else f"piece {part.pieces.number + 1} of the text"
         raise UserError(
-            f"look: the text has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
+            f"look: {which} has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )
     _check_length(subject.model, len(ids))
     tokens = tuple(pieces_of(tokenizer, ids))
@@ -302,7 +311,7 @@ def _read_source(subject: Subject, text: str, given: list[int], masked_words: tu
     masked = tuple(sorted({i for word in masked_words for i in range(*words[word])}))
     if len(masked) == len(ids):
         raise UserError("masked words: all words are hidden, and nothing is left to translate")
-    return SourceText(text, tokens, ids, words, masked)
+    return SourceText(part.piece.text, tokens, ids, words, masked)
 
 
 def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, marks: MarksConfig) -> None:

@@ -58,6 +58,7 @@ def check_trace(trace: object) -> None:
             "changes": maybe(_CHANGES) if both else just(None),
             "answer": where(not writes, list_of(_answer(sizes))),
             "image": where(family == "vit", object_of(url=text, rows=count, columns=count)),
+            "pieces": maybe(_PIECES) if both else just(None),
         }
     )({name: trace[name] for name in PARTS if name != "model"}, "trace")
 
@@ -162,6 +163,7 @@ _beam = object_of(
     width=count,
     length_penalty=number,
     limit=count,
+    n_opening=count,
     events=list_of(
         object_of(
             **dict.fromkeys(("node", "parent", "step", "id"), count),
@@ -191,6 +193,8 @@ _CHANGES = object_of(
     before=object_of(text=text, score=number),
     steps=list_of(object_of(token=text, id=count, before=probability, after=probability)),
 )
+
+_PIECES = object_of(number=count, sources=list_of(text), targets=maybe(list_of(text)))
 
 
 def _answer(sizes: Sizes) -> Check:

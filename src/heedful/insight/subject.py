@@ -1,17 +1,18 @@
 """What to look into: a model with its tokenizers, however it was named."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
 
 from heedful.config import to_values
 from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.writing.long_text import Long, Planner
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.anatomy import Writer, anatomy
 from heedful.insight.trace import M, Trace, bare, scale_of
-from heedful.models.find import ENCODER_DECODERS, find_model_folder, wrong_family
+from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, wrong_family
 from heedful.models.folder import LoadedModel, Model, family_of, load_model
 from heedful.nn.attention import AdditiveAttend, MultiHeadAttention
 from heedful.nn.embeddings import TokenEmbedding
@@ -25,6 +26,7 @@ class Subject:
     model: Writer
     tokenizers: Tokenizers
     name: str = "model"
+    planner: Planner | None = None  # cuts a text into what the model takes at once; None: as a Translator's would
 
 
 @dataclass(frozen=True)
@@ -52,30 +54,38 @@ class ModelFacts:
     score: str  # "dot" or "additive"
 
 
-def open_subject(given: Subject | Translator | LoadedModel | str | Path) -> Subject:
-    """The model of a folder, a run, a Translator; one that runs in CTranslate2 is loaded again, into torch."""
+def open_subject(given: Subject | Translator | LoadedModel | str | Path, *, long: Long = "split") -> Subject:
+    """The model of a folder, a run, a Translator; one that runs in CTranslate2 is loaded again, into torch.
+
+    `long` is a Translator's: what becomes of a line beyond the model's reach. A Translator that is given keeps its own.
+    """
     if isinstance(given, Subject):
         return given
     if isinstance(given, Translator):
         name = "model" if given.opening is None else Path(given.opening.path).resolve().name
         if isinstance(given.engine, TorchEngine):
-            return Subject(_writer(given.engine.model, name), given.tokenizers, name)
+            return Subject(_writer(given.engine.model, name), given.tokenizers, name, given.planner)
         if given.opening is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the folder"
             )
-        return open_subject(given.opening.path)
+        return replace(open_subject(given.opening.path), planner=given.planner)
     if isinstance(given, LoadedModel):
-        return _with_tokenizers(given, "model")
+        return _with_tokenizers(given, "model", long)
     folder = find_model_folder(given)
-    return _with_tokenizers(load_model(folder), Path(given).resolve().name)
+    return _with_tokenizers(load_model(folder), Path(given).resolve().name, long)
 
 
-def _with_tokenizers(loaded: LoadedModel, name: str) -> Subject:
+def reach_of(model: Writer) -> Reach:
+    """What `read_reach` reads in a folder, of a model that is there."""
+    return Reach(model.config.max_len - model.config.marks.n_before, ends_there=model.longest is not None)
+
+
+def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> Subject:
     model = _writer(loaded.model, name)
     if loaded.tokenizers is None:
         raise UserError(f"{name}: has no tokenizers, so it knows ids only, and there is no text to look at")
-    return Subject(model, loaded.tokenizers, name)
+    return Subject(model, loaded.tokenizers, name, Planner(loaded.tokenizers.source, reach_of(model), long=long))
 
 
 def _writer(model: object, name: str) -> Writer:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from heedful.insight.packing import to_plain
 
-FORMAT, VERSION = "heedful-trace", 2
+FORMAT, VERSION = "heedful-trace", 3
 PARTS = (
     "model",
     "source",
@@ -22,6 +22,7 @@ PARTS = (
     "changes",
     "answer",
     "image",
+    "pieces",
 )
 KINDS = ("encoder", "decoder", "cross")
 

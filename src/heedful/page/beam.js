@@ -11,7 +11,10 @@ const COLUMN = 108;
 const ROW = 34;
 const LONGEST = 11; // letters of a token in the tree
 
-/** Nodes with parents and children, and where they stand: a column for each step. */
+/**
+ * Nodes with parents and children, and where they stand: a column for each step. `ids` are what forces a branch: a mark
+ * that opens every target is given, and would be written twice if it were asked for.
+ */
 export function growTree(beam, withPruned) {
   const best = new Map();
   beam.hypotheses.forEach((hypothesis, i) => hypothesis.nodes.forEach((node) => best.has(node) || best.set(node, i)));
@@ -30,7 +33,7 @@ export function growTree(beam, withPruned) {
   for (const event of beam.events) {
     const parent = nodes.get(event.parent);
     if (!parent || (event.fate === "pruned" && !withPruned)) continue;
-    const ids = [...parent.ids, event.id];
+    const ids = event.step > beam.n_opening ? [...parent.ids, event.id] : [];
     const node = {
       ...event,
       ids,
@@ -160,9 +163,9 @@ function nodeFacts(context, node) {
     facts.push(
       el("p", {}, `${t("beam.forced")} `, foreign(node.continuation.text), ` (${write(node.continuation.score, 3)})`),
     );
-  if (node.node && context.force && node.token !== "</s>")
+  if (node.ids.length && context.force && node.token !== "</s>")
     facts.push(button(t("beam.force"), () => context.force(node.ids), { class: "primary" }));
-  else if (node.node && !node.continuation && !context.force) facts.push(el("p.note", {}, t("beam.standalone")));
+  else if (node.ids.length && !node.continuation && !context.force) facts.push(el("p.note", {}, t("beam.standalone")));
   return facts;
 }
 

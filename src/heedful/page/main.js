@@ -37,7 +37,7 @@ const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot updat
 
 const embedded = document.getElementById("heedful-trace").textContent.trim();
 const app = document.getElementById("app");
-const shown = { trace: null, asked: "", update: () => {}, waiting: null };
+const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null };
 
 function language() {
   if (state.lang) return state.lang;
@@ -110,9 +110,37 @@ function sentence(trace) {
   return el(
     "section.sentence",
     {},
+    pieceChoice(embedded ? trace.raw.pieces : shown.pieces),
     el("p.source", {}, text(givenText(trace))),
     trace.source && trace.target ? written(trace, text) : null,
     el("p.note", {}, modelLine(trace.model)),
+  );
+}
+
+/** A text of several lines goes to the model piece by piece, and each piece has a look of its own. */
+function pieceChoice(pieces) {
+  if (!pieces) return null;
+  const { sources, targets } = pieces;
+  const number = embedded ? pieces.number : state.piece;
+  const along = (i) => (targets && state.reference === targets[number] ? { reference: targets[i] } : {});
+  const own = (i) => ({ dir: "auto", translate: "no", "aria-current": i === number ? "true" : null });
+  return el(
+    "nav.pieces",
+    { "aria-label": t("pieces.name") },
+    el("p.note", {}, t("pieces.says", number + 1, sources.length), embedded ? ` ${t("pieces.file")}` : ""),
+    el(
+      "ol",
+      {},
+      sources.map((source, i) =>
+        el(
+          "li",
+          {},
+          embedded
+            ? el("span", own(i), source)
+            : button(source, () => look({ piece: i, ...along(i) }), { id: `piece-${i}`, ...own(i) }),
+        ),
+      ),
+    ),
   );
 }
 
@@ -178,8 +206,9 @@ function shortcuts(event) {
 }
 
 /** What the address says about a look, as the server wants it. */
-function wishOf({ q, from, to, prefix, reference, without, hidden }) {
-  const values = { q, source: from, target: to };
+function wishOf({ q, from, to, heard, piece, prefix, reference, without, hidden }) {
+  const values = { q, source: from === "auto" && heard ? heard : from, target: to };
+  if (piece >= 0) values.piece = piece;
   if (prefix) values.prefix = prefix.split(".").map(Number);
   if (reference) values.reference = reference;
   if (hidden) values.masked_words = hidden.split(".").map(Number);
@@ -192,20 +221,43 @@ function wishOf({ q, from, to, prefix, reference, without, hidden }) {
   return values;
 }
 
+/**
+ * The trace of what is wished, and the part of the state that only an answer can tell. The server cuts the text as
+ * where it translates it, and says how: a piece is then asked for by its own text, which is one piece again.
+ */
+async function askLook({ piece, ...values }, signal) {
+  const { q, source, target } = values;
+  const key = JSON.stringify([q, source, target]);
+  const ask = async (wish) => readTrace(await postLook(keyed(wish), signal));
+  let whole = null;
+  let { pieces } = shown;
+  if (pieces?.key !== key || piece === undefined) {
+    whole = await ask(piece === undefined ? values : { q, source, target });
+    pieces = whole.raw.pieces && { key, ...whole.raw.pieces };
+  }
+  if (!pieces) {
+    const isDone = piece === undefined || Object.keys(values).length === 3;
+    return { trace: isDone ? whole : await ask(values), pieces, settled: { piece: -1 } };
+  }
+  const { number, sources, targets } = pieces;
+  if (piece === undefined) return { trace: whole, pieces, settled: { piece: number, reference: targets?.[number] || "" } };
+  const place = Math.min(piece, sources.length - 1);
+  return { trace: await ask({ ...values, q: sources[place] }), pieces, settled: { piece: place } };
+}
+
 /** Ask the server for another look; what it shows replaces what is here. */
 async function look(patch) {
-  const next = { ...state, ...PLAIN, ...patch };
-  const values = wishOf(next);
   if (shown.waiting) shown.waiting.abort();
   const own = new AbortController();
   shown.waiting = own;
   const say = (text) => (document.getElementById("status").textContent = text);
   say(t("app.loading"));
   try {
-    const trace = readTrace(await postLook(keyed(values), own.signal));
+    const { trace, pieces, settled } = await askLook(wishOf({ ...state, ...PLAIN, ...patch }), own.signal);
     if (shown.waiting !== own) return;
-    Object.assign(shown, { trace, asked: JSON.stringify(values), waiting: null });
-    change({ ...PLAIN, ...patch, page: "look", row: -1, node: -1, step: 0 });
+    const next = { ...PLAIN, ...patch, ...settled };
+    Object.assign(shown, { trace, pieces, asked: JSON.stringify(wishOf({ ...state, ...next })), waiting: null });
+    change({ ...next, page: "look", row: -1, node: -1, step: 0 });
   } catch (error) {
     if (shown.waiting === own) say(t("app.error", error.message));
   }
@@ -217,7 +269,7 @@ function lookContext() {
   return {
     trace: shown.trace,
     force: (ids) => look({ prefix: ids.join(".") }),
-    lookAt: (q) => look({ q }),
+    lookAt: (q) => look({ q, piece: -1, heard: "" }),
     lookAlong: (reference) => look({ reference }),
     lookWithout: (heads, words) =>
       look({
@@ -238,7 +290,7 @@ function render() {
     shown.update = () => {};
     translateView(main, {
       look: ({ q, source, target, ...more }) => {
-        look({ q, from: source, to: target, ...more });
+        look({ q, from: source, to: target, piece: -1, heard: "", ...more });
       },
     });
   } else if (shown.trace && (embedded || shown.asked === JSON.stringify(wishOf(state)))) {

@@ -24,6 +24,8 @@ const DEFAULTS = {
   from: "",
   to: "",
   q: "",
+  heard: "", // what the server took the text for, where `from` is auto
+  piece: -1, // which piece of the text is looked at; -1: how it is cut is not known yet
   prefix: "", // ids that the translation must begin with, 12.7.9
   reference: "", // a translation to look at in place of the model's own
   without: "", // heads taken out, cross:0:1.encoder:2:3

@@ -1,15 +1,14 @@
 /** The translator: two panes, as you type. Only when served. */
 
-import { ServerError, getLanguages, getSettings, postTranslate } from "./api.js";
+import { ServerError, getLanguages, getSettings, postTranslate, within } from "./api.js";
 import { el } from "./dom.js";
 import { button, listChoice } from "./controls.js";
+import { fileBox } from "./file.js";
 import { change, recall, remember, state } from "./state.js";
 import { t } from "./words.js";
 
 const PAUSE = 350; // ms after the last key
 const ALTERNATIVES = 2;
-const LINES_AT_ONCE = 32;
-const LARGEST_FILE = 5_000_000; // bytes
 
 /** What the address, the reader's last choice or the server says, as long as the server knows it. */
 function firstOf(codes, ...wishes) {
@@ -57,71 +56,6 @@ function liveTranslation(show, fail) {
   };
 }
 
-/** One line in, one line out, in parts; empty lines stay where they are. */
-export async function translateLines(lines, translate, progress) {
-  const out = [...lines];
-  const full = lines.map((line, i) => [line, i]).filter(([line]) => line.trim());
-  for (let start = 0; start < full.length; start += LINES_AT_ONCE) {
-    const part = full.slice(start, start + LINES_AT_ONCE);
-    const found = await translate(part.map(([line]) => line));
-    part.forEach(([, i], place) => {
-      out[i] = found[place].replaceAll(/[\r\n]+/g, " ");
-    });
-    progress(Math.min(1, (start + part.length) / full.length));
-  }
-  return out;
-}
-
-/** Split at LF only: other separators are part of the text. A last newline is kept as it was. */
-export function linesOf(text) {
-  const lines = text.split("\n");
-  const isEnded = lines[lines.length - 1] === "";
-  if (isEnded) lines.pop();
-  return { lines: lines.map((line) => line.replace(/\r$/, "")), end: isEnded ? "\n" : "" };
-}
-
-function fileBox(pane) {
-  const status = el("span.note", { role: "status" });
-  const input = el("input.hidden-input", {
-    type: "file",
-    accept: ".txt,text/plain",
-    "aria-label": t("file.choose"),
-    onchange: () => run(input.files[0]),
-  });
-  async function run(file) {
-    if (!file) return;
-    input.value = "";
-    if (file.size > LARGEST_FILE) {
-      status.textContent = t("file.large", LARGEST_FILE / 1e6);
-      return;
-    }
-    const { lines, end } = linesOf(await file.text());
-    const { source, target } = pane.pair();
-    try {
-      const translate = async (part) => (await postTranslate(keyed({ q: part, source, target }))).translatedText;
-      const out = await translateLines(
-        lines,
-        translate,
-        (share) => (status.textContent = t("file.progress", Math.round(100 * share))),
-      );
-      offer(
-        new Blob([out.join("\n") + end], { type: "text/plain;charset=utf-8" }),
-        file.name.replace(/(\.txt)?$/i, `.${target}.txt`),
-      );
-      status.textContent = t("file.done", lines.length);
-    } catch (error) {
-      status.textContent = error.message;
-    }
-  }
-  return el("p.file", {}, el("label.button", {}, input, t("file.choose")), " ", status);
-}
-
-function offer(blob, name) {
-  const link = el("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
 /** A page from another computer without https has no clipboard; there the older way copies what is selected. */
 async function copy(output, place) {
   if (navigator.clipboard) await navigator.clipboard.writeText(output.textContent);
@@ -152,9 +86,11 @@ function resultPane({ look }) {
   const copyButton = button(t("translate.copy"), () =>
     copy(output, copyButton).catch((error) => (status.textContent = error.message)),
   );
-  const lookButton = button(t("translate.look"), () => look({}), { class: "primary" });
+  let heard = ""; // a piece of the text may sound like another language than the whole
+  const lookButton = button(t("translate.look"), () => look({ heard }), { class: "primary" });
   function show(found, values) {
     output.classList.remove("old");
+    heard = (values.source === "auto" && found.detectedLanguage?.language) || "";
     output.textContent = found.translatedText;
     const list = (found.alternatives || []).filter((text) => text !== found.translatedText);
     others.replaceChildren(
@@ -163,7 +99,7 @@ function resultPane({ look }) {
           "li",
           {},
           el("bdi", { dir: "auto" }, text),
-          button(t("translate.look"), () => look({ reference: text }), { class: "quiet" }),
+          button(t("translate.look"), () => look({ heard, reference: text }), { class: "quiet" }),
         ),
       ),
     );
@@ -176,6 +112,12 @@ function resultPane({ look }) {
   function enable(is) {
     copyButton.disabled = lookButton.disabled = !is;
   }
+  /** Of a text that is no longer there; Look would show another translation than the one beside it. */
+  function outdate() {
+    output.classList.add("old");
+    lookButton.disabled = true;
+    for (const one of others.querySelectorAll("button")) one.disabled = true;
+  }
   function clear() {
     output.textContent = "";
     others.replaceChildren();
@@ -186,6 +128,7 @@ function resultPane({ look }) {
   return {
     element: el(".pane", {}, output, el(".pane-foot", {}, copyButton, lookButton, status), others),
     show,
+    outdate,
     clear,
     status,
     output,
@@ -268,8 +211,8 @@ export async function translateView(host, { look }) {
     const q = area.value;
     counter.textContent = settings.charLimit > 0 ? `${q.length} / ${settings.charLimit}` : String(q.length);
     change({ q });
-    result.output.classList.add("old");
-    if (q.trim()) ask({ q, ...pair(), alternatives: ALTERNATIVES }, isNow);
+    result.outdate();
+    if (q.trim()) ask({ q, ...pair(), alternatives: within(ALTERNATIVES, settings.alternativesLimit) }, isNow);
     else {
       ask(null);
       result.clear();
@@ -298,7 +241,7 @@ export async function translateView(host, { look }) {
       ),
       result.element,
     ),
-    fileBox({ pair }),
+    fileBox({ pair, keyed, settings }),
     el("p.note", {}, t("translate.says")),
   );
   swap.disabled = state.from === "auto" || !codes.includes(state.to);

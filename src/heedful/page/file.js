@@ -1,0 +1,210 @@
+/**
+ * A text file, one line in, one line out: in parts that the server takes, patiently. What is done is never lost: where
+ * it stops, the lines so far are offered, and it can go on.
+ */
+
+import { postTranslate, within } from "./api.js";
+import { el } from "./dom.js";
+import { button } from "./controls.js";
+import { t } from "./words.js";
+
+const LINES_AT_ONCE = 32;
+const CHARACTERS_AT_ONCE = 8_000; // an eighth of the queue of a server: others get their turn
+const LARGEST_FILE = 5_000_000; // bytes
+const TRIES = 6; // of one part
+const USUAL_WAIT = 5; // s, where a refusal does not say how long
+const LONGEST_WAIT = 300; // s
+
+// One file at a time; it goes on while the page is drawn anew, in another language or with another view.
+const work = { job: null, draw: () => {} };
+
+/** What a part may have: as much as is sensible, and no more than the server takes. */
+export function limitsOf({ textsLimit, charLimit }) {
+  return {
+    lines: Math.max(1, within(LINES_AT_ONCE, textsLimit)),
+    characters: CHARACTERS_AT_ONCE,
+    line: charLimit > 0 ? charLimit : Infinity,
+  };
+}
+
+/** Lines with their ends, as they are: LF, CR LF or CR, and none after the last. Other separators are part of a line. */
+export function linesOf(text) {
+  const parts = text.split(/(\r\n|\n|\r)/);
+  const lines = [];
+  for (let i = 0; i < parts.length; i += 2) lines.push({ text: parts[i], end: parts[i + 1] || "" });
+  if (!lines[lines.length - 1].text) lines.pop();
+  return lines;
+}
+
+function isFull({ text }) {
+  return text.trim() !== "";
+}
+
+/** Where the part that begins at a line ends: bounded by lines and by characters; empty lines cost nothing. */
+export function partEnd(lines, start, limits) {
+  let count = 0;
+  let size = 0;
+  let end = start;
+  for (; end < lines.length; end++) {
+    if (!isFull(lines[end])) continue;
+    const isMore = count + 1 > limits.lines || size + lines[end].text.length > limits.characters;
+    if (count && isMore) break;
+    count += 1;
+    size += lines[end].text.length;
+  }
+  return end;
+}
+
+/** Seconds that count down where the reader sees them; they end at once when the work is cancelled. */
+function pause(job, seconds) {
+  return new Promise((done, fail) => {
+    const { signal } = job.stop;
+    const finish = (act, value) => {
+      clearInterval(timer);
+      signal.removeEventListener("abort", stopped);
+      act(value);
+    };
+    const stopped = () => finish(fail, signal.reason);
+    const timer = setInterval(() => {
+      job.wait -= 1;
+      if (job.wait <= 0) finish(done);
+      else work.draw();
+    }, 1000);
+    job.wait = seconds;
+    signal.addEventListener("abort", stopped);
+    work.draw();
+  });
+}
+
+/** A server that is busy is asked again when it says so, a bounded number of times. */
+async function patiently(job, values) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return (await postTranslate(job.keyed(values), job.stop.signal)).translatedText;
+    } catch (error) {
+      const isBusy = error.status === 429 || error.status === 503;
+      const seconds = Math.max(1, error.wait ?? USUAL_WAIT);
+      if (!isBusy || tries === TRIES || seconds > LONGEST_WAIT) throw error;
+      await pause(job, seconds);
+    }
+  }
+}
+
+/** Lines start … end - 1. A part that is refused for what is in it is halved, until the line itself is known. */
+async function translatePart(job, start, end) {
+  const full = [];
+  for (let i = start; i < end; i++) if (isFull(job.lines[i])) full.push(i);
+  if (full.length) {
+    const { source, target } = job;
+    let found;
+    try {
+      found = await patiently(job, { q: full.map((i) => job.lines[i].text), source, target });
+    } catch (error) {
+      if (error.status !== 400 || full.length === 1) throw error;
+      const middle = full[full.length >> 1];
+      await translatePart(job, start, middle);
+      await translatePart(job, middle, end);
+      return;
+    }
+    full.forEach((i, place) => (job.out[i] = found[place].replaceAll(/[\r\n]+/g, " ")));
+  }
+  job.next = end;
+  work.draw();
+}
+
+async function run(job) {
+  job.stop = new AbortController();
+  job.phase = "running";
+  work.draw();
+  try {
+    while (job.next < job.lines.length)
+      await translatePart(job, job.next, partEnd(job.lines, job.next, job.limits));
+    job.phase = "done";
+    save(job);
+  } catch (error) {
+    job.phase = "stopped";
+    job.wait = 0;
+    job.error = job.stop.signal.aborted ? t("file.cancelled") : error.status ? error.message : t("translate.offline");
+  }
+  work.draw();
+}
+
+/** The lines that are done, with the ends that they had; lines that were empty are as they were. */
+function save(job) {
+  const text = job.lines.slice(0, job.next).map((line, i) => (job.out[i] ?? line.text) + line.end);
+  const mark = job.next < job.lines.length ? `${job.target}.part` : job.target;
+  const link = el("a", {
+    href: URL.createObjectURL(new Blob(text, { type: "text/plain;charset=utf-8" })),
+    download: job.name.replace(/(\.txt)?$/i, `.${mark}.txt`),
+  });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Why a file is not even begun, or nothing. */
+function refusal(lines, limits) {
+  const place = lines.findIndex(({ text }) => text.length > limits.line && [...text].length > limits.line);
+  return place < 0 ? "" : t("file.longLine", place + 1, [...lines[place].text].length, limits.line);
+}
+
+/** The line at which it stopped: empty ones before it need no translation. */
+function stoppedAt(job) {
+  let at = job.next;
+  while (at < job.lines.length - 1 && !isFull(job.lines[at])) at += 1;
+  return at + 1;
+}
+
+function wordsOf(job) {
+  if (job.phase === "refused") return job.error;
+  if (job.phase === "done") return t("file.done", job.lines.length);
+  if (job.phase === "stopped") return t("file.stopped", stoppedAt(job), job.error, job.next, job.lines.length);
+  const progress = t("file.progress", Math.round((100 * job.next) / Math.max(1, job.lines.length)));
+  return job.wait > 0 ? `${progress} · ${t("file.busy")}` : progress;
+}
+
+function buttonsOf(job) {
+  if (job.phase === "running") return [button(t("file.cancel"), () => job.stop.abort())];
+  if (job.phase !== "stopped") return [];
+  const partly = job.next ? [button(t("file.save", job.next), () => save(job))] : [];
+  return [button(t("file.again"), () => run(job), { class: "primary" }), ...partly];
+}
+
+/** `pair()` says from which language into which, `keyed(values)` adds the key of the server. */
+export function fileBox({ pair, keyed, settings }) {
+  const status = el("span.note", { role: "status" });
+  const clock = el("span.note"); // beside the status: no screen reader should say every second
+  const buttons = el("span.file-buttons");
+  const input = el("input.hidden-input", {
+    type: "file",
+    accept: ".txt,text/plain",
+    "aria-label": t("file.choose"),
+    onchange: () => begin(input.files[0]),
+  });
+  const label = el("label.button", {}, input, t("file.choose"));
+  async function begin(file) {
+    if (!file) return;
+    const isLarge = file.size > LARGEST_FILE;
+    const lines = isLarge ? [] : linesOf(await file.text());
+    input.value = "";
+    const limits = limitsOf(settings);
+    const error = isLarge ? t("file.large", LARGEST_FILE / 1e6) : refusal(lines, limits);
+    work.job = { name: file.name, lines, limits, ...pair(), keyed, out: [], next: 0, wait: 0, phase: "refused", error };
+    if (error) work.draw();
+    else await run(work.job);
+  }
+  let drawn = "";
+  work.draw = () => {
+    const { job } = work;
+    const isRunning = job?.phase === "running";
+    input.disabled = isRunning;
+    label.classList.toggle("disabled", isRunning);
+    const words = job ? wordsOf(job) : "";
+    if (status.textContent !== words) status.textContent = words;
+    clock.textContent = job?.wait > 0 ? t("file.wait", job.wait) : "";
+    const next = job ? `${job.phase} ${job.phase === "running" ? "" : job.next}` : "";
+    if (next !== drawn) buttons.replaceChildren(...(job ? buttonsOf(job) : [])); // a button that is pressed stays
+    drawn = next;
+  };
+  work.draw();
+  return el("p.file", {}, label, status, clock, buttons);
+}

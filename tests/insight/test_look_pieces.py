@@ -1,0 +1,100 @@
+"""A look at a text of several lines or sentences shows what a translation of that text has in that place."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from look_models import other_subject, subject
+
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.writing.long_text import Long
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
+from heedful.insight.look import Look, look
+from heedful.insight.schema import check_trace
+from heedful.insight.subject import Subject, open_subject, reach_of
+from heedful.models.find import read_reach
+from heedful.models.folder import LoadedModel, save_model
+
+TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
+LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")
+
+
+def translator(of: Subject, *, long: Long = "split", limit: int | None = None, prefix: str = "") -> Translator:
+    return Translator(
+        TorchEngine(of.model), of.tokenizers, reach=reach_of(of.model), long=long, limit=limit, prefix=prefix
+    )
+
+
+def every_piece(model: Translator | Subject, text: str) -> list[Look]:
+    first = look(model, text, beam=2)
+    n = 1 if first.pieces is None else len(first.pieces.sources)
+    return [first, *(look(model, text, beam=2, piece=number) for number in range(1, n))]
+
+
+@pytest.mark.parametrize(("limit", "n_pieces"), [(None, 3), (12, 6)])
+@pytest.mark.parametrize("prefix", ["", "Two: "])
+def test_the_pieces_together_are_the_translation(limit: int | None, n_pieces: int, prefix: str) -> None:
+    model = translator(subject(), limit=limit, prefix=prefix)
+    [plan], _ = model.planner.plan([TEXT])
+    seen = every_piece(model, TEXT)
+    assert len(seen) >= n_pieces
+    assert [one.source.ids[:-1] for one in seen] == [tuple(piece.ids) for piece in plan.pieces]
+    assert plan.join([one.target.text for one in seen]) == model.translate(TEXT, beam=2)
+    for number, one in enumerate(seen):
+        assert one.pieces is not None and one.pieces.number == number
+        assert one.pieces.sources[number] == one.source.text
+        assert not any("<0x0A>" in token or "\n" in token for token in one.source.tokens)
+
+
+@pytest.mark.parametrize("long", ["split", "truncate", "extract"])
+def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
+    """The page relies on it: it asks for one piece by its text alone."""
+    model = translator(subject(), long=long, limit=12)
+    with pytest.warns() if long != "split" else contextlib.nullcontext():
+        for one in every_piece(model, TEXT):
+            alone = look(model, one.source.text, beam=2)
+            assert alone.pieces is None
+            assert (alone.source.ids, alone.target.ids) == (one.source.ids, one.target.ids)
+
+
+def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
+    for of in (subject(), subject("learned"), other_subject("bart with a first mark")):
+        path = save_model(tmp_path / of.name, of.model, of.tokenizers)
+        assert read_reach(path) == reach_of(of.model)
+    of = subject()
+    texts = [
+        look(given, TEXT, beam=1).pieces.sources
+        for given in (of, LoadedModel(of.model.config, of.model, of.tokenizers), path)
+    ]
+    assert texts == [LINES] * 3
+    assert open_subject(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
+
+
+def test_a_given_translation_is_cut_line_by_line() -> None:
+    seen = look(subject(), TEXT, target="Ein Hund.\nZwei Hunde. Das Tier.\nEin Mann.", beam=1, piece=1)
+    assert seen.target.text == "Zwei Hunde. Das Tier." and seen.target.kind == "reference"
+    assert seen.pieces.targets == ("Ein Hund.", "Zwei Hunde. Das Tier.", "Ein Mann.")
+    assert look(subject(), TEXT, target="Ein Mann.", beam=1, piece=2).target.text == "Ein Mann."
+    with pytest.raises(UserError, match="3 pieces, and nothing says which words"):
+        look(subject(), TEXT, target="Ein Hund.", beam=1)
+
+
+def test_the_file_says_which_piece_it_shows() -> None:
+    values = json.loads(look(subject(), TEXT, beam=1, piece=2).to_json())
+    check_trace(values)
+    assert values["pieces"] == {"number": 2, "sources": list(LINES), "targets": None}
+    assert json.loads(look(subject(), LINES[0], beam=1).to_json())["pieces"] is None
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_a_piece_that_is_not_there_is_refused(number: int) -> None:
+    with pytest.raises(UserError, match="the model gets this text in 3"):
+        look(subject(), TEXT, piece=number)
+
+
+def test_long_lines_are_treated_as_told() -> None:
+    model = translator(subject(), long="error", limit=12)
+    with pytest.raises(UserError, match=r"look: .* the model takes 12 at once"):
+        look(model, TEXT)
