@@ -187,6 +187,8 @@ def test_health_and_settings(client):
         "filesTranslation": False,
         "supportedFilesFormat": [],
         "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "fr", "name": "French"}},
+        "textsLimit": 4,
+        "alternativesLimit": 7,
     }
 
 

@@ -32,8 +32,7 @@ SETTINGS: Schema = {
     "type": "object",
     "required": ["charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"],
     "properties": {
-        "charLimit": {"type": "integer"},
-        "frontendTimeout": {"type": "integer"},
+        **{name: {"type": "integer"} for name in ("charLimit", "frontendTimeout", "textsLimit", "alternativesLimit")},
         **{name: {"type": "boolean"} for name in ("apiKeys", "keyRequired", "suggestions", "filesTranslation")},
         "supportedFilesFormat": {"type": "array", "items": TEXT},
         "language": {"type": "object", "properties": {"source": NAMED, "target": NAMED}},
