@@ -92,6 +92,12 @@ def test_html_keeps_its_markup_and_has_no_alternatives(client):
     assert answer == {"translatedText": '<p class="a">olleH <b>uoy</b></p>', "alternatives": []}
 
 
+def test_bad_markup_is_no_failure(client):
+    for q in ("a<![<!", "a<![1]>", "a<![ if !IE]>", "a&#" + "1" * 90):
+        for source in ("en", "auto"):
+            assert ask(client, q=q, format="html", source=source).status_code == 200
+
+
 def test_text_is_not_unescaped_or_escaped(client):
     assert ask(client, q="a < b & c").json() == {"translatedText": "c & b < a"}
 

@@ -48,6 +48,14 @@ class Result:
     detected: list[Detected] | None = None
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What must be known of a wish before anything is translated."""
+
+    pages: list[Markup] | None = None  # of HTML
+    detected: list[Detected] | None = None  # of "auto"
+
+
 @dataclass
 class Service:
     """Everything that requests share. `start` it in the event loop; `close` it there."""
@@ -107,10 +115,12 @@ class Service:
 
     async def translate(self, wish: Wish, *, tell: Tell | None = None) -> Result:
         """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far."""
-        sources, detected = await self._sources(wish)
+        ready = await self._prepared(wish)
+        detected = ready.detected
+        sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
         pairs = [self.pairs.find(source, wish.target) for source in sources]
-        if wish.format == "html":
-            found = await self._translate_html(wish, pairs)
+        if ready.pages is not None:
+            found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
             found = await self._translate_texts(wish.texts, pairs, wish.settings, tell)
         self.metrics.texts += len(wish.texts)
@@ -127,21 +137,31 @@ class Service:
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
-    async def _sources(self, wish: Wish) -> tuple[list[str], list[Detected] | None]:
-        if wish.source != AUTO:
-            return [wish.source] * len(wish.texts), None
-        allowed = self.pairs.sources_for(wish.target)
-        texts = wish.texts if wish.format == "text" else [" ".join(Markup(text).texts) for text in wish.texts]
-        detected = await anyio.to_thread.run_sync(lambda: [self.detector.choose(text, allowed) for text in texts])
-        return [one.language for one in detected], detected
+    async def _prepared(self, wish: Wish) -> Prepared:
+        """Off the event loop, since both may take a while; and with a place in the queue, so that not all do it."""
+        if wish.source != AUTO and wish.format == "text":
+            return Prepared()
+        first = next(iter(self._batchers.values()))  # who is refused is told to wait for one model or the other
+        with self.room.preparing(sum(map(len, wish.texts)), first.backlog):
+            return await anyio.to_thread.run_sync(self._prepare, wish)
 
-    async def _translate_html(self, wish: Wish, pairs: Sequence[Pair | None]) -> Found:
-        pages = [Markup(text) for text in wish.texts]
+    def _prepare(self, wish: Wish) -> Prepared:
+        pages = [Markup(text) for text in wish.texts] if wish.format == "html" else None
+        if wish.source != AUTO:
+            return Prepared(pages)
+        allowed = self.pairs.sources_for(wish.target)
+        texts = wish.texts if pages is None else [" ".join(page.texts) for page in pages]
+        return Prepared(pages, [self.detector.choose(text, allowed) for text in texts])
+
+    async def _translate_html(
+        self, pages: Sequence[Markup], pairs: Sequence[Pair | None], settings: SearchSettings
+    ) -> Found:
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
-        settings = dataclasses.replace(wish.settings, n_best=1)
-        found = iter(await self._translate_texts(texts, pair_of, settings, None))
-        return [[Translation(page.fill([next(found)[0].text for _ in page.texts]))] for page in pages]
+        found = iter(await self._translate_texts(texts, pair_of, dataclasses.replace(settings, n_best=1), None))
+        best = [[next(found)[0].text for _ in page.texts] for page in pages]
+        filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
+        return [[Translation(text)] for text in filled]
 
     async def _translate_texts(
         self, texts: Sequence[str], pairs: Sequence[Pair | None], settings: SearchSettings, tell: Tell | None
