@@ -49,8 +49,8 @@ IN_SERVING = [
     Mutant(
         "who will be too late is accepted",
         "serving/batcher.py",
-        " or not backlog.has_time_for(work):",
-        ":",
+        "has_time=backlog.has_time_for(work)",
+        "has_time=True",
         BACKLOG,
     ),
     Mutant(

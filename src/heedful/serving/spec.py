@@ -141,7 +141,7 @@ def _get(words: str, schema: Schema, more: Schema | None = None) -> Schema:
 def _post(words: str, body: Schema, ok: Schema, *, form: bool = True) -> Schema:
     content = {"application/json": {"schema": body}}
     if form:
-        content["application/x-www-form-urlencoded"] = {"schema": body}
+        content |= {kind: {"schema": body} for kind in ("application/x-www-form-urlencoded", "multipart/form-data")}
     responses = {"200": ok, **{str(status): _error(status) for status in ERRORS}}
     return {"post": {"summary": words, "requestBody": {"required": True, "content": content}, "responses": responses}}
 
