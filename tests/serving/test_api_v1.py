@@ -106,9 +106,18 @@ def test_a_stream_tells_what_is_written_so_far():
 
 
 def test_a_stream_says_when_it_is_refused():
+    """Before it begins, with the status and the headers of every other refusal."""
     service = echo_service()
     with TestClient(make_app(service)) as client:
+        for path in (PATH, f"{PATH}/stream"):
+            service.room.requests += service.room.most_requests
+            for source in ("en", "auto"):
+                answer = client.post(path, json=body(source=source))
+                assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+            service.room.requests -= service.room.most_requests
+        assert client.post(f"{PATH}/stream", json=body(q="…")).status_code == 200  # nothing to search for
         service.drain()
-        assert client.post(f"{PATH}/stream", json=body()).status_code == 503
-        answer = client.post(PATH, json=body())
-        assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+        for path in (PATH, f"{PATH}/stream"):
+            answer = client.post(path, json=body())
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+        assert service.metrics.requests[f"{PATH}/stream", 429] == 2

@@ -140,14 +140,23 @@ class Batcher:
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
 
-    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+    async def translate(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings,
+        *,
+        tell: Tell | None = None,
+        accepted: Callable[[], None] = lambda: None,
+    ) -> Found:
         """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
 
-        `tell` is called on the event loop with what is written so far, where the engine can be looked into.
+        `tell` is called on the event loop with what is written so far, where the engine can be looked into; `accepted`
+        once the texts have their place in the queue.
         """
         if not texts:
             return []
         with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
+            accepted()
             waiting = deque(range(len(texts)))
             ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)

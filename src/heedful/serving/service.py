@@ -113,8 +113,13 @@ class Service:
             return "starting"
         return "ready" if self.room.fill < READY_BELOW else "busy"
 
-    async def translate(self, wish: Wish, *, tell: Tell | None = None) -> Result:
-        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far."""
+    async def translate(
+        self, wish: Wish, *, tell: Tell | None = None, accepted: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far.
+
+        `accepted` is called once all has its place in the queue; never, if there is nothing to search for.
+        """
         ready = await self._prepared(wish)
         detected = ready.detected
         sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
@@ -122,7 +127,7 @@ class Service:
         if ready.pages is not None:
             found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
-            found = await self._translate_texts(wish.texts, pairs, wish.settings, tell)
+            found = await self._translate_texts(wish.texts, pairs, wish.settings, tell, accepted)
         self.metrics.texts += len(wish.texts)
         self.metrics.characters += sum(map(len, wish.texts))
         return Result(found, detected)
@@ -158,13 +163,18 @@ class Service:
     ) -> Found:
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
-        found = iter(await self._translate_texts(texts, pair_of, dataclasses.replace(settings, n_best=1), None))
+        found = iter(await self._translate_texts(texts, pair_of, dataclasses.replace(settings, n_best=1)))
         best = [[next(found)[0].text for _ in page.texts] for page in pages]
         filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
         return [[Translation(text)] for text in filled]
 
     async def _translate_texts(
-        self, texts: Sequence[str], pairs: Sequence[Pair | None], settings: SearchSettings, tell: Tell | None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[Pair | None],
+        settings: SearchSettings,
+        tell: Tell | None = None,
+        accepted: Callable[[], None] = lambda: None,
     ) -> Found:
         """Each text by its model; signs and emoji alone, and texts in the target language, stay as they are."""
         found: Found = [[Translation(text)] for text in texts]
@@ -173,9 +183,19 @@ class Service:
             if pair is not None and has_letters(text):
                 groups.setdefault(pair.name, []).append(number)
 
+        n_waiting = len(groups)
+
+        def one_accepted() -> None:
+            nonlocal n_waiting
+            n_waiting -= 1
+            if n_waiting == 0:
+                accepted()
+
         async def group(name: str, numbers: list[int]) -> None:
             heard = None if tell is None else lambda place, text: tell(numbers[place], text)
-            translated = await self._batchers[name].translate([texts[n] for n in numbers], settings, tell=heard)
+            chosen = [texts[number] for number in numbers]
+            batcher = self._batchers[name]
+            translated = await batcher.translate(chosen, settings, tell=heard, accepted=one_accepted)
             for number, translations in zip(numbers, translated, strict=True):
                 found[number] = translations
 
