@@ -127,7 +127,8 @@ class Service:
         if ready.pages is not None:
             found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
-            found = await self._translate_texts(wish.texts, pairs, wish.settings, tell, accepted)
+            chosen = [wish.settings] * len(wish.texts)
+            found = await self._translate_texts(wish.texts, pairs, chosen, tell, accepted)
         self.metrics.texts += len(wish.texts)
         self.metrics.characters += sum(map(len, wish.texts))
         return Result(found, detected)
@@ -161,10 +162,14 @@ class Service:
     async def _translate_html(
         self, pages: Sequence[Markup], pairs: Sequence[Pair | None], settings: SearchSettings
     ) -> Found:
+        """Where tags stand within a text, it is also found out where the model looked: they are put there."""
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
-        found = iter(await self._translate_texts(texts, pair_of, dataclasses.replace(settings, n_best=1)))
-        best = [[next(found)[0].text for _ in page.texts] for page in pages]
+        plain = dataclasses.replace(settings, n_best=1, attention=False)
+        aligned = dataclasses.replace(plain, attention=True)
+        chosen = [aligned if has_tags else plain for page in pages for has_tags in page.has_tags]
+        found = iter(await self._translate_texts(texts, pair_of, chosen))
+        best = [[next(found)[0] for _ in page.texts] for page in pages]
         filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
         return [[Translation(text)] for text in filled]
 
@@ -172,16 +177,16 @@ class Service:
         self,
         texts: Sequence[str],
         pairs: Sequence[Pair | None],
-        settings: SearchSettings,
+        settings: Sequence[SearchSettings],
         tell: Tell | None = None,
         accepted: Callable[[], None] = lambda: None,
     ) -> Found:
         """Each text by its model; signs and emoji alone, and texts in the target language, stay as they are."""
         found: Found = [[Translation(text)] for text in texts]
-        groups: dict[str, list[int]] = {}
+        groups: dict[tuple[str, bool], list[int]] = {}  # model, and whether it is asked where it looked
         for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
             if pair is not None and has_letters(text):
-                groups.setdefault(pair.name, []).append(number)
+                groups.setdefault((pair.name, settings[number].attention), []).append(number)
 
         n_waiting = len(groups)
 
@@ -195,11 +200,11 @@ class Service:
             heard = None if tell is None else lambda place, text: tell(numbers[place], text)
             chosen = [texts[number] for number in numbers]
             batcher = self._batchers[name]
-            translated = await batcher.translate(chosen, settings, tell=heard, accepted=one_accepted)
+            translated = await batcher.translate(chosen, settings[numbers[0]], tell=heard, accepted=one_accepted)
             for number, translations in zip(numbers, translated, strict=True):
                 found[number] = translations
 
-        await _together([group(name, numbers) for name, numbers in groups.items()])
+        await _together([group(name, numbers) for (name, _), numbers in groups.items()])
         return found
 
     def numbers(self) -> list[Family]:
