@@ -127,6 +127,24 @@ def test_who_leaves_frees_the_place():
         engine.gate.set()
 
 
+def test_one_connection_too_many_is_refused_as_everything_else():
+    service = echo_service(connections=3)
+    with running(service) as (url, _), contextlib.ExitStack() as stack:
+        wait_until(lambda: service.is_warm)
+        for _ in range(3):
+            stack.enter_context(connect(url))
+        wait_until(lambda: service.n_connections() == 3)
+        refused = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 429 and refused.json().keys() == {"error"}
+        assert int(refused.headers["retry-after"]) >= 1 and refused.headers["connection"] == "close"
+        assert refused.headers["x-content-type-options"] == "nosniff"
+        assert service.metrics.requests["other", 429] == 1
+        wait_until(lambda: service.n_connections() == 3)
+        stack.close()
+        wait_until(lambda: service.n_connections() == 0)
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
 def test_reading_html_keeps_nobody_waiting():
     """It is read in another thread, and only by who has a place in the queue."""
     engine = HeldEngine()

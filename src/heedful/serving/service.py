@@ -71,6 +71,7 @@ class Service:
         self.rate = Rate(self.limits.requests_per_minute)
         self.room = Room(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
         self.is_warm = False
+        self.n_connections: Callable[[], int] = lambda: 0  # known to who listens
         self._batchers: dict[str, Batcher] = {}
         self._warming: asyncio.Task[None] | None = None
 

@@ -135,7 +135,12 @@ def _detect(limits: Limits) -> Schema:
 
 
 def _get(words: str, schema: Schema, more: Schema | None = None) -> Schema:
-    return {"get": {"summary": words, "responses": {"200": _ok(schema), "431": _error(431), **(more or {})}}}
+    return {
+        "get": {
+            "summary": words,
+            "responses": {"200": _ok(schema), "429": _error(429), "431": _error(431), **(more or {})},
+        }
+    }
 
 
 def _post(words: str, body: Schema, ok: Schema, *, form: bool = True) -> Schema:
