@@ -52,6 +52,12 @@ class Running:
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return str(answer.read().decode())
 
+    def post(self, path: str, body: bytes) -> str:
+        """JSON; whatever is not 200 is an error."""
+        request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
     def number(self, name: str) -> float:
         """One of /metrics."""
         found = re.search(rf"^heedful_{name} (\S+)$", self.get("/metrics"), re.MULTILINE)

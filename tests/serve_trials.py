@@ -42,7 +42,7 @@ from serve_load import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
-from test_safety import TOO_MUCH
+from test_safety import BAD_MARKUP, TOO_MUCH
 from test_server import BODY, HEAD, slow_clients, start_slow_server, stopped
 
 HEALTH_MS, REFUSAL_MS, SHARE_OF_PEAK = 200.0, 50.0, 0.9
@@ -265,7 +265,7 @@ def files_of(server: Running) -> int:
 
 
 def too_much(how: How, folder: Path) -> None:
-    """What exceeds a limit is refused at once, and leaves no memory behind."""
+    """What exceeds a limit is refused at once, and leaves no memory behind; bad HTML keeps nobody waiting."""
     make_folder(folder / "model")
     with real_server(folder / "model", "--engine", "torch") as server:
         wait_until_ready(server)
@@ -276,6 +276,10 @@ def too_much(how: How, folder: Path) -> None:
             times += [refusal(server, body) for body in TOO_MUCH.values() if len(body) < 2_000_000]
             refusal(server, TOO_MUCH["10 MB body"])
         grown = memory_of(server) - before
+        with asking_health(server) as healthy:
+            for body in list(BAD_MARKUP.values()) * (1 if how.quick else 10):
+                server.post("/translate", body.replace(b'"fr"', b'"de"'))
+    how.judge("health_longest_ms", max(healthy), at_most=HEALTH_MS)
     how.note(refusals=len(times), refused_p99_ms=1000.0 * sorted(times)[len(times) * 99 // 100])
     how.judge("refused_p50_ms", 1000.0 * statistics.median(times), at_most=REFUSAL_MS)
     how.judge("megabytes_more", grown, at_most=GROWTH_MB)

@@ -49,8 +49,8 @@ IN_SERVING = [
     Mutant(
         "who will be too late is accepted",
         "serving/batcher.py",
-        " or not backlog.has_time_for(work):",
-        ":",
+        "has_time=backlog.has_time_for(work)",
+        "has_time=True",
         BACKLOG,
     ),
     Mutant(
@@ -133,8 +133,8 @@ IN_SERVING = [
     Mutant(
         "translations in HTML are not escaped",
         "serving/markup.py",
-        "parts[place] = html.escape(translation, quote=False)",
-        "parts[place] = translation",
+        "filled = html.escape(translation.text, quote=False)",
+        "filled = translation.text",
         ("serving/test_markup.py",),
     ),
     Mutant(

@@ -8,7 +8,9 @@ from served import echo_service
 from starlette.testclient import TestClient
 from test_batcher import tiny_translator
 
+from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app
+from heedful.serving.decode import translate_texts
 from heedful.serving.limits import Limits
 from heedful.serving.pairs import Pair, Pairs
 from heedful.serving.service import Service
@@ -106,9 +108,35 @@ def test_a_stream_tells_what_is_written_so_far():
 
 
 def test_a_stream_says_when_it_is_refused():
+    """Before it begins, with the status and the headers of every other refusal."""
     service = echo_service()
     with TestClient(make_app(service)) as client:
+        for path in (PATH, f"{PATH}/stream"):
+            service.room.requests += service.room.most_requests
+            for source in ("en", "auto"):
+                answer = client.post(path, json=body(source=source))
+                assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+            service.room.requests -= service.room.most_requests
+        assert client.post(f"{PATH}/stream", json=body(q="…")).status_code == 200  # nothing to search for
         service.drain()
-        assert client.post(f"{PATH}/stream", json=body()).status_code == 503
-        answer = client.post(PATH, json=body())
-        assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+        for path in (PATH, f"{PATH}/stream"):
+            answer = client.post(path, json=body())
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+        assert service.metrics.requests[f"{PATH}/stream", 429] == 2
+
+
+def test_a_search_that_says_where_it_looked_can_be_watched_too():
+    translator = tiny_translator()
+    settings = SearchSettings(beam=2, attention=True, max_len=12)
+    told: list[str] = []
+    watched = translate_texts(translator, ["abc", "ab"], settings, listeners={0: told.append})
+    assert watched == translator.search(["abc", "ab"], beam=2, attention=True, max_len=12)
+    assert watched[0][0].alignment and len(told) > 1
+    asked: list[int] = []
+
+    def wanted(number: int) -> bool:
+        asked.append(number)
+        return number != 1 or asked.count(1) < 3  # gone after two steps
+
+    left = translate_texts(translator, ["abc", "ab"], settings, wanted=wanted)
+    assert left[0][0].text == watched[0][0].text and left[1] == [] and asked.count(1) < 8 < asked.count(0)

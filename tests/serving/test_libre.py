@@ -53,6 +53,46 @@ def test_a_form_and_a_query(client, place):
     assert answer.json() == {"translatedText": "ba\ndc", "alternatives": [answer.json()["alternatives"][0]]}
 
 
+def test_a_form_may_have_utf_8_as_it_is(client):
+    """As `curl -d q="Café"` sends it."""
+    for q in ("Café is", "Caf%C3%A9+is"):
+        body = f"q={q}&source=en&target=en".encode()
+        answer = client.post("/translate", content=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        assert answer.json() == {"translatedText": "Café is"}
+    wrong = client.post("/translate", content=b"q=\xff", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert error(wrong, 400) == "Invalid request: the form cannot be read"
+
+
+def test_a_form_in_parts(client):
+    """As `curl -F` and FormData send it."""
+    fields = {"q": "ab\r\nHello", "source": "en", "target": "fr", "alternatives": "1"}
+    answer = client.post("/translate", files={name: (None, value) for name, value in fields.items()})
+    assert answer.json()["translatedText"] == "ba\nolleH" and len(answer.json()["alternatives"]) == 1
+    assert error(client.post("/translate", files={"q": ("a.txt", b"Hello")}), 400)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"--x--",
+        b"--x\r\nContent-Disposition: form-data; name=q\r\n\r\na\r\n--x--",
+        b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na',  # not whole
+        b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--',
+        b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n' * 101 + b"--x--",
+    ],
+)
+def test_a_bad_form_in_parts_is_refused(client, body):
+    answer = client.post("/translate", content=body, headers={"Content-Type": "multipart/form-data; boundary=x"})
+    assert error(answer, 400).startswith("Invalid request: ")
+
+
+def test_json_by_any_other_name(client):
+    body = b'{"q": "Hello", "source": "en", "target": "fr"}'
+    answer = client.post("/translate", content=body, headers={"Content-Type": "application/vnd.x+json; charset=utf-8"})
+    assert answer.json() == {"translatedText": "olleH"}
+
+
 def test_codes_have_aliases_and_no_case(client):
     for target in ("zh", "ZH-hans", "zh-Hans"):
         assert ask(client, source="DE", target=target).json() == {"translatedText": "olleH"}
@@ -89,7 +129,14 @@ def test_alternatives_are_there_when_asked_for(client):
 
 def test_html_keeps_its_markup_and_has_no_alternatives(client):
     answer = ask(client, q='<p class="a">Hello <b>you</b></p>', format="html", alternatives=2).json()
-    assert answer == {"translatedText": '<p class="a">olleH <b>uoy</b></p>', "alternatives": []}
+    # One sentence, backwards; the engine says that each letter comes from the one at its own place.
+    assert answer == {"translatedText": '<p class="a">uoy <b>olleH</b></p>', "alternatives": []}
+
+
+def test_bad_markup_is_no_failure(client):
+    for q in ("a<![<!", "a<![1]>", "a<![ if !IE]>", "a&#" + "1" * 90):
+        for source in ("en", "auto"):
+            assert ask(client, q=q, format="html", source=source).status_code == 200
 
 
 def test_text_is_not_unescaped_or_escaped(client):
@@ -187,6 +234,8 @@ def test_health_and_settings(client):
         "filesTranslation": False,
         "supportedFilesFormat": [],
         "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "fr", "name": "French"}},
+        "textsLimit": 4,
+        "alternativesLimit": 7,
     }
 
 

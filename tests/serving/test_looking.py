@@ -1,5 +1,9 @@
 """POST /api/v1/look: the trace of one sentence, as the page asks for it."""
 
+import asyncio
+import contextlib
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +12,10 @@ from starlette.testclient import TestClient
 from test_batcher import tiny_translator
 
 from heedful.serving.app import make_app
+from heedful.serving.limits import Limits
+from heedful.serving.looking import LookAsked, Looking
 from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.refusals import Refusal
 from heedful.serving.service import Service
 
 PATH = "/api/v1/look"
@@ -66,3 +73,66 @@ def test_what_cannot_be_looked_at_is_said(client, values):
         return
     assert answer.status_code == 400, answer.text
     assert answer.json().keys() == {"error"} and "heedful/" not in answer.text
+
+
+@contextlib.contextmanager
+def held_look(monkeypatch, **limits: float) -> Iterator[tuple[Looking, Service, threading.Event, list[str]]]:
+    """A look takes until the event is set; with what was looked at."""
+    service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(**limits))
+    looking, gate, seen = Looking(service), threading.Event(), []
+
+    def trace(asked, subject):
+        seen.append(asked.q)
+        assert gate.wait(20)
+        return "{}"
+
+    monkeypatch.setattr(looking, "_trace", trace)
+    yield looking, service, gate, seen
+    gate.set()
+
+
+def asked(q: str) -> LookAsked:
+    return LookAsked(q, "en", "fr")
+
+
+def test_a_look_that_nobody_waits_for_keeps_its_place_until_its_thread_is_done(monkeypatch):
+    async def leave() -> None:
+        with held_look(monkeypatch) as (looking, service, gate, seen):
+            [pair] = service.pairs
+            first, second = (asyncio.ensure_future(looking._within_limits(asked(q), pair)) for q in ("a", "b"))
+            while not seen:
+                await asyncio.sleep(0.01)
+            assert service.room.requests == 2
+            first.cancel()
+            second.cancel()
+            await asyncio.wait([first, second])
+            await asyncio.sleep(0.05)
+            assert (service.room.requests, looking._backlog.work > 0) == (1, True)  # what had not begun is gone
+            gate.set()
+            while service.room.requests:
+                await asyncio.sleep(0.01)
+            assert looking._backlog.work == 0 and seen == ["a"] and service.room.answered == 0
+
+    asyncio.run(asyncio.wait_for(leave(), 20))
+
+
+def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeypatch):
+    async def late() -> None:
+        with held_look(monkeypatch, request_seconds=0.2) as (looking, service, gate, seen):
+            [pair] = service.pairs
+            subject = looking._subject(pair)
+
+            def slow(pair):
+                time.sleep(0.4)
+                return subject
+
+            monkeypatch.setattr(looking, "_subject", slow)
+            with pytest.raises(Refusal, match="too long"):
+                await looking._within_limits(asked("a"), pair)
+            assert seen == ["a"] and service.room.requests == 1  # it was looked at, after it was loaded
+            gate.set()
+            while service.room.requests:
+                await asyncio.sleep(0.01)
+            assert await looking._within_limits(asked("b"), pair) == "{}"
+
+    asyncio.run(asyncio.wait_for(late(), 20))

@@ -1,11 +1,16 @@
 """HTML: texts are translated, all else stays as it was."""
 
 import re
+import time
+from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serving.markup import Markup
+from heedful.decoding.writing.translation import Translation
+from heedful.serving.markup import MOST_DEEP, Markup
+from heedful.serving.parts import cut, unescaped
 
 PIECES = st.sampled_from(
     [
@@ -26,7 +31,11 @@ PIECES = st.sampled_from(
 
 def shout(source: str) -> str:
     markup = Markup(source)
-    return markup.fill([text.upper() for text in markup.texts])
+    return markup.fill([Translation(text.upper()) for text in markup.texts])
+
+
+def same(markup: Markup) -> str:
+    return markup.fill([Translation(text) for text in markup.texts])
 
 
 def test_only_texts_are_translated():
@@ -48,7 +57,7 @@ def test_what_must_not_be_translated_is_not():
 def test_text_never_becomes_markup():
     source = "a &lt;script&gt;alert(1)&lt;/script&gt; &amp; b"
     assert Markup(source).texts == ["a <script>alert(1)</script> & b"]
-    assert Markup(source).fill(["<script>x</script> & y"]) == "&lt;script&gt;x&lt;/script&gt; &amp; y"
+    assert Markup(source).fill([Translation("<script>x</script> & y")]) == "&lt;script&gt;x&lt;/script&gt; &amp; y"
 
 
 def test_blanks_between_tags_are_no_texts():
@@ -59,14 +68,177 @@ def test_blanks_between_tags_are_no_texts():
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_tags_in_are_tags_out(source):
     markup = Markup(source)
-    assert markup.fill(markup.texts).count("<script>") == source.count("<script>")
+    assert same(markup) == source
     tags = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->")
-    # What is no text is copied, piece by piece, in its order.
-    assert tags.findall(markup.fill(["x"] * len(markup.texts))) == tags.findall(source)
+    # What is no text is copied, piece by piece; if it stands within a sentence, to another place.
+    filled = markup.fill([Translation("x") for _ in markup.texts])
+    assert Counter(tags.findall(filled)) == Counter(tags.findall(source))
 
 
-@given(st.text(alphabet="<>/!-=&;'\"ab \npi", max_size=40))
+@given(st.text(alphabet="<>/!?-[]=&;#x1'\"ab \npi", max_size=40))
 def test_nothing_upsets_it(source):
+    assert "".join(part.raw for part in cut(source)) == source
     markup = Markup(source)
-    filled = markup.fill(markup.texts)
-    assert Markup(filled).texts == markup.texts or "<" in source
+    assert same(markup) == source
+    markup.fill([Translation("a b") for _ in markup.texts])
+
+
+@pytest.mark.parametrize("source", ["<![<!", "<![1]>", "<![foo[x]]>", "<![ if !IE]>", "<![-] 2</p>", "<?x?>", "</ x>"])
+def test_what_is_no_markup_is_a_comment_as_in_browsers(source):
+    assert shout(f"<p>a{source}") == f"<p>A{source}"
+
+
+@pytest.mark.parametrize(
+    ("source", "kinds"),
+    [
+        ("<a b='>' c=\">\" d=>x", ["open", "text"]),
+        ("<a href=x/>y", ["open", "text"]),  # the slash is of the value
+        ("<b/>y<br>", ["point", "text", "point"]),
+        ("<!-->a<!--->b<!--c--!>d", ["point", "text", "point", "text", "point", "text"]),
+        ("<script>a</b></scripty></SCRIPT >", ["open", "raw", "close"]),
+        ("<title>a<b></title>", ["open", "text", "close"]),
+        ("<a title='>", ["raw"]),
+        ("1 <2 a <b c", ["text"]),
+        ("<!-- a", ["point"]),
+        ("</>a</", ["point", "text"]),
+    ],
+)
+def test_it_is_cut_as_browsers_do(source, kinds):
+    assert [part.kind for part in cut(source)] == kinds
+
+
+def test_numbers_of_characters_may_be_as_long_as_they_like():
+    assert unescaped("&#" + "0" * 5_000 + "65;&#x" + "0" * 5_000 + "1F600;&#x10FFFD;") == "A\U0001f600\U0010fffd"
+    assert unescaped("&#" + "1" * 5_000 + ";&#x" + "f" * 5_000 + ";&#1114112;") == "\ufffd" * 3
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "<a ",
+        "<a>",
+        "<a></b>",
+        "<a",
+        "<",
+        "<!",
+        "<!--",
+        "<a b='",
+        "<a =",
+        "<script>",
+        "&#",
+        "a<b>",
+        "a</b>",
+        "a<img>",
+        "<b>a</b> ",
+    ],
+)
+def test_time_grows_with_the_length(pattern):
+    """Were it with the square, eight times as much would take 64 times as long."""
+
+    def seconds(n: int) -> float:
+        times = []
+        for _ in range(2):
+            started = time.process_time()
+            markup = Markup(pattern * n)
+            words = Translation(
+                "x " * (n // max(1, len(markup.texts))), alignment=((0, 0),), tokens=("x",), source_tokens=("a",)
+            )
+            markup.fill([words] * len(markup.texts))
+            times.append(time.process_time() - started)
+        return min(times)
+
+    assert seconds(8_000) < 30 * max(seconds(1_000), 0.0005)
+
+
+def carried(source: str, translation: str, links: str = "") -> str:
+    """Filled in, where each word is a token; links as "from-to from-to"."""
+    markup = Markup(source)
+    assert len(markup.texts) == 1
+    tokens = [tuple("▁" + word for word in text.split()) for text in (markup.texts[0], translation)]
+    pairs = tuple((int(k), int(j)) for k, j in (link.split("-") for link in links.split()))
+    return markup.fill([Translation(translation, source_tokens=tokens[0], tokens=tokens[1], alignment=pairs or None)])
+
+
+def test_a_sentence_is_translated_as_one():
+    source = "<p>The <b>dog</b> runs, and <a href=x>the cat</a> sleeps.</p><li>Two\n  lines</li>a<br>b"
+    assert Markup(source).texts == ["The dog runs, and the cat sleeps.", "Two lines", "a", "b"]
+    loud = "<p>THE <b>DOG</b> RUNS, AND <a href=x>THE CAT</a> SLEEPS.</p><li>TWO LINES</li>A<br>B"
+    assert shout(source) == loud
+
+
+def test_tags_go_with_their_words():
+    black = "The <b>black</b> dog <i>runs</i>"
+    assert carried(black, "Le chien noir court", "0-0 2-1 1-2 3-3") == "Le chien <b>noir</b> <i>court</i>"
+    both = "The <b>black <i>dog</i></b> runs"
+    assert carried(both, "Le chien noir court", "0-0 2-1 1-2 3-3") == "Le <b><i>chien</i> noir</b> court"
+    assert carried("<b>a</b> <i>b</i>", "x y", "1-0 0-1") == "<i>x</i> <b>y</b>"
+
+
+def test_one_wrong_link_stretches_no_element():
+    assert carried("<b>a b</b> c d e f", "A B C D E F", "0-0 1-1 2-2 3-3 4-4 0-5") == "<b>A B</b> C D E F"
+    assert carried("<b>a b</b> c d", "A X B C", "0-0 2-1 1-2 3-3") == "<b>A X B</b> C"  # one word between
+    assert carried("<b>a b</b> <i>c</i> d", "A X B C", "0-0 2-1 1-2 3-3") == "<b>A</b> <i>X</i> B C"
+
+
+def test_what_is_not_found_again_stays_at_its_place():
+    assert carried("a <b>b</b> c", "A C", "0-0 2-1") == "A <b></b>C"
+    assert carried("a <b><i>b</i><img></b> c", "A C", "0-0 2-1") == "A <b><i></i><img></b>C"
+    assert carried("a <b>b</b> c", "") == "<b></b>"
+
+
+def test_images_comments_and_lone_tags_keep_their_place():
+    assert carried("a <img src=x> b c", "C B A", "2-0 1-1 0-2") == "C <img src=x>B A"
+    assert carried("a<!-- x --> b c", "C B A", "2-0 1-1 0-2") == "C B A<!-- x -->"
+    assert carried("a</i> b <b>c", "A B C", "0-0 1-1 2-2") == "A</i> B <b>C"
+    assert carried("<b>a <img>b</b> c", "X A B", "2-0 0-1 1-2") == "X <b>A <img>B</b>"
+
+
+def test_without_links_the_order_of_the_words_is_taken():
+    assert carried("a b <b>c d</b>", "A B C D") == "A B <b>C D</b>"
+    assert carried("<b>你好</b>，世界", "Hello, <world>") == "<b>Hello,</b> &lt;world&gt;"
+    assert carried("<b>Hello</b>, world", "你好，世界") == "<b>你好</b>，世界"
+
+
+def test_what_must_not_be_translated_divides_a_sentence():
+    assert Markup('<p>ask <span translate="no">@bob</span> now</p>').texts == ["ask ", " now"]
+    assert Markup("<pre>a\n b</pre>a\n b").texts == ["a\n b", "a b"]
+    assert Markup("a\nb").texts == ["a\nb"]  # no tag at all: lines are lines
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "dog", "c.", "é", "世界"]), min_size=1, max_size=8).map(" ".join)
+TREES = st.recursive(
+    st.one_of(WORDS, st.sampled_from(["<img>", " ", "<!-- x -->", "&amp;"])),
+    lambda inside: st.tuples(st.sampled_from(["b", "i", "a"]), st.lists(inside, max_size=4).map(" ".join)).map(
+        lambda one: f"<{one[0]}>{one[1]}</{one[0]}>"
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(TREES, min_size=1, max_size=4).map("".join), WORDS, st.data())
+def test_whatever_the_links_no_tag_is_lost_and_all_are_closed(source, translation, data):
+    markup = Markup(source)
+    translations = []
+    for text in markup.texts:
+        tokens, source_tokens = tuple(translation.split()), tuple(text.split())
+        link = st.tuples(st.integers(0, len(source_tokens) - 1), st.integers(0, len(tokens) - 1))
+        links = tuple(data.draw(st.lists(link, max_size=10)))
+        translations.append(Translation(translation, tokens=tokens, source_tokens=source_tokens, alignment=links))
+    filled = markup.fill(translations)
+    parts = [part for part in cut(filled) if part.kind != "text"]
+    assert Counter(part.raw for part in parts) == Counter(part.raw for part in cut(source) if part.kind != "text")
+    around = []
+    for part in parts:
+        if part.kind == "open":
+            around.append(part.name)
+        elif part.kind == "close":
+            assert around.pop() == part.name
+    text = "".join(part.raw for part in cut(filled) if part.kind == "text")
+    assert text.split() == " ".join([translation] * len(translations)).split() or len(translations) != 1
+
+
+def test_elements_too_deep_begin_a_new_sentence():
+    source = "a " + "<b>" * 1_000 + "b" + "</b>" * 1_000 + " c"
+    assert Markup(source).texts == ["a ", "b c"]
+    assert shout(source).count("<b>") == shout(source).count("</b>") == 1_000
+    assert len(Markup("a " + "<b>" * MOST_DEEP + "b" + "</b>" * MOST_DEEP + " c").texts) == 1

@@ -10,8 +10,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
@@ -19,6 +21,7 @@ import pytest
 from served import HeldEngine, echo_service, running
 
 from echo_engine import model_folder
+from heedful.serving.detect import Detected
 from heedful.serving.service import WARM_UPS
 from serve_load import Load, ask_until_stopped, echoed, random_text
 
@@ -122,6 +125,51 @@ def test_who_leaves_frees_the_place():
         assert time.monotonic() - started < 0.25
         wait_until(lambda: service.metrics.gone == 10)
         engine.gate.set()
+
+
+def test_one_connection_too_many_is_refused_as_everything_else():
+    service = echo_service(connections=3)
+    with running(service) as (url, _), contextlib.ExitStack() as stack:
+        wait_until(lambda: service.is_warm)
+        for _ in range(3):
+            stack.enter_context(connect(url))
+        wait_until(lambda: service.n_connections() == 3)
+        refused = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 429 and refused.json().keys() == {"error"}
+        assert int(refused.headers["retry-after"]) >= 1 and refused.headers["connection"] == "close"
+        assert refused.headers["x-content-type-options"] == "nosniff"
+        assert service.metrics.requests["other", 429] == 1
+        wait_until(lambda: service.n_connections() == 3)
+        stack.close()
+        wait_until(lambda: service.n_connections() == 0)
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_reading_html_keeps_nobody_waiting():
+    """It is read in another thread, and only by who has a place in the queue."""
+    engine = HeldEngine()
+    service = echo_service(engine, queue_requests=3)
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowDetector:
+        def choose(self, text, allowed):
+            begun.set()
+            assert go_on.wait(20)
+            return Detected("en", 50.0)
+
+    service.detector = SlowDetector()
+    asked = {"q": "<p>Hello <b>you</b></p>", "source": "auto", "target": "fr", "format": "html"}
+    with running(service) as (url, _), ThreadPoolExecutor(3) as clients:
+        wait_until(lambda: service.is_warm)
+        answers = [clients.submit(httpx.post, f"{url}/translate", json=asked) for _ in range(3)]
+        assert begun.wait(20)
+        wait_until(lambda: service.room.requests == 3)
+        assert httpx.get(f"{url}/health").status_code == 200
+        refused = httpx.post(f"{url}/translate", json=asked)
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
+        go_on.set()
+        assert [answer.result().status_code for answer in answers] == [200] * 3
+        assert service.room.requests == 0 and service.room.accepted == service.room.answered
 
 
 def test_a_stream_that_nobody_reads_ends():

@@ -75,37 +75,11 @@ class Api:
         wish = await self._wish(request)
         if wish.format != "text":
             raise Refusal(400, "Invalid request: only plain text is streamed")
-        if self.service.state == "stopping":
-            raise Refusal(503, "The server is stopping", retry_after=5)
+        writing = Writing(self.service, wish)
+        await unless_gone(writing.accepted(), lambda: gone(request))
         return StreamingResponse(
-            self._events(wish), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            writing.events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
-
-    async def _events(self, wish: Wish) -> AsyncIterator[bytes]:
-        written: dict[int, str] = {}
-        news = asyncio.Event()
-
-        def tell(number: int, text: str) -> None:
-            written[number] = text
-            news.set()
-
-        work = asyncio.ensure_future(self.service.translate(wish, tell=tell))
-        work.add_done_callback(lambda _: news.set())
-        try:
-            while not work.done():
-                await news.wait()
-                news.clear()
-                for number, text in sorted(written.items()):  # what was written since; only the latest is sent
-                    yield _event("partial", {"index": number, "text": text})
-                written.clear()
-            result = work.result()
-            for number in range(len(wish.texts)):
-                yield _event("translation", {"index": number, "answer": _answer(result, number)})
-            yield _event("done", {"texts": len(wish.texts)})
-        except (Refusal, CannotTranslate) as error:
-            yield _event("error", {"error": error.words if isinstance(error, Refusal) else "Cannot translate text"})
-        finally:
-            work.cancel()  # also when the client is gone: its texts leave the queue
 
     async def _wish(self, request: Request) -> Wish:
         service, limits = self.service, self.service.limits
@@ -140,6 +114,55 @@ class Api:
             )
         except UserError as error:
             raise Refusal(400, f"Invalid request: {error}") from None
+
+
+class Writing:
+    """A wish that is being fulfilled, told as server-sent events."""
+
+    def __init__(self, service: Service, wish: Wish) -> None:
+        self._n_texts = len(wish.texts)
+        self._written: dict[int, str] = {}  # since it was last told
+        self._news, self._is_accepted = asyncio.Event(), asyncio.Event()
+        self._work = asyncio.ensure_future(service.translate(wish, tell=self._tell, accepted=self._is_accepted.set))
+        self._work.add_done_callback(self._done)
+
+    async def accepted(self) -> None:
+        """Until the work has its place in the queue, or is done; what refuses it is raised: nothing was told yet."""
+        try:
+            await self._is_accepted.wait()
+        except asyncio.CancelledError:
+            self._work.cancel()
+            raise
+        if self._work.done():
+            self._work.result()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        work = self._work
+        try:
+            while not work.done():
+                await self._news.wait()
+                self._news.clear()
+                for number, text in sorted(self._written.items()):  # only the latest is sent
+                    yield _event("partial", {"index": number, "text": text})
+                self._written.clear()
+            result = work.result()
+            for number in range(self._n_texts):
+                yield _event("translation", {"index": number, "answer": _answer(result, number)})
+            yield _event("done", {"texts": self._n_texts})
+        except (Refusal, CannotTranslate) as error:
+            yield _event("error", {"error": error.words if isinstance(error, Refusal) else "Cannot translate text"})
+        finally:
+            work.cancel()  # also when the client is gone: its texts leave the queue
+
+    def _tell(self, number: int, text: str) -> None:
+        self._written[number] = text
+        self._news.set()
+
+    def _done(self, work: "asyncio.Future[Result]") -> None:
+        self._is_accepted.set()
+        self._news.set()
+        if not work.cancelled():
+            work.exception()  # seen: who is gone does not ask for it
 
 
 def _answer(result: Result, number: int) -> Answer:

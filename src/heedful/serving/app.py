@@ -51,7 +51,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             Route("/api/v1/look", looking.look, methods=["POST"]),
             *files.routes(),  # last: routes are tried in turn, and there are many files
         ],
-        middleware=[Middleware(Guard, limits=service.limits, metrics=service.metrics)],
+        middleware=[Middleware(Guard, service=service)],
         lifespan=running,
     )
 

@@ -9,11 +9,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from heedful.serving.limits import Limits
+from heedful.serving.multipart import MOST_FIELDS, multipart_fields
 from heedful.serving.refusals import Refusal, quoted
 from heedful.serving.service import AUTO, Format, Gone, Service, Wish
 
 Values = Mapping[str, Any]
-MOST_FIELDS = 100
 T = TypeVar("T")
 
 
@@ -44,20 +44,24 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 async def read_values(request: Request, limits: Limits) -> tuple[Values, bool]:
     """The fields of a request, and whether they came as JSON."""
     body = await read_body(request, limits)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json":
+    kind = request.headers.get("content-type", "")
+    essence = kind.partition(";")[0].strip().lower()
+    if essence == "application/json" or (essence.startswith("application/") and essence.endswith("+json")):
         return json_object(body), True
     try:
-        form = body.decode("ascii") if kind == "application/x-www-form-urlencoded" else ""
-        query = request.scope["query_string"].decode("ascii")
-        fields = [
-            field
-            for text in (query, form)
-            for field in parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
-        ]
-    except ValueError:  # not UTF-8, or too many
+        fields = form_fields(request.scope["query_string"])
+        if essence == "application/x-www-form-urlencoded":
+            fields += form_fields(body)
+        elif essence == "multipart/form-data":
+            fields += multipart_fields(body, kind)
+    except ValueError:  # not UTF-8, too many, or not what it says it is
         raise Refusal(400, "Invalid request: the form cannot be read") from None
     return dict(fields), False
+
+
+def form_fields(text: bytes) -> list[tuple[str, str]]:
+    """Names and values; UTF-8 may stand there as it is, as curl sends it, or in % and hexadecimal digits."""
+    return parse_qsl(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
 
 
 def json_object(body: bytes) -> Values:

@@ -47,21 +47,34 @@ class Room:
     @contextlib.contextmanager
     def place(self, n_characters: int, work: int, backlog: Backlog) -> Iterator[None]:
         """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
+        with self._taken(n_characters, backlog, has_time=backlog.has_time_for(work)):
+            self.accepted += 1
+            backlog.work += work
+            try:
+                yield
+            finally:
+                backlog.work -= work
+        self.answered += 1
+
+    @contextlib.contextmanager
+    def preparing(self, n_characters: int, backlog: Backlog) -> Iterator[None]:
+        """A place for what comes before a search, such as reading HTML: as bounded as that, but not yet accepted."""
+        with self._taken(n_characters, backlog, has_time=True):
+            yield
+
+    @contextlib.contextmanager
+    def _taken(self, n_characters: int, backlog: Backlog, *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
         full = self.requests > 0 and self.characters + n_characters > self.most_characters
-        if full or self.requests >= self.most_requests or not backlog.has_time_for(work):
+        if full or self.requests >= self.most_requests or not has_time:
             raise busy(backlog.retry_after())
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
-        self.accepted += 1
-        backlog.work += work
         try:
             yield
         finally:
             self.requests, self.characters = self.requests - 1, self.characters - n_characters
-            backlog.work -= work
-        self.answered += 1
 
     @property
     def fill(self) -> float:
@@ -127,14 +140,23 @@ class Batcher:
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
 
-    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+    async def translate(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings,
+        *,
+        tell: Tell | None = None,
+        accepted: Callable[[], None] = lambda: None,
+    ) -> Found:
         """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
 
-        `tell` is called on the event loop with what is written so far, where the engine can be looked into.
+        `tell` is called on the event loop with what is written so far, where the engine can be looked into; `accepted`
+        once the texts have their place in the queue.
         """
         if not texts:
             return []
         with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
+            accepted()
             waiting = deque(range(len(texts)))
             ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
             ticket.found, ticket.n_left = [[] for _ in texts], len(texts)

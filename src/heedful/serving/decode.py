@@ -71,7 +71,7 @@ def _search(
 ) -> list[list[Hypothesis]]:
     if not requests:
         return []
-    if engine.name == "torch" and not settings.attention:
+    if engine.name == "torch":
         return _search_watched(engine, requests, settings, is_wanted, tell)  # type: ignore[arg-type]
     return engine.search(requests, settings)
 
@@ -86,6 +86,7 @@ def _search_watched(
     """The engine's own search in this thread alone, looked into after each step."""
     import numpy as np
 
+    from heedful.decoding.engines.torch_engine import with_attention
     from heedful.decoding.search.board import Ints
     from heedful.decoding.search.loop import choose_advance, search
     from heedful.decoding.search.prediction import Prediction
@@ -104,4 +105,8 @@ def _search_watched(
         return parents
 
     step: Step = engine.step  # type: ignore[type-arg]
-    return search(step, requests, settings, n_rows=engine.rows_for(settings), advance=watched)
+    found = search(step, requests, settings, n_rows=engine.rows_for(settings), advance=watched)
+    if not settings.attention:
+        return found
+    wanted = [hypotheses if is_wanted(number) else [] for number, hypotheses in enumerate(found)]
+    return with_attention(step, requests, wanted, engine.batch_rows)

@@ -9,10 +9,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.asking import JSON
-from heedful.serving.limits import Limits
-from heedful.serving.metrics import Metrics
 from heedful.serving.refusals import Refusal
-from heedful.serving.service import Gone
+from heedful.serving.service import Gone, Service
 
 log = logging.getLogger("heedful.serving")
 
@@ -37,8 +35,9 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.i
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, *, limits: Limits, metrics: Metrics) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
+        self.app, self.service = app, service
+        self.limits, self.metrics = service.limits, service.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,6 +68,8 @@ class Guard:
                 await Response(status_code=204)(scope, receive, send)
                 return
             self._check_head(scope)
+            if self.service.n_connections() > self.limits.connections:
+                raise Crowded
             await self.app(scope, receive, send)
         except Gone:
             self.metrics.gone += 1
@@ -88,6 +89,17 @@ class Guard:
             raise Refusal(431, "Invalid request: too many or too large headers")
         if len(scope["query_string"]) > self.limits.body_bytes:
             raise Refusal(414, "Invalid request: the address is too long")
+
+
+class Crowded(Refusal):
+    """More connections than may be open: this one is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(429, "Slowdown: the server has too many connections", retry_after=1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return super().headers | {"Connection": "close"}
 
 
 def where(error: BaseException) -> str:

@@ -80,6 +80,9 @@ class LibreTranslate:
                     "source": {"code": first.source, "name": name_of(first.source)},
                     "target": {"code": first.target, "name": name_of(first.target)},
                 },
+                # heedful's own, for its page: texts of a request, and other translations of each.
+                "textsLimit": service.limits.texts,
+                "alternativesLimit": service.limits.alternatives,
             }
         )
 

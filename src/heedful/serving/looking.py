@@ -1,8 +1,9 @@
 """POST /api/v1/look: everything that happens inside the model while it translates one sentence (docs/look.md)."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from heedful.insight.subject import Subject
 
 MOST = 512  # numbers in a list
+T = TypeVar("T")
 
 
 class HeadAsked(Struct, forbid_unknown_fields=True):
@@ -72,30 +74,61 @@ class Looking:
         return pair
 
     async def _within_limits(self, asked: LookAsked, pair: Pair) -> str:
+        """The trace, or a Refusal. That the model must first be loaded into torch is not counted as the client's time.
+
+        A look cannot be stopped. It keeps its place, and its work ahead of others, until its thread is done with it.
+        """
+        loaded = asyncio.Event()
+        task = asyncio.ensure_future(self._placed(asked, pair, loaded))
+        task.add_done_callback(lambda _: loaded.set())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
+        try:
+            await loaded.wait()
+            async with asyncio.timeout(self.service.limits.request_seconds):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise late(self._backlog.retry_after()) from None
+        finally:
+            task.cancel()
+
+    async def _placed(self, asked: LookAsked, pair: Pair, loaded: asyncio.Event) -> str:
         work = work_of([asked.q], beam=asked.beam or self.service.beam)
         with self.service.room.place(len(asked.q), work, self._backlog):
-            try:
-                async with asyncio.timeout(self.service.limits.request_seconds):
-                    return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, asked, pair, work)
-            except TimeoutError:
-                raise late(self._backlog.retry_after()) from None
+            subject = await self._in_thread(lambda: self._subject(pair))
+            loaded.set()
+            return await self._in_thread(lambda: self._look(asked, subject, work))
 
-    def _look(self, asked: LookAsked, pair: Pair, work: int) -> str:
-        began = self._backlog.now()
+    async def _in_thread(self, act: Callable[[], T]) -> T:
+        """If it is cancelled, what has not begun never does; what has is waited for."""
+        future = self._thread.submit(act)
+        waiting = asyncio.wrap_future(future)
         try:
-            return self._trace(asked, pair)
-        finally:
-            self._backlog.learn(work, began)
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            if not future.cancel():
+                await asyncio.wait([waiting])
+            raise
 
-    def _trace(self, asked: LookAsked, pair: Pair) -> str:
-        from heedful.insight.look import look
+    def _subject(self, pair: Pair) -> "Subject":
         from heedful.insight.subject import open_subject
 
         if pair.name not in self._subjects:
             self._subjects[pair.name] = open_subject(pair.translator)
+        return self._subjects[pair.name]
+
+    def _look(self, asked: LookAsked, subject: "Subject", work: int) -> str:
+        began = self._backlog.now()
+        try:
+            return self._trace(asked, subject)
+        finally:
+            self._backlog.learn(work, began)
+
+    def _trace(self, asked: LookAsked, subject: "Subject") -> str:
+        from heedful.insight.look import look
+
         try:
             seen = look(
-                self._subjects[pair.name],
+                subject,
                 asked.q,
                 target=asked.reference,
                 beam=asked.beam or self.service.beam,

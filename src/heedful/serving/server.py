@@ -182,9 +182,11 @@ def make_server(
         access_log=False,  # its lines have addresses and queries
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=limits.connections,
+        limit_concurrency=None,  # guard.py refuses who is too many, as it refuses everything else
         timeout_keep_alive=max(1, round(limits.idle_seconds)),
         timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),
         h11_max_incomplete_event_size=limits.header_bytes,
     )
-    return DrainingServer(config, service, on_listening=on_listening)
+    server = DrainingServer(config, service, on_listening=on_listening)
+    service.n_connections = lambda: len(server.server_state.connections)
+    return server

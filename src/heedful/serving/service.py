@@ -48,6 +48,14 @@ class Result:
     detected: list[Detected] | None = None
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What must be known of a wish before anything is translated."""
+
+    pages: list[Markup] | None = None  # of HTML
+    detected: list[Detected] | None = None  # of "auto"
+
+
 @dataclass
 class Service:
     """Everything that requests share. `start` it in the event loop; `close` it there."""
@@ -63,6 +71,7 @@ class Service:
         self.rate = Rate(self.limits.requests_per_minute)
         self.room = Room(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
         self.is_warm = False
+        self.n_connections: Callable[[], int] = lambda: 0  # known to who listens
         self._batchers: dict[str, Batcher] = {}
         self._warming: asyncio.Task[None] | None = None
 
@@ -105,14 +114,22 @@ class Service:
             return "starting"
         return "ready" if self.room.fill < READY_BELOW else "busy"
 
-    async def translate(self, wish: Wish, *, tell: Tell | None = None) -> Result:
-        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far."""
-        sources, detected = await self._sources(wish)
+    async def translate(
+        self, wish: Wish, *, tell: Tell | None = None, accepted: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far.
+
+        `accepted` is called once all has its place in the queue; never, if there is nothing to search for.
+        """
+        ready = await self._prepared(wish)
+        detected = ready.detected
+        sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
         pairs = [self.pairs.find(source, wish.target) for source in sources]
-        if wish.format == "html":
-            found = await self._translate_html(wish, pairs)
+        if ready.pages is not None:
+            found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
-            found = await self._translate_texts(wish.texts, pairs, wish.settings, tell)
+            chosen = [wish.settings] * len(wish.texts)
+            found = await self._translate_texts(wish.texts, pairs, chosen, tell, accepted)
         self.metrics.texts += len(wish.texts)
         self.metrics.characters += sum(map(len, wish.texts))
         return Result(found, detected)
@@ -127,39 +144,68 @@ class Service:
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
-    async def _sources(self, wish: Wish) -> tuple[list[str], list[Detected] | None]:
-        if wish.source != AUTO:
-            return [wish.source] * len(wish.texts), None
-        allowed = self.pairs.sources_for(wish.target)
-        texts = wish.texts if wish.format == "text" else [" ".join(Markup(text).texts) for text in wish.texts]
-        detected = await anyio.to_thread.run_sync(lambda: [self.detector.choose(text, allowed) for text in texts])
-        return [one.language for one in detected], detected
+    async def _prepared(self, wish: Wish) -> Prepared:
+        """Off the event loop, since both may take a while; and with a place in the queue, so that not all do it."""
+        if wish.source != AUTO and wish.format == "text":
+            return Prepared()
+        first = next(iter(self._batchers.values()))  # who is refused is told to wait for one model or the other
+        with self.room.preparing(sum(map(len, wish.texts)), first.backlog):
+            return await anyio.to_thread.run_sync(self._prepare, wish)
 
-    async def _translate_html(self, wish: Wish, pairs: Sequence[Pair | None]) -> Found:
-        pages = [Markup(text) for text in wish.texts]
+    def _prepare(self, wish: Wish) -> Prepared:
+        pages = [Markup(text) for text in wish.texts] if wish.format == "html" else None
+        if wish.source != AUTO:
+            return Prepared(pages)
+        allowed = self.pairs.sources_for(wish.target)
+        texts = wish.texts if pages is None else [" ".join(page.texts) for page in pages]
+        return Prepared(pages, [self.detector.choose(text, allowed) for text in texts])
+
+    async def _translate_html(
+        self, pages: Sequence[Markup], pairs: Sequence[Pair | None], settings: SearchSettings
+    ) -> Found:
+        """Where tags stand within a text, it is also found out where the model looked: they are put there."""
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
-        settings = dataclasses.replace(wish.settings, n_best=1)
-        found = iter(await self._translate_texts(texts, pair_of, settings, None))
-        return [[Translation(page.fill([next(found)[0].text for _ in page.texts]))] for page in pages]
+        plain = dataclasses.replace(settings, n_best=1, attention=False)
+        aligned = dataclasses.replace(plain, attention=True)
+        chosen = [aligned if has_tags else plain for page in pages for has_tags in page.has_tags]
+        found = iter(await self._translate_texts(texts, pair_of, chosen))
+        best = [[next(found)[0] for _ in page.texts] for page in pages]
+        filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
+        return [[Translation(text)] for text in filled]
 
     async def _translate_texts(
-        self, texts: Sequence[str], pairs: Sequence[Pair | None], settings: SearchSettings, tell: Tell | None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[Pair | None],
+        settings: Sequence[SearchSettings],
+        tell: Tell | None = None,
+        accepted: Callable[[], None] = lambda: None,
     ) -> Found:
         """Each text by its model; signs and emoji alone, and texts in the target language, stay as they are."""
         found: Found = [[Translation(text)] for text in texts]
-        groups: dict[str, list[int]] = {}
+        groups: dict[tuple[str, bool], list[int]] = {}  # model, and whether it is asked where it looked
         for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
             if pair is not None and has_letters(text):
-                groups.setdefault(pair.name, []).append(number)
+                groups.setdefault((pair.name, settings[number].attention), []).append(number)
+
+        n_waiting = len(groups)
+
+        def one_accepted() -> None:
+            nonlocal n_waiting
+            n_waiting -= 1
+            if n_waiting == 0:
+                accepted()
 
         async def group(name: str, numbers: list[int]) -> None:
             heard = None if tell is None else lambda place, text: tell(numbers[place], text)
-            translated = await self._batchers[name].translate([texts[n] for n in numbers], settings, tell=heard)
+            chosen = [texts[number] for number in numbers]
+            batcher = self._batchers[name]
+            translated = await batcher.translate(chosen, settings[numbers[0]], tell=heard, accepted=one_accepted)
             for number, translations in zip(numbers, translated, strict=True):
                 found[number] = translations
 
-        await _together([group(name, numbers) for name, numbers in groups.items()])
+        await _together([group(name, numbers) for (name, _), numbers in groups.items()])
         return found
 
     def numbers(self) -> list[Family]:

@@ -32,8 +32,7 @@ SETTINGS: Schema = {
     "type": "object",
     "required": ["charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"],
     "properties": {
-        "charLimit": {"type": "integer"},
-        "frontendTimeout": {"type": "integer"},
+        **{name: {"type": "integer"} for name in ("charLimit", "frontendTimeout", "textsLimit", "alternativesLimit")},
         **{name: {"type": "boolean"} for name in ("apiKeys", "keyRequired", "suggestions", "filesTranslation")},
         "supportedFilesFormat": {"type": "array", "items": TEXT},
         "language": {"type": "object", "properties": {"source": NAMED, "target": NAMED}},
@@ -136,13 +135,18 @@ def _detect(limits: Limits) -> Schema:
 
 
 def _get(words: str, schema: Schema, more: Schema | None = None) -> Schema:
-    return {"get": {"summary": words, "responses": {"200": _ok(schema), "431": _error(431), **(more or {})}}}
+    return {
+        "get": {
+            "summary": words,
+            "responses": {"200": _ok(schema), "429": _error(429), "431": _error(431), **(more or {})},
+        }
+    }
 
 
 def _post(words: str, body: Schema, ok: Schema, *, form: bool = True) -> Schema:
     content = {"application/json": {"schema": body}}
     if form:
-        content["application/x-www-form-urlencoded"] = {"schema": body}
+        content |= {kind: {"schema": body} for kind in ("application/x-www-form-urlencoded", "multipart/form-data")}
     responses = {"200": ok, **{str(status): _error(status) for status in ERRORS}}
     return {"post": {"summary": words, "requestBody": {"required": True, "content": content}, "responses": responses}}
 
