@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -11,11 +11,7 @@ from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
-
-if TYPE_CHECKING:
-    from heedful.decoding.writing.translator import InThisProcess
 
 
 def summarize(
@@ -30,6 +26,7 @@ def summarize(
     long: Literal["extract", "truncate", "error"] = "extract",
     format: Format = "text",
     on_bad_line: BadLines = "error",
+    device: str = "cpu",
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
     """Summarise texts, one on each line, with a model that was trained to.
@@ -58,9 +55,14 @@ def summarize(
         Lines of text, or of JSON: text, score, tokens, alignment.
     on_bad_line
         A line that is not UTF-8: stop with an error, keep it as it is, or skip it, which leaves an empty line.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     set
         Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
     """
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+    from heedful.decoding.writing.workers import Opening
+
     if model is None:
         raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
     if on_bad_line == "keep" and format == "jsonl":
@@ -69,17 +71,11 @@ def summarize(
     values = {"beam": beam, "min_len": min_len, "max_len": max_len, "no_repeat_ngram": 3}
     settings = from_values(SearchSettings, with_overrides(values, set or ()), where="summarize")
     with TextInput(file) as source:
-        place = _place(model, settings, long=long, prefix=prefix, scores=format == "jsonl")
+        opening = Opening(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
+        place = InThisProcess(Translator.open(opening), settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, on_bad_line=on_bad_line, to="summarize")
             work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
-
-
-def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str, scores: bool) -> "InThisProcess":
-    from heedful.decoding.writing.translator import InThisProcess, Translator
-    from heedful.decoding.writing.workers import Opening
-
-    return InThisProcess(Translator.open(Opening(str(model), long=long, prefix=prefix, scores=scores)), settings)

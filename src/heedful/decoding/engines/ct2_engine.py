@@ -47,8 +47,8 @@ class CTranslate2Engine:
         self.facts = converted.facts
         self.compute = compute
         self.device = device
-        known = speed or known_speed(converted.folder, compute)
-        self.speed = known or Speed(inter=n_cores())
+        known = speed or known_speed(converted.folder, compute, device)
+        self.speed = known or Speed(inter=n_cores() if device == "cpu" else 1)
         self._must_measure = known is None
         self._measuring = threading.Lock()
         self.scores = scores
@@ -163,7 +163,8 @@ class CTranslate2Engine:
         """Measure, if that was never done on this machine, and go on in the fastest way."""
         with self._measuring:
             if self._must_measure:
-                self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
+                self.speed = speed_for(self.converted.folder, self.compute, self.device)
+                self._must_measure = False
                 self._copies.change(self.speed)
 
     def _batch(self, requests: Sequence[Request], settings: SearchSettings, inter: int) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def run_batch(
         for apply in filters:
             apply(logits, said, board)
         if state.attention is not None:
-            board.look(state.attention.double().cpu().numpy().reshape(len(board), width, -1))
+            board.look(state.attention.cpu().double().numpy().reshape(len(board), width, -1))
         parents = advance(board, Prediction(logits, said))
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))
