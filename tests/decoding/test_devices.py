@@ -182,7 +182,7 @@ class Written:
 
     told: list[dict]
 
-    def __init__(self, how: str, name: str) -> None:
+    def __init__(self, how: str, name: str, variables: dict[str, str]) -> None:
         self.told.append(json.loads(how)["opening"])
 
     def __enter__(self) -> "Written":
@@ -207,11 +207,11 @@ def devices_of(processes: list[dict]) -> list[str]:
 
 
 def test_processes_take_the_devices_in_turn(processes):
-    with Workers(Opening("model"), GREEDY, 5, devices=["cuda", "cuda:1"]):
+    with Workers(Opening("model", "torch"), GREEDY, 5, devices=["cuda", "cuda:1"]):
         pass
     assert devices_of(processes) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
     processes.clear()
-    with Workers(Opening("model", device="cuda:1"), GREEDY, 2):
+    with Workers(Opening("model", "torch", device="cuda:1"), GREEDY, 2):
         pass
     assert devices_of(processes) == ["cuda:1", "cuda:1"]
 

@@ -4,16 +4,20 @@ A command's function returns None, or its own exit code. What it raises becomes 
 0 done, 1 the user's mistake, 2 bad usage, 3 our bug, 130 interrupted, 141 the reader of our output went away.
 """
 
+import contextlib
 import errno
 import os
 import select
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import cyclopts
 
 from heedful import __version__
-from heedful.errors import UserError, nearest
+from heedful.errors import Notice, UserError, nearest
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
@@ -73,7 +77,8 @@ def make_app() -> cyclopts.App:
 def run(arguments: list[str]) -> int:
     """Run one command; whatever happens becomes an exit code and, where it failed, words on standard error."""
     try:
-        code = _call(arguments)
+        with _notices():
+            code = _call(arguments)
         sys.stdout.flush()  # here, where a reader that went away or a full disk can still be told
         return code
     except UnknownCommand as error:
@@ -104,6 +109,22 @@ def _call(arguments: list[str]) -> int:
     code = app(arguments, exit_on_error=False, print_error=False)
     assert code is None or type(code) is int, f"heedful {arguments[0]} returned {code!r}, not an exit code"
     return DONE if code is None else code
+
+
+@contextlib.contextmanager
+def _notices() -> Iterator[None]:
+    """What a user should know is said in the words of a command; other warnings as ever."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, Notice):
+                _say(str(message))
+            else:
+                usual(message, category, *where, **more)
+
+        vars(warnings)["showwarning"] = show
+        yield
 
 
 def _usage_error(error: cyclopts.CycloptsError) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -12,6 +12,9 @@ from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding.writing.workers import Opening
 
 
 def summarize(
@@ -60,7 +63,6 @@ def summarize(
     set
         Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
     """
-    from heedful.decoding.writing.translator import InThisProcess, Translator
     from heedful.decoding.writing.workers import Opening
 
     if model is None:
@@ -70,8 +72,16 @@ def summarize(
     # Without repeats of three: a summary that says a thing twice is the commonest fault, and no good one does.
     values = {"beam": beam, "min_len": min_len, "max_len": max_len, "no_repeat_ngram": 3}
     settings = from_values(SearchSettings, with_overrides(values, set or ()), where="summarize")
+    opening = Opening(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
+    _work(opening, settings, file, output, format, on_bad_line)
+
+
+def _work(
+    opening: "Opening", settings: SearchSettings, file: Path, output: Path | None, format: Format, on_bad_line: BadLines
+) -> None:
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+
     with TextInput(file) as source:
-        opening = Opening(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
         place = InThisProcess(Translator.open(opening), settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)

@@ -69,8 +69,7 @@ def translate(
     workers
         How many processes share the work, each with the model in memory; by default one for each device.
     set
-        Change any setting of the search: --set length_penalty=0.6 max_len=100 sampling.seed=7
-        Or say where to compute: --set device=cuda, device=cuda:0,cuda:1
+        Change any setting of the search, or where it computes: --set max_len=100 sampling.seed=7 device=cuda:0,cuda:1
     """
     from heedful.decoding.writing.workers import Opening
 

@@ -19,7 +19,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.devices import device_name
 from heedful.errors import UserError, one_of
 from heedful.interop.ctranslate2 import why_not_values
-from heedful.interop.ctranslate2_cache import Converted, convert, find_conversion, refusal
+from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert, find_conversion, refusal
 from heedful.models.find import CONFIG, find_model_folder, require_family
 from heedful.text import Tokenizer, has_tokenizers, load_tokenizers
 
@@ -97,10 +97,13 @@ class AutoWriter:
         reason = why_not_prompt(request, settings, self.shape)
         return (self._ctranslate2() if reason is None else self._torch(reason)).stream(request, settings)
 
-    def _ctranslate2(self) -> CTranslate2Writer:
+    def _ctranslate2(self) -> Writer:
+        try:
+            self.converted = self.converted or convert(self.folder)
+        except NotConvertible as error:  # there is no place at all where it could be
+            return self._torch(str(error))
         with self._opening:
             if self._fast is None:
-                self.converted = self.converted or convert(self.folder)
                 self._fast = CTranslate2Writer(self.converted, self.shape, compute=self.compute, device=self.device)
             return self._fast
 

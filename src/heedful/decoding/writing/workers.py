@@ -8,7 +8,7 @@ import dataclasses
 import json
 import queue
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +21,8 @@ from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translation import Answer, Translation
 from heedful.devices import device_name
 from heedful.errors import UserError
+from heedful.interop.ctranslate2_cache import cache_for_children
+from heedful.models.find import find_model_folder
 
 MOST_WORKERS = 1024
 
@@ -61,8 +63,11 @@ class Workers:
             self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
             self._pool = ThreadPoolExecutor(n_workers)  # each thread waits on the pipes of one process
             stack.callback(self._pool.shutdown, cancel_futures=True)
+            is_torch = opening.engine == "torch"
+            cache = {} if is_torch else stack.enter_context(cache_for_children(find_model_folder(opening.path)))
             for number, how in enumerate(hows):
-                self._idle.put(stack.enter_context(_Worker(how, f"translating process {number + 1} of {n_workers}")))
+                name = f"translating process {number + 1} of {n_workers}"
+                self._idle.put(stack.enter_context(_Worker(how, name, cache)))
             self._stack = stack.pop_all()
 
     def __enter__(self) -> "Workers":
@@ -112,9 +117,9 @@ def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[A
 class _Worker:
     """One child process."""
 
-    def __init__(self, how: str, name: str) -> None:
+    def __init__(self, how: str, name: str, variables: Mapping[str, str]) -> None:
         module = "heedful.decoding.writing.translate_worker"
-        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1"})
+        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
 
     def __enter__(self) -> "_Worker":
         return self
