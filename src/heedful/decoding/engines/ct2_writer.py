@@ -92,6 +92,7 @@ class CTranslate2Writer:
             given_up.set()
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        self.shape.check(requests, settings)
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use engine = 'torch'")
