@@ -5,7 +5,6 @@ A command's function returns None, or its own exit code. What it raises becomes 
 """
 
 import contextlib
-import errno
 import os
 import select
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import cyclopts
 
 from heedful import __version__
+from heedful.cli.streams import REMEDIES, closed_streams_replaced
 from heedful.errors import Notice, UserError, nearest
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
@@ -76,6 +76,11 @@ def make_app() -> cyclopts.App:
 
 def run(arguments: list[str]) -> int:
     """Run one command; whatever happens becomes an exit code and, where it failed, words on standard error."""
+    with closed_streams_replaced():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         with _notices():
             code = _call(arguments)
@@ -135,14 +140,14 @@ def _usage_error(error: cyclopts.CycloptsError) -> str:
 
 
 def _failed_output(error: OSError) -> int:
-    """The two failures of the outside world that no command can foresee; any other OSError is our bug."""
+    """The failures of the outside world that no command can foresee; any other OSError is our bug."""
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         _forget_unwritten_output()
         return READER_GONE  # `heedful … | head`: the reader's right, so not a word
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in REMEDIES:
         _forget_unwritten_output()
         place = f"{error.filename}: " if error.filename else ""
-        _say(f"{place}{error.strerror}: free some space, or write to another disk, and run the command again")
+        _say(f"{place}{error.strerror}: {REMEDIES[error.errno]}")
         return USER_MISTAKE
     return _our_bug()
 
