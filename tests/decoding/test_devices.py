@@ -136,7 +136,7 @@ def test_what_ctranslate2_cannot_do_goes_to_torch_on_the_same_device(model, told
     monkeypatch.setattr(choose, "_torch_engine", lambda folder, device, threads: asked.append(device))
     opened = open_engine(model, device="cuda:1")
     assert isinstance(opened, AutoEngine)
-    opened._torch()
+    opened._torch("")
     open_engine(model, device="cuda:2")  # CTranslate2 has two
     open_engine(model, device="mps")
     assert asked == ["cuda:1", "cuda:2", "mps"]

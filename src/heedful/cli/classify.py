@@ -107,8 +107,8 @@ class Writer:
     def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledToken]") -> None:
         self._write_line(_as_json(found, self._top_k) if self._format == "jsonl" else _as_text(found, self._top_k))
 
-    def write_bad(self, content: bytes) -> None:
-        self._write_line(json.dumps({"label": None, "error": "not UTF-8"}) if self._format == "jsonl" else "")
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
+        self._write_line(json.dumps({"label": None, "error": what}) if self._format == "jsonl" else "")
 
     def flush(self) -> None:
         self._out.flush()

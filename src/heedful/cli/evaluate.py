@@ -96,6 +96,8 @@ def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -
         raise UserError(
             f"-m {model}: a file, where a model folder was expected; translations are given by --hypotheses"
         )
+    if not model.is_dir():
+        raise UserError(f"-m {model}: no such folder; give that of a run, as heedful train makes it, or of a model")
     if source is None:
         raise UserError(f"-m {model}: a model needs text to translate: give --source")
     return model
@@ -120,6 +122,8 @@ def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, devic
 
 
 def _system(path: Path, texts: Texts, beam: int, compute: Compute, device: str, tell: Tell) -> System:
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder; give a file of translations, or a model folder")
     if path.is_dir():
         return model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
     return file_system(path, texts)

@@ -178,7 +178,7 @@ class GenerationWriter:
             for one in best:
                 self._line(f"{number} ||| {one_line(one.prompt + one.text)} ||| {one.score:.6f}")
 
-    def write_bad(self, content: bytes) -> None:
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
         raise AssertionError("a line that cannot be read stops the work")
 
     def flush(self) -> None:

@@ -88,24 +88,30 @@ class AutoEngine:
         self._opening = threading.Lock()
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        if self.fast.why_not([], settings) is not None:
-            return self._search_with_torch(requests, settings)
-        easy = [self.fast.why_not([request], settings) is None for request in requests]
+        reason = self.fast.why_not([], settings)
+        if reason is not None:
+            return self._search_with_torch(requests, settings, reason)
+        reasons = [self.fast.why_not([request], settings) for request in requests]
+        easy = [reason is None for reason in reasons]
         found = iter(self.fast.search([one for one, is_easy in zip(requests, easy, strict=True) if is_easy], settings))
         hard = [request for request, is_easy in zip(requests, easy, strict=True) if not is_easy]
         if not hard:
             return list(found)
-        others = iter(self._search_with_torch(hard, settings))
+        why = next(reason for reason in reasons if reason is not None)
+        others = iter(self._search_with_torch(hard, settings, why))
         return [next(found if is_easy else others) for is_easy in easy]
 
-    def _search_with_torch(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        return self._torch().search(requests, replace(settings, shortlist=False))  # torch has none
+    def _search_with_torch(
+        self, requests: Sequence[Request], settings: SearchSettings, reason: str
+    ) -> list[list[Hypothesis]]:
+        return self._torch(reason).search(requests, replace(settings, shortlist=False))  # torch has none
 
-    def _torch(self) -> Engine:
+    def _torch(self, reason: str) -> Engine:
+        compute = self.fast.compute
+        if compute != "float32":
+            raise UserError(f"compute = '{compute}': only CTranslate2 has it, and it cannot do this: {reason}")
         with self._opening:
             if self._slow is None:
-                if self.fast.compute != "float32":
-                    raise UserError(f"compute = '{self.fast.compute}': only CTranslate2 has it, and it cannot do this")
                 self._slow = _torch_engine(self._folder, self.fast.device, self._threads)
             return self._slow
 
