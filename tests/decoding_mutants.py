@@ -3,15 +3,37 @@
 from mutant_kind import Mutant
 
 SEARCH = ("decoding/test_search.py",)
+DEVICES = ("decoding/test_devices.py",)
 AHEAD = ("decoding/test_lookahead.py",)
 
 IN_DECODING = [
     Mutant(
         "the score forgets the normaliser",
         "decoding/search/prediction.py",
-        "gains: Floats = (self.said.gather(1, tokens) - self.normaliser[:, None]).double()",
-        "gains: Floats = self.said.gather(1, tokens).double()",
+        "gains: Floats = (self.said.gather(1, tokens) - self.normaliser[:, None]).cpu()",
+        "gains: Floats = self.said.gather(1, tokens).cpu()",
         SEARCH,
+    ),
+    Mutant(
+        "every process computes on the first device",
+        "decoding/writing/workers.py",
+        "device=names[number % len(names)]",
+        "device=names[0]",
+        DEVICES,
+    ),
+    Mutant(
+        "CTranslate2 is told a GPU with its number",
+        "interop/ctranslate2_library.py",
+        '{"device": "cuda", "device_index": cuda_index(device)}',
+        '{"device": device}',
+        DEVICES,
+    ),
+    Mutant(
+        "a GPU that CTranslate2 cannot use is given to it",
+        "decoding/engines/ct2_limits.py",
+        "    if device in there:\n",
+        "    if device:\n",
+        DEVICES,
     ),
     Mutant(
         "the likeliest token is looked for in the wrong chunk",

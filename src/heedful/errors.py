@@ -11,6 +11,10 @@ class UserError(Exception):
     """What was given, where, what is allowed, what to do. Shown without a traceback."""
 
 
+class Notice(UserWarning):
+    """What a user should know, although all goes on. A command says it without the place in the source."""
+
+
 class MissingExtra(UserError):
     """A part of heedful that is installed only when asked for."""
 

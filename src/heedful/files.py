@@ -24,6 +24,10 @@ ASIDE = ".writing-"  # a folder with this prefix was never completed and may be 
 RETIRED = ".retired-"  # the old folder, for the moment in which the new one takes its name
 
 
+class Unwritable(UserError):
+    """A place where no folder can be made."""
+
+
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -57,13 +61,13 @@ def folder_aside(folder: Path, *, durable: bool = True) -> Iterator[Path]:
     What can be made again, and is checked before each use, need not be `durable`: after a power cut it may be damaged.
     """
     place = folder.resolve()  # a link stays a link: what it points to is replaced
-    _refuse_foreign(folder, place)
     aside = place.parent / f"{ASIDE}{place.name}-{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
     try:
+        _refuse_foreign(folder, place)
+        shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise Unwritable(f"{folder}: cannot be written: {error.strerror}") from None
     try:
         yield aside
         write_manifest(aside)

@@ -154,9 +154,9 @@ def test_bad_lines_are_kept_or_skipped_and_counted(
 ) -> None:
     content = b"one\n" + b"".join(bad + b"\n" for bad in BAD) + b"last\n"
     assert translated(echo, content, "--on-bad-line", "keep", tmp_path=tmp_path) == content
-    assert "4 lines that could not be read as UTF-8 text: copied" in capsys.readouterr().err
+    assert "4 lines that could not be read, not UTF-8: copied" in capsys.readouterr().err
     assert translated(echo, content, "--on-bad-line", "skip", tmp_path=tmp_path) == b"one\n\n\n\n\nlast\n"
-    assert "4 lines that could not be read as UTF-8 text: left empty" in capsys.readouterr().err
+    assert "4 lines that could not be read, not UTF-8: left empty" in capsys.readouterr().err
 
 
 def test_a_line_too_long_to_read(

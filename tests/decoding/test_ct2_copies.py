@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -97,7 +98,11 @@ def test_where_there_is_one_way_it_is_loaded_at_once(how, folder, loaded):
 def test_in_int8_one_thread_does_the_sentences_that_come_alone(model, tmp_path, loaded):
     engine = make_engine(model, tmp_path / "ct2", speed=TWO, compute="int8")
     requests, settings = some_requests(20), SearchSettings()
-    alone = [engine.search([request], settings)[0] for request in requests]
+    alone = []
+    for request in requests:
+        alone += engine.search([request], settings)
+        while engine._copies._one.translator.num_active_batches:  # it says so a moment after its answer
+            time.sleep(0.001)
     assert loaded == [(1, 1)]
     assert [[one.ids for one in several] for several in engine.search(requests, settings)] == [
         [one.ids for one in several] for several in alone

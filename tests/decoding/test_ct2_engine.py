@@ -61,7 +61,8 @@ def test_a_beam_finds_what_torch_finds(changes, model, engine, reference):
         assert len(theirs) == len(ours)
         for a, b in zip(theirs, ours, strict=True):
             assert a.rank == pytest.approx(b.rank, abs=1e-4)
-            assert a.ids == b.ids or tie(model, request, a, b) < 1e-4 or len(ours) > 1
+            near = [each.ids for each in ours if abs(each.rank - a.rank) < 1e-4]  # of equals, any may come first
+            assert a.ids == b.ids or tie(model, request, a, b) < 1e-4 or a.ids in near
             assert a.complete == b.complete or a.ids != b.ids
             assert a.score == pytest.approx(score_of(model, request, a), abs=1e-4)
 

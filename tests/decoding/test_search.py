@@ -125,7 +125,7 @@ def test_beam_1_is_greedy() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_a_beam_that_drops_nothing_finds_the_best_of_all(penalty: float) -> None:
-    for seed in range(100):
+    for seed in range(200):
         model = random_model(seed, vocab_size=5, n_layers=1, d_model=8)
         (request,) = sentences(1, seed=seed, vocab_size=5, longest=3)
         settings = SearchSettings(beam=400, max_len=3, length_penalty=penalty, stop="proven")

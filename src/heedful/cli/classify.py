@@ -30,6 +30,7 @@ def classify(
     top_k: int = 1,
     format: Format = "text",
     on_bad_line: Literal["error", "skip"] = "error",
+    device: str = "cpu",
 ) -> None:
     """Tell which label each line, or each image, has.
 
@@ -52,6 +53,8 @@ def classify(
         Lines of text, or of JSON: label, score, and under labels the --top-k likeliest with theirs.
     on_bad_line
         A line that is not UTF-8: stop with an error, or skip it, which leaves an empty line.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     """
     if model is None:
         raise UserError("which model? Name the folder of a run or a model: heedful classify lines.txt -m runs/mood")
@@ -59,7 +62,7 @@ def classify(
         raise UserError(f"--top-k {top_k}: must be at least 1")
     from heedful.decoding.encoders.classify import Classifier
 
-    classifier = Classifier.load(model)
+    classifier = Classifier.load(model, device=device)
     if classifier.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
         with open_output(output) as out:
             Writer(out, format, top_k).write(0, classifier.classify([file])[0])
@@ -104,8 +107,8 @@ class Writer:
     def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledToken]") -> None:
         self._write_line(_as_json(found, self._top_k) if self._format == "jsonl" else _as_text(found, self._top_k))
 
-    def write_bad(self, content: bytes) -> None:
-        self._write_line(json.dumps({"label": None, "error": "not UTF-8"}) if self._format == "jsonl" else "")
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
+        self._write_line(json.dumps({"label": None, "error": what}) if self._format == "jsonl" else "")
 
     def flush(self) -> None:
         self._out.flush()

@@ -27,6 +27,7 @@ def embed(
     model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
     output: Path,
     pool: Literal["mean", "class", "pooler", "tokens"] = "mean",
+    device: str = "cpu",
 ) -> None:
     """Turn each line, or each image, into a vector.
 
@@ -45,6 +46,8 @@ def embed(
         Where the vectors go: a .npy or a .jsonl file.
     pool
         One vector: the mean of all tokens, that of the class token, what a pooler makes of it; or one for each token.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     """
     if model is None:
         raise UserError("which model? Name the folder of a run or a model: heedful embed lines.txt -m runs/bert")
@@ -54,7 +57,7 @@ def embed(
         raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
     from heedful.decoding.encoders.embed import Embedder
 
-    embedder = Embedder.load(model)
+    embedder = Embedder.load(model, device=device)
     if pool != "tokens":
         embedder.check(pool)
     with open_output(output) as out:

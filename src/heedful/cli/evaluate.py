@@ -16,14 +16,15 @@ from heedful.evaluation.systems import Compute, System, Tell, Texts, file_system
 
 
 def evaluate(
+    source: Path | None = None,
     *,
     model: Annotated[Path | None, Parameter(name=("--model", "-m"))] = None,
-    source: Path | None = None,
     target: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
     hypotheses: Path | None = None,
     against: Path | None = None,
     beam: int = 5,
     compute: Compute = "float32",
+    device: str = "cpu",
     lowercase: bool = False,
     tokenize: Tokenize = "13a",
     worst: int = 0,
@@ -37,10 +38,10 @@ def evaluate(
 
     Parameters
     ----------
-    model
-        The run or model folder that translates --source.
     source
         The text to translate, one sentence a line.
+    model
+        The run or model folder that translates --source.
     target
         Its right translation, line by line; several files are several references.
     hypotheses
@@ -51,6 +52,8 @@ def evaluate(
         The beam of the search; 1 is greedy search.
     compute
         float32 or int8: how the model computes when it translates.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     lowercase
         Also give the scores of lower-cased text.
     tokenize
@@ -67,7 +70,7 @@ def evaluate(
     if not target:
         raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
     texts = read_texts(source, target)
-    systems = _systems([path for path in (subject, against) if path is not None], texts, beam, compute)
+    systems = _systems([path for path in (subject, against) if path is not None], texts, beam, compute, device)
     report = Report(texts, systems, _evaluate(systems, texts, tokenize, lowercase), worst)
     if per_sentence is not None:
         report.write_sentences(per_sentence)
@@ -93,6 +96,8 @@ def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -
         raise UserError(
             f"-m {model}: a file, where a model folder was expected; translations are given by --hypotheses"
         )
+    if not model.is_dir():
+        raise UserError(f"-m {model}: no such folder; give that of a run, as heedful train makes it, or of a model")
     if source is None:
         raise UserError(f"-m {model}: a model needs text to translate: give --source")
     return model
@@ -107,18 +112,20 @@ def _check_options(worst: int, per_sentence: Path | None) -> None:
         raise UserError(f"--per-sentence {per_sentence}: {what}; name a file in a folder that is there")
 
 
-def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute) -> list[System]:
+def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
     with Passing(unit="sentences") as passing:
 
         def tell(what: str, done: int) -> None:
             passing.update(what, done, done / max(1, len(texts)))
 
-        return [_system(path, texts, beam, compute, tell) for path in paths]
+        return [_system(path, texts, beam, compute, device, tell) for path in paths]
 
 
-def _system(path: Path, texts: Texts, beam: int, compute: Compute, tell: Tell) -> System:
+def _system(path: Path, texts: Texts, beam: int, compute: Compute, device: str, tell: Tell) -> System:
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder; give a file of translations, or a model folder")
     if path.is_dir():
-        return model_system(path, texts, beam=beam, compute=compute, tell=tell)
+        return model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
     return file_system(path, texts)
 
 

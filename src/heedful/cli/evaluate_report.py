@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.cli.text_output import named
 from heedful.data.findings import shown
 from heedful.errors import UserError
 from heedful.evaluation.evaluate import Evaluation, SentenceScores
@@ -51,7 +52,7 @@ class Report:
     def write_sentences(self, path: Path) -> None:
         """One JSON object a line, in the order of the test set."""
         try:
-            with path.open("w", encoding="utf-8", newline="\n") as file:
+            with named(path), path.open("w", encoding="utf-8", newline="\n") as file:
                 for i in range(len(self.texts)):
                     file.write(json.dumps(self._sentence(i), ensure_ascii=False) + "\n")
         except PermissionError:

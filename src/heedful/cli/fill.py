@@ -19,6 +19,7 @@ def fill(
     top_k: int = 5,
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     json: bool = False,
+    device: str = "cpu",
 ) -> None:
     """Find the words that may stand where a text says [MASK].
 
@@ -37,6 +38,8 @@ def fill(
         Compare these words only: --target dog cat
     json
         Print JSON: for each place a list of score, token, token_text, text.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     """
     if model is None:
         raise UserError(
@@ -45,7 +48,7 @@ def fill(
         )
     from heedful.decoding.encoders.fill import Filler
 
-    found = Filler.load(model).fill(text, top_k=top_k, targets=target)
+    found = Filler.load(model, device=device).fill(text, top_k=top_k, targets=target)
     if json:
         print(_as_json(found))
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from cyclopts import Parameter
 
+from heedful.cli.device_option import take_device
 from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
@@ -76,27 +77,30 @@ def generate(
         Text, or one JSON object for each prompt: prompt, text, score, tokens, complete.
     set
         Change any setting of the search: --set repetition_penalty=1.2 no_repeat_ngram=3 sampling.min_p=0.05
+        Or say where to compute: --set device=cuda:1
     """
     from heedful.decoding.writing.generator import Generator
 
     if model is None:
         raise UserError(WHICH_MODEL)
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    settings = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
+    settings, device = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
     with _said_at_the_end():
         if prompt == "-":
-            _filter(model, compute, output, format, settings)
+            _filter(model, compute, device, output, format, settings)
         else:
             with open_output(output) as out:
-                _one(Generator.load(model, compute=compute), prompt, out, format, settings)
+                _one(Generator.load(model, compute=compute, device=device), prompt, out, format, settings)
 
 
-def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> SearchSettings:
-    """Tokens are drawn if anything is said of how."""
+def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> tuple[SearchSettings, str]:
+    """Those of the search, and the device. Tokens are drawn if anything is said of how."""
     from heedful.decoding.writing.generator import generation_settings
 
     given = {name: value for name, value in drawing.items() if value is not None}
-    return generation_settings(with_overrides({**values, **({"sampling": given} if given else {})}, overrides))
+    values = with_overrides({**values, **({"sampling": given} if given else {})}, overrides)
+    device = take_device(values)
+    return generation_settings(values), device
 
 
 def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, settings: SearchSettings) -> None:
@@ -112,11 +116,13 @@ def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, set
     out.write(b"\n")
 
 
-def _filter(model: Path, compute: str, output: Path | None, format: Format, settings: SearchSettings) -> None:
+def _filter(
+    model: Path, compute: str, device: str, output: Path | None, format: Format, settings: SearchSettings
+) -> None:
     from heedful.decoding.writing.generator import Generator
 
     with TextInput(STANDARD_INPUT) as source:
-        place = Here(Generator.load(model, compute=compute), settings)
+        place = Here(Generator.load(model, compute=compute, device=device), settings)
         with open_output(output) as out:
             writer = GenerationWriter(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, to="continue")
@@ -172,7 +178,7 @@ class GenerationWriter:
             for one in best:
                 self._line(f"{number} ||| {one_line(one.prompt + one.text)} ||| {one.score:.6f}")
 
-    def write_bad(self, content: bytes) -> None:
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
         raise AssertionError("a line that cannot be read stops the work")
 
     def flush(self) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 from heedful.cli.progress import Passing
 from heedful.cli.text_input import TextInput
 from heedful.data.findings import BadData, Place, remedy_for
-from heedful.data.lines import Line
+from heedful.data.lines import MAX_LINE_BYTES, Line
 from heedful.data.records import Cell, decode
 from heedful.decoding.writing.long_text import Tally
 from heedful.decoding.writing.texts import LINE_BREAK, BadText
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]
+WRONG = {"encoding": "not UTF-8", "too-long": f"longer than {MAX_LINE_BYTES >> 20} MB"}  # what a line may be
 
 
 class AnyAnswer(Protocol):
@@ -51,8 +52,8 @@ class Writes(Protocol):
     def write(self, number: int, best: Any) -> None:
         """What became of line `number`, counted from 0."""
 
-    def write_bad(self, content: bytes) -> None:
-        """In place of a line that could not be read."""
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
+        """In place of line `number`, which could not be read: `what` is wrong with it."""
 
     def flush(self) -> None: ...
 
@@ -80,7 +81,7 @@ class LineWork:
         self.to = to  # what is done to a line
         self.on_bad_line = on_bad_line or "error"
         self.has_option = on_bad_line is not None  # of that name; otherwise nobody is told to use it
-        self.n_bad = 0
+        self.n_bad: Counter[str] = Counter()  # by what is wrong with them
         self.tally = Tally()
 
     def run(self, *, full: bool = False, hidden: bool = False) -> None:
@@ -99,11 +100,12 @@ class LineWork:
 
     def warnings(self) -> list[str]:
         """What a user must know when it is done."""
-        if not self.n_bad:
-            return self.tally.warnings()
-        lines = "1 line" if self.n_bad == 1 else f"{self.n_bad:,} lines"
         done = "left empty" if self.on_bad_line == "skip" else "copied"
-        return [*self.tally.warnings(), f"{lines} that could not be read as UTF-8 text: {done}"]
+        bad = [
+            f"{'1 line' if n == 1 else f'{n:,} lines'} that could not be read, {what}: {done}"
+            for what, n in self.n_bad.items()
+        ]
+        return [*self.tally.warnings(), *bad]
 
     def _blocks(self, *, full: bool) -> Iterator[tuple[int, int]]:
         """Lines and bytes that are done, after each block."""
@@ -138,11 +140,13 @@ class LineWork:
             raise UserError(f"{Place(self.source.name, cell.line, cell.byte)}: {error.what}") from None
         at = 0
         for number, (line, cell, best) in enumerate(zip(job.lines, job.cells, answer.translations, strict=True)):
-            if bad_kind(cell) is None:
+            kind = bad_kind(cell)
+            if kind is None:
                 self.writer.write(job.start + number, best)
             else:
-                self.n_bad += 1
-                self.writer.write_bad(line.content if self.on_bad_line == "keep" else b"")
+                self.n_bad[WRONG[kind]] += 1
+                kept = line.content if self.on_bad_line == "keep" else b""
+                self.writer.write_bad(job.start + number, kept, WRONG[kind])
             at = line.byte + len(line.content) + 1
         self.writer.flush()
         self.tally += answer.tally
@@ -179,12 +183,14 @@ class Writer:
             for translation in best:
                 self._write_line(f"{number} ||| {one_line(translation.text)} ||| {translation.score:.6f}")
 
-    def write_bad(self, content: bytes) -> None:
-        """In place of a line that could not be read."""
+    def write_bad(self, number: int, content: bytes, what: str) -> None:
+        """In place of line `number`, which could not be read."""
         if self._format == "jsonl":
-            self._write_json({"text": "", "error": "not UTF-8"})
+            self._write_json({"text": "", "error": what})
         elif self._n_best == 1:
             self._out.write(content + b"\n")
+        else:
+            self._out.write(b"%d ||| %b ||| %.6f\n" % (number, content, 0.0))
 
     def flush(self) -> None:
         self._out.flush()

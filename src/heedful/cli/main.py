@@ -4,16 +4,20 @@ A command's function returns None, or its own exit code. What it raises becomes 
 0 done, 1 the user's mistake, 2 bad usage, 3 our bug, 130 interrupted, 141 the reader of our output went away.
 """
 
-import errno
+import contextlib
 import os
 import select
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import cyclopts
 
 from heedful import __version__
-from heedful.errors import UserError, nearest
+from heedful.cli.streams import REMEDIES, closed_streams_replaced
+from heedful.errors import Notice, UserError, nearest
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
@@ -72,8 +76,14 @@ def make_app() -> cyclopts.App:
 
 def run(arguments: list[str]) -> int:
     """Run one command; whatever happens becomes an exit code and, where it failed, words on standard error."""
+    with closed_streams_replaced():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        code = _call(arguments)
+        with _notices():
+            code = _call(arguments)
         sys.stdout.flush()  # here, where a reader that went away or a full disk can still be told
         return code
     except UnknownCommand as error:
@@ -106,6 +116,22 @@ def _call(arguments: list[str]) -> int:
     return DONE if code is None else code
 
 
+@contextlib.contextmanager
+def _notices() -> Iterator[None]:
+    """What a user should know is said in the words of a command; other warnings as ever."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, Notice):
+                _say(str(message))
+            else:
+                usual(message, category, *where, **more)
+
+        vars(warnings)["showwarning"] = show
+        yield
+
+
 def _usage_error(error: cyclopts.CycloptsError) -> str:
     words = str(error)
     if isinstance(error, cyclopts.UnusedCliTokensError):  # its own words are a Python list
@@ -114,14 +140,14 @@ def _usage_error(error: cyclopts.CycloptsError) -> str:
 
 
 def _failed_output(error: OSError) -> int:
-    """The two failures of the outside world that no command can foresee; any other OSError is our bug."""
+    """The failures of the outside world that no command can foresee; any other OSError is our bug."""
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         _forget_unwritten_output()
         return READER_GONE  # `heedful … | head`: the reader's right, so not a word
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in REMEDIES:
         _forget_unwritten_output()
         place = f"{error.filename}: " if error.filename else ""
-        _say(f"{place}{error.strerror}: free some space, or write to another disk, and run the command again")
+        _say(f"{place}{error.strerror}: {REMEDIES[error.errno]}")
         return USER_MISTAKE
     return _our_bug()
 

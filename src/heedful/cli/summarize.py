@@ -11,12 +11,11 @@ from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
 
 if TYPE_CHECKING:
-    from heedful.decoding.writing.translator import InThisProcess
+    from heedful.decoding.writing.workers import Opening
 
 
 def summarize(
@@ -31,6 +30,7 @@ def summarize(
     long: Literal["extract", "truncate", "error"] = "extract",
     format: Format = "text",
     on_bad_line: BadLines = "error",
+    device: str = "cpu",
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
     """Summarise texts, one on each line, with a model that was trained to.
@@ -59,9 +59,13 @@ def summarize(
         Lines of text, or of JSON: text, score, tokens, alignment.
     on_bad_line
         A line that is not UTF-8: stop with an error, keep it as it is, or skip it, which leaves an empty line.
+    device
+        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
     set
         Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
     """
+    from heedful.decoding.writing.workers import Opening
+
     if model is None:
         raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
     if on_bad_line == "keep" and format == "jsonl":
@@ -69,8 +73,18 @@ def summarize(
     # Without repeats of three: a summary that says a thing twice is the commonest fault, and no good one does.
     values = {"beam": beam, "min_len": min_len, "max_len": max_len, "no_repeat_ngram": 3}
     settings = from_values(SearchSettings, with_overrides(values, set or ()), where="summarize")
+    prefix = _usual_prefix(model) if prefix is None else prefix
+    opening = Opening(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
+    _work(opening, settings, file, output, format, on_bad_line)
+
+
+def _work(
+    opening: "Opening", settings: SearchSettings, file: Path, output: Path | None, format: Format, on_bad_line: BadLines
+) -> None:
+    from heedful.decoding.writing.translator import InThisProcess, Translator
+
     with TextInput(file) as source:
-        place = _place(model, settings, long=long, prefix=prefix, scores=format == "jsonl")
+        place = InThisProcess(Translator.open(opening), settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, on_bad_line=on_bad_line, to="summarize")
@@ -79,11 +93,7 @@ def summarize(
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _place(model: Path, settings: SearchSettings, *, long: Long, prefix: str | None, scores: bool) -> "InThisProcess":
-    from heedful.decoding.writing.translator import InThisProcess, Translator
-    from heedful.decoding.writing.workers import Opening
-
-    if prefix is None:
-        known = read_prefixes(find_model_folder(model))
-        prefix = known.get("summarization", known.get(ANY_TASK, ""))
-    return InThisProcess(Translator.open(Opening(str(model), long=long, prefix=prefix, scores=scores)), settings)
+def _usual_prefix(model: Path) -> str:
+    """What the model was told before each text when it learned to summarise."""
+    known = read_prefixes(find_model_folder(model))
+    return known.get("summarization", known.get(ANY_TASK, ""))

@@ -1,7 +1,6 @@
 """Where results go: standard output, or a file that gets its name only when it is complete."""
 
 import contextlib
-import errno
 import os
 import stat
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from heedful.cli.streams import REMEDIES
 from heedful.errors import UserError
 from heedful.files import sync
 
@@ -19,15 +19,16 @@ UNFINISHED = ".part"
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
     """A stream for bytes. A file is written beside its place as PATH.part, which stays there if the work breaks off."""
     if path is None:
-        yield sys.stdout.buffer
+        with named("standard output"):
+            yield sys.stdout.buffer
         return
     place = path.resolve()  # a link stays a link
     if _is_no_file(place):  # /dev/null, a named pipe: nothing to put in place
-        with _named(path), _open(place) as stream:
+        with named(path), _open(place) as stream:
             yield stream
         return
     unfinished = place.with_name(place.name + UNFINISHED)
-    with _named(unfinished), _open(unfinished) as stream:
+    with named(unfinished), _open(unfinished) as stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
@@ -56,11 +57,11 @@ def _open(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """A full disk is reported with the name of the file: the system's error has none."""
+def named(path: Path | str) -> Iterator[None]:
+    """An output that fails is reported with the name of the file: the system's error has none."""
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.filename is None and error.errno in REMEDIES:
             error.filename = str(path)
         raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from heedful.cli.device_option import take_devices
 from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
@@ -33,7 +34,7 @@ def translate(
     format: Format = "text",
     long: Long = "split",
     on_bad_line: BadLines = "error",
-    workers: int = 1,
+    workers: int | None = None,
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
     """Translate a file, or standard input, line by line.
@@ -66,27 +67,31 @@ def translate(
     on_bad_line
         A line that is not UTF-8: stop with an error, keep it as it is, or skip it, which leaves an empty line.
     workers
-        How many processes share the work, each with the model in memory.
+        How many processes share the work, each with the model in memory; by default one for each device.
     set
-        Change any setting of the search: --set length_penalty=0.6 max_len=100 sampling.seed=7
+        Change any setting of the search, or where it computes: --set max_len=100 sampling.seed=7 device=cuda:0,cuda:1
     """
     from heedful.decoding.writing.workers import Opening
 
-    settings = _settings(beam, n_best, format, on_bad_line, set or [])
+    settings, devices = _settings(beam, n_best, format, on_bad_line, set or [])
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
-    opening = Opening(str(_chosen(model, to)), engine=engine, compute=compute, long=long, scores=scores)
-    with TextInput(file) as source, _place(opening, settings, workers) as place, open_output(output) as out:
+    opening = Opening(str(_chosen(model, to)), engine, compute, devices[0], long, scores=scores)
+    with TextInput(file) as source, _place(opening, settings, workers, devices) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
         work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> SearchSettings:
+def _settings(
+    beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]
+) -> tuple[SearchSettings, list[str]]:
+    """Those of the search, and the devices."""
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
-    values = {"beam": beam, "n_best": n_best, "attention": format == "jsonl"}
-    return from_values(SearchSettings, with_overrides(values, changes), where="translate")
+    values = with_overrides({"beam": beam, "n_best": n_best, "attention": format == "jsonl"}, changes)
+    devices = take_devices(values)
+    return from_values(SearchSettings, values, where="translate"), devices
 
 
 def _chosen(model: Path | None, to: str | None) -> Path:
@@ -106,15 +111,18 @@ def _chosen(model: Path | None, to: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _place(opening: "Opening", settings: SearchSettings, n_workers: int) -> "Iterator[Translates]":
+def _place(
+    opening: "Opening", settings: SearchSettings, n_workers: int | None, devices: list[str]
+) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
     from heedful.decoding.writing.translator import InThisProcess, Translator
     from heedful.decoding.writing.workers import Workers
     from heedful.models.find import find_model_folder
 
-    if n_workers == 1:
+    n_workers = len(devices) if n_workers is None else n_workers
+    if n_workers == len(devices) == 1:
         yield InThisProcess(Translator.open(opening), settings)
         return
     find_model_folder(opening.path)  # said once, not by each of the processes
-    with Workers(opening, settings, n_workers) as workers:
+    with Workers(opening, settings, n_workers, devices=devices) as workers:
         yield workers

@@ -77,8 +77,8 @@ def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
     for start in range(0, len(real), ROWS):
         logits = model.head(real[start : start + ROWS])  # (at most ROWS, V)
         parts.append(logits.log_softmax(dim=-1).gather(1, wanted[start : start + ROWS, None]).squeeze(1))
-    of_tokens = torch.cat(parts).double()
-    rows = batch.target_mask.nonzero()[:, 0]  # (M,): of which sentence each token is
+    of_tokens = torch.cat(parts).cpu().double()  # mps has no float64
+    rows = batch.target_mask.nonzero()[:, 0].cpu()  # (M,): of which sentence each token is
     return of_tokens.new_zeros(len(batch)).index_add_(0, rows, of_tokens)
 
 

@@ -55,7 +55,13 @@ def file_system(path: Path, texts: Texts) -> System:
 
 
 def model_system(
-    path: Path, texts: Texts, *, beam: int = 5, compute: Compute = "float32", tell: Tell = lambda what, done: None
+    path: Path,
+    texts: Texts,
+    *,
+    beam: int = 5,
+    compute: Compute = "float32",
+    device: str = "cpu",
+    tell: Tell = lambda what, done: None,
 ) -> System:
     """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
     from heedful.decoding.steps.encoder_decoder import encoder_decoder
@@ -66,9 +72,9 @@ def model_system(
 
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
-    translations = Translator.load(path, compute=compute).stream(texts.sources, block=TOLD, beam=beam)
+    translations = Translator.load(path, compute=compute, device=device).stream(texts.sources, block=TOLD, beam=beam)
     hypotheses = list(_told(translations, lambda done: tell(f"{path}: translating", done)))
-    loaded = load_model(find_model_folder(path))
+    loaded = load_model(find_model_folder(path), device=device)
     assert loaded.tokenizers is not None  # the translator would have refused it
     likely = likelihood(
         encoder_decoder(loaded),

@@ -7,19 +7,25 @@ changed model has another key. Nothing here imports torch or, with a conversion 
 itself runs in a child process, unless it needs no torch either.
 """
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.config import from_values, read_json
-from heedful.errors import UserError
-from heedful.files import MANIFEST, check_manifest, folder_aside, retire, sha256
+from heedful.errors import Notice, UserError
+from heedful.files import MANIFEST, Unwritable, check_manifest, folder_aside, retire, sha256
 from heedful.interop.ctranslate2_library import library
 from heedful.models.builtin import is_builtin
 from heedful.text import Tokenizers, load_tokenizers
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from heedful.interop.ctranslate2_outline import Outline
 
 PREFIX = ".ctranslate2-"
+FOR_NOW = "heedful-"  # what a temporary folder is called
 FACTS = "facts.json"
 LAYOUT = 1  # raised when the same model would be written differently
 MISTAKE, REFUSED = 1, 4  # exit codes of the child
@@ -67,8 +74,12 @@ class Converted:
         return load_tokenizers(self.model, trusted=bool(self.facts.tokenizers) and known)
 
 
-def convert(model: str | Path) -> Converted:
-    """The conversion of a model folder: the one that is kept, or a new one."""
+def convert(model: str | Path, *, kept: bool = False) -> Converted:
+    """The conversion of a model folder: the one that is kept, or a new one.
+
+    Where none can be kept, as in a container that is read-only, it is made for this process alone; not if it must be
+    `kept`.
+    """
     model = Path(model)
     key = key_of(model)
     found = find_conversion(model)
@@ -79,7 +90,12 @@ def convert(model: str | Path) -> Converted:
     reason = why_not_values(read_json(model / "config.json"))
     if reason is not None:
         raise refusal(model, reason)
-    made = _make(model, key)
+    try:
+        made = _make(model, key)
+    except Unwritable as error:
+        if kept:
+            raise
+        return _make_for_now(model, key, str(error))
     _forget_others(model, key)
     return made
 
@@ -103,7 +119,10 @@ def key_of(model: Path) -> str:
 
 def user_cache() -> Path:
     """Where a user's programs keep what can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(os.devnull) / "heedful"  # where nothing is, and nothing can be made
 
 
 def _places(model: Path, key: str) -> list[Path]:
@@ -117,8 +136,8 @@ def find_conversion(model: Path) -> Converted | None:
     """The conversion that is kept; None if there is none, or it is damaged."""
     key = key_of(model)
     for folder in _places(model, key):
-        if folder.is_dir():
-            with contextlib.suppress(UserError):  # damaged: as if it were not there, and made again
+        with contextlib.suppress(UserError, OSError):  # damaged, or closed to us: as if it were not there
+            if folder.is_dir():
                 return _open(model, folder, key)
     return None
 
@@ -136,19 +155,79 @@ def _described(model: Path, folder: Path, key: str) -> Converted:
 
 
 def _make(model: Path, key: str) -> Converted:
-    folder, _ = _places(model, key)
+    """In the best place that can be written."""
+    first, second = _places(model, key)
+    try:
+        return _make_in(first, model, key)
+    except Unwritable:
+        if first.parent != model:  # then the other would be in a folder that must stay as it is
+            raise
+        return _make_in(second, model, key)
+
+
+def _make_in(folder: Path, model: Path, key: str) -> Converted:
     if folder.exists() and not (folder / MANIFEST).is_file():  # damaged: what is whole has one
         with contextlib.suppress(FileNotFoundError):  # another process did the same
             retire(folder)
     # Its manifest is checked whenever it is opened, whatever became of it: so nobody need wait for the disk.
     with folder_aside(folder, durable=False) as aside:
-        if _may_run_here(model):
-            from heedful.interop.ctranslate2_child import convert_into
-
-            convert_into(model, aside)
-        else:
-            _run_child(model, aside)
+        _convert_into(aside, model)
     return _described(model, folder, key)
+
+
+@functools.cache
+def _make_for_now(model: Path, key: str, why: str) -> Converted:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=FOR_NOW))
+    except OSError as error:
+        raise NotConvertible(f"{why}; nor is there a temporary folder to convert it in: {error.strerror}") from None
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _tell(model, why)
+    _convert_into(folder, model)
+    return _described(model, folder, key)
+
+
+@contextlib.contextmanager
+def cache_for_children(model: Path) -> Iterator[dict[str, str]]:
+    """The variables of processes that will open a model: where nothing can be kept, a cache that they share for now.
+    They are killed in the end, and so could delete nothing themselves.
+    """
+    from heedful.interop.ctranslate2 import why_not_values
+
+    first, second = _places(model, key_of(model))
+    places = [first.parent, second.parent] if first.parent == model else [first.parent]
+    is_kept = why_not_values(read_json(model / "config.json")) is not None or find_conversion(model) is not None
+    if is_kept or any(map(_can_write, places)):
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix=FOR_NOW, ignore_cleanup_errors=True) as folder:
+        _tell(model, f"{first}: cannot be written")
+        yield {"XDG_CACHE_HOME": folder}
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _tell(model: Path, why: str) -> None:
+    words = (
+        f"{why}. So {model} is converted for CTranslate2 each time, in {tempfile.gettempdir()}, which takes a moment"
+    )
+    warnings.warn(Notice(f"{words}: let XDG_CACHE_HOME name a folder that can be written"), stacklevel=2)
+
+
+def _convert_into(folder: Path, model: Path) -> None:
+    if _may_run_here(model):
+        from heedful.interop.ctranslate2_child import convert_into
+
+        convert_into(model, folder)
+    else:
+        _run_child(model, folder)
 
 
 def _may_run_here(model: Path) -> bool:

@@ -13,7 +13,9 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from heedful.devices import cuda_index
 
 WEIGHTS = "model.bin"  # of a converted model
 TURNS = "GOMP_SPINCOUNT"
@@ -29,6 +31,16 @@ class Library(NamedTuple):
 
 def library() -> ModuleType:
     return _load().module
+
+
+def devices() -> list[str]:
+    """Those that CTranslate2 can compute on: without a GPU, or built without CUDA, the processor alone."""
+    return ["cpu", *(f"cuda:{number}" for number in range(library().get_cuda_device_count()))]
+
+
+def placed(device: str) -> dict[str, Any]:
+    """A device, by the name that heedful gives it, in CTranslate2's words: it counts GPUs apart."""
+    return {"device": "cpu"} if device == "cpu" else {"device": "cuda", "device_index": cuda_index(device)}
 
 
 def threads_for_one(folder: Path, n_threads: int) -> int:

@@ -23,6 +23,7 @@ from heedful.errors import UserError, one_of
 from heedful.files import MANIFEST, check_manifest, folder_aside
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
+from heedful.models.device import torch_device
 from heedful.models.find import CARD, CONFIG, WEIGHTS, Precision, find_model_folder, wrong_family
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -105,13 +106,14 @@ def save_model(
 def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> LoadedModel:
     """The model of a folder, ready to run, or a UserError that names the file and what is wrong with it."""
     folder = Path(folder)
+    place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
     family, settings = _read_config(folder / CONFIG)
     kind, module = FAMILIES[family]
     config = from_values(kind, settings, where=str(folder / CONFIG))
     with torch.device("meta"), _WithoutDrawing():  # the shapes, without memory
         model = module(config)
-    weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=device)
+    weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=place)
     model.load_state_dict(weights, strict=False, assign=True)
     model.tie()
     tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.decoding.engines.ct2_engine import Compute, CTranslate2Engine
+from heedful.decoding.engines.ct2_limits import why_not_device
 from heedful.decoding.engines.ct2_speed import Speed
 from heedful.decoding.engines.engine import Engine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
+from heedful.devices import device_name
 from heedful.errors import UserError, one_of
 from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert
 from heedful.models.find import ENCODER_DECODERS, find_model_folder, require_family
@@ -33,8 +35,9 @@ def open_engine(
 ) -> Engine:
     """An engine for the model of a run or a model folder.
 
-    `auto` takes CTranslate2 for a model that it runs with equal results, and for what it cannot do torch. `threads`: at
-    most so many, by default as measured to be fastest. `scores` is CTranslate2Engine's.
+    `auto` takes CTranslate2 for a model that it runs with equal results on a device that it can use, and for what it
+    cannot do torch. `device`: cpu, cuda, cuda:N or mps. `threads` of a processor: at most so many, by default as
+    measured to be fastest. `scores` is CTranslate2Engine's.
     """
     if engine not in get_args(EngineName):
         raise one_of("engine", engine, get_args(EngineName))
@@ -42,19 +45,21 @@ def open_engine(
         raise one_of("compute", compute, get_args(Compute))
     folder = find_model_folder(path)
     require_family(folder, *ENCODER_DECODERS)
+    device = device_name(device)
     if engine == "torch":
         return _torch_only(folder, compute, device, threads)
     try:
+        require_device(device)
         converted = convert(folder)
-    except NotConvertible:
+    except NotConvertible as error:
         if engine == "ctranslate2":
             raise
-        return _torch_only(folder, compute, device, threads)
+        return _torch_only(folder, compute, device, threads, why=str(error))
     fast = CTranslate2Engine(
         converted,
         compute="int8" if compute == "int8" else "float32",
         device=device,
-        speed=None if threads is None else Speed(inter=threads),
+        speed=None if threads is None or device != "cpu" else Speed(inter=threads),
         scores=scores,
     )
     return fast if engine == "ctranslate2" else AutoEngine(fast, folder, threads=threads)
@@ -83,32 +88,51 @@ class AutoEngine:
         self._opening = threading.Lock()
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        if self.fast.why_not([], settings) is not None:
-            return self._search_with_torch(requests, settings)
-        easy = [self.fast.why_not([request], settings) is None for request in requests]
+        reason = self.fast.why_not([], settings)
+        if reason is not None:
+            return self._search_with_torch(requests, settings, reason)
+        reasons = [self.fast.why_not([request], settings) for request in requests]
+        easy = [reason is None for reason in reasons]
         found = iter(self.fast.search([one for one, is_easy in zip(requests, easy, strict=True) if is_easy], settings))
         hard = [request for request, is_easy in zip(requests, easy, strict=True) if not is_easy]
         if not hard:
             return list(found)
-        others = iter(self._search_with_torch(hard, settings))
+        why = next(reason for reason in reasons if reason is not None)
+        others = iter(self._search_with_torch(hard, settings, why))
         return [next(found if is_easy else others) for is_easy in easy]
 
-    def _search_with_torch(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        return self._torch().search(requests, replace(settings, shortlist=False))  # torch has none
+    def _search_with_torch(
+        self, requests: Sequence[Request], settings: SearchSettings, reason: str
+    ) -> list[list[Hypothesis]]:
+        return self._torch(reason).search(requests, replace(settings, shortlist=False))  # torch has none
 
-    def _torch(self) -> Engine:
+    def _torch(self, reason: str) -> Engine:
+        compute = self.fast.compute
+        if compute != "float32":
+            raise UserError(f"compute = '{compute}': only CTranslate2 has it, and it cannot do this: {reason}")
         with self._opening:
             if self._slow is None:
-                if self.fast.compute != "float32":
-                    raise UserError(f"compute = '{self.fast.compute}': only CTranslate2 has it, and it cannot do this")
                 self._slow = _torch_engine(self._folder, self.fast.device, self._threads)
             return self._slow
 
 
-def _torch_only(folder: Path, compute: str, device: str, threads: int | None) -> Engine:
+def require_device(device: str) -> None:
+    """Refuse one that CTranslate2 cannot compute on; the name is one of `device_name`'s."""
+    reason = why_not_device(device)
+    if reason is not None:
+        raise NotConvertible(f"device = {device!r}: CTranslate2 cannot use it: {reason}")
+
+
+def _torch_only(folder: Path, compute: str, device: str, threads: int | None, *, why: str = "") -> Engine:
     if compute != "float32":
-        raise UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch")
+        raise only_float32(compute, why)
     return _torch_engine(folder, device, threads)
+
+
+def only_float32(compute: str, why: str = "") -> UserError:
+    """`why` CTranslate2 cannot do it, where that is not the user's wish."""
+    reason = f"\n{why}" if why else ""
+    return UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch{reason}")
 
 
 def _torch_engine(folder: Path, device: str, threads: int | None) -> Engine:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from heedful.config import read_json
-from heedful.decoding.engines.choose import EngineName
+from heedful.decoding.engines.choose import EngineName, only_float32, require_device
 from heedful.decoding.engines.ct2_engine import Compute
 from heedful.decoding.engines.ct2_limits import why_not_prompt
 from heedful.decoding.engines.ct2_writer import CTranslate2Writer
 from heedful.decoding.engines.writer import Shape, Writer, read_shape
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
+from heedful.devices import device_name
 from heedful.errors import UserError, one_of
 from heedful.interop.ctranslate2 import why_not_values
-from heedful.interop.ctranslate2_cache import Converted, convert, find_conversion, refusal
+from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert, find_conversion, refusal
 from heedful.models.find import CONFIG, find_model_folder, require_family
 from heedful.text import Tokenizer, has_tokenizers, load_tokenizers
 
@@ -43,18 +44,21 @@ def open_writer(
     numbers: Compute = "int8" if compute == "int8" else "float32"
     folder = find_model_folder(path)
     require_family(folder, "gpt")
+    device = device_name(device)
     values = read_json(folder / CONFIG)
     reason = why_not_values(values) if values.get("family") == "gpt" else "it is no model that heedful knows"
     if engine == "ctranslate2":
         if reason is not None:
             raise refusal(folder, reason)
+        require_device(device)
         converted = convert(folder)
         opened = CTranslate2Writer(converted, read_shape(folder), compute=numbers, device=device)
         return opened, _tokenizer(folder, converted)
     if engine == "torch" or reason is not None or (device != "cpu" and compute == "float32"):
         if compute != "float32":
-            raise UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch")
+            raise only_float32(compute, "" if reason is None else str(refusal(folder, reason)))
         return _open_torch(folder, device)
+    require_device(device)
     auto = AutoWriter(folder, compute=numbers, device=device)
     return auto, _tokenizer(folder, auto.converted)
 
@@ -93,10 +97,13 @@ class AutoWriter:
         reason = why_not_prompt(request, settings, self.shape)
         return (self._ctranslate2() if reason is None else self._torch(reason)).stream(request, settings)
 
-    def _ctranslate2(self) -> CTranslate2Writer:
+    def _ctranslate2(self) -> Writer:
+        try:
+            self.converted = self.converted or convert(self.folder)
+        except NotConvertible as error:  # there is no place at all where it could be
+            return self._torch(str(error))
         with self._opening:
             if self._fast is None:
-                self.converted = self.converted or convert(self.folder)
                 self._fast = CTranslate2Writer(self.converted, self.shape, compute=self.compute, device=self.device)
             return self._fast
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.decoding.engines.ct2_speed import Speed
-from heedful.interop.ctranslate2_library import WEIGHTS, library, threads_for_one
+from heedful.interop.ctranslate2_library import WEIGHTS, library, placed, threads_for_one
 
 LARGE = 200_000_000  # bytes of weights: of such a model there is one copy at a time
 
@@ -67,7 +67,7 @@ class Copies:
     def _load(self, inter: int, intra: int) -> Copy:
         translator = library().Translator(
             str(self._folder),
-            device=self._device,
+            **placed(self._device),
             compute_type=self._compute,
             inter_threads=inter,
             intra_threads=intra,

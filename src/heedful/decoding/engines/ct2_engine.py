@@ -14,6 +14,7 @@ from typing import Any, Literal
 from heedful.decoding.engines.ct2_copies import Copies, Copy
 from heedful.decoding.engines.ct2_limits import is_filtered, why_not_request, why_not_settings
 from heedful.decoding.engines.ct2_speed import Speed, known_speed, speed_for
+from heedful.decoding.search.check import check_ids
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.errors import UserError
@@ -47,8 +48,8 @@ class CTranslate2Engine:
         self.facts = converted.facts
         self.compute = compute
         self.device = device
-        known = speed or known_speed(converted.folder, compute)
-        self.speed = known or Speed(inter=n_cores())
+        known = speed or known_speed(converted.folder, compute, device)
+        self.speed = known or Speed(inter=n_cores() if device == "cpu" else 1)
         self._must_measure = known is None
         self._measuring = threading.Lock()
         self.scores = scores
@@ -69,6 +70,8 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
+        sizes = {name: getattr(self.facts, name) for name in ("source_vocab_size", "target_vocab_size")}
+        check_ids(requests, settings, **sizes)
         if settings.shortlist:
             self._require_shortlist()
         settings = self._whole(settings)
@@ -163,7 +166,8 @@ class CTranslate2Engine:
         """Measure, if that was never done on this machine, and go on in the fastest way."""
         with self._measuring:
             if self._must_measure:
-                self.speed, self._must_measure = speed_for(self.converted.folder, self.compute), False
+                self.speed = speed_for(self.converted.folder, self.compute, self.device)
+                self._must_measure = False
                 self._copies.change(self.speed)
 
     def _batch(self, requests: Sequence[Request], settings: SearchSettings, inter: int) -> dict[str, Any]:
@@ -191,10 +195,10 @@ class CTranslate2Engine:
         return settings.attention or settings.coverage_penalty > 0
 
     def _source(self, request: Request) -> list[str]:
-        return [*_named(request.source, self._sources), self._end]
+        return [*(self._sources[number] for number in request.source), self._end]
 
     def _target(self, ids: Sequence[int]) -> list[str]:
-        return _named(ids, self._targets)
+        return [self._targets[number] for number in ids]
 
 
 def _options(settings: SearchSettings) -> dict[str, Any]:
@@ -240,12 +244,6 @@ def _coverage(attention: list[list[float]] | None, settings: SearchSettings) -> 
         return 0.0
     sums = (sum(column) for column in zip(*attention, strict=True))
     return settings.coverage_penalty * sum(math.log(min(max(each, 1e-9), 1.0)) for each in sums)
-
-
-def _named(ids: Sequence[int], names: Sequence[str]) -> list[str]:
-    if min(ids, default=0) < 0 or max(ids, default=0) >= len(names):  # CTranslate2 would take it for an unknown
-        raise UserError(f"ids must lie between 0 and {len(names) - 1:,}, found {min(ids)} to {max(ids)}")
-    return [names[number] for number in ids]
 
 
 def _is_new(

@@ -4,8 +4,21 @@ from heedful.decoding.engines.writer import Shape
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.interop.ctranslate2_cache import Facts
+from heedful.interop.ctranslate2_library import devices
 
 RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
+
+
+def why_not_device(device: str) -> str | None:
+    """Why it cannot compute on a device; None if it can."""
+    if device == "cpu":
+        return None  # without asking for GPUs, which takes its time where there are some
+    if device == "mps":
+        return "it computes on processors and on CUDA devices, not on mps"
+    there = devices()
+    if device in there:
+        return None
+    return f"it was built without CUDA, or finds no such device here; there is: {', '.join(there)}"
 
 
 def is_filtered(settings: SearchSettings) -> bool:

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from typing import Any
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import FACTS, user_cache
-from heedful.interop.ctranslate2_library import library
+from heedful.interop.ctranslate2_library import library, placed
 from heedful.interop.ctranslate2_tokens import source_token
 from heedful.processor import n_cores
 from heedful.text import SPECIAL
 
 LENGTH = 12  # tokens of each sentence that is measured, and of its translation
 BATCHES = (256, 512, 1024, 2048)  # source tokens
+GPU_BATCHES = (512, 2048, 8192, 16_384)  # a GPU is filled by more
 BEAM = 5
 
 
@@ -40,13 +42,13 @@ class Speed:
                 raise UserError(f"'{name}' must lie between 1 and 1,000,000, found {getattr(self, name)}")
 
 
-def speed_for(folder: Path, compute: str) -> Speed:
+def speed_for(folder: Path, compute: str, device: str = "cpu") -> Speed:
     """The fastest settings for a converted model; measured, which takes seconds, if they are not known yet."""
-    known = known_speed(folder, compute)
+    known = known_speed(folder, compute, device)
     if known is not None:
         return known
-    speed = _measured(folder, compute)
-    for path in _places(folder, compute):
+    speed = _measured(folder, compute, device)
+    for path in _places(folder, compute, device):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f"{path.name}-{os.getpid()}")
@@ -58,46 +60,45 @@ def speed_for(folder: Path, compute: str) -> Speed:
     return speed
 
 
-def known_speed(folder: Path, compute: str) -> Speed | None:
-    """What was measured on as many cores; None if nothing was, or its file is damaged."""
-    for path in _places(folder, compute):
+def known_speed(folder: Path, compute: str, device: str = "cpu") -> Speed | None:
+    """What was measured on as many cores, or on that GPU; None if nothing was, or its file is damaged."""
+    for path in _places(folder, compute, device):
         with contextlib.suppress(UserError):
             return from_values(Speed, read_json(path), where=str(path))
     return None
 
 
-def _places(folder: Path, compute: str) -> list[Path]:
-    name = f"speed-{compute}-{n_cores()}.json"
+def _places(folder: Path, compute: str, device: str) -> list[Path]:
+    name = f"speed-{compute}-{n_cores() if device == 'cpu' else device.replace(':', '-')}.json"
     return [folder / name, user_cache() / f"{folder.name.lstrip('.')}-{name}"]
 
 
-def _measured(folder: Path, compute: str) -> Speed:
+def _measured(folder: Path, compute: str, device: str) -> Speed:
     """In a child: this process may have loaded torch, whose OpenMP runtime gets in the way."""
-    command = [sys.executable, "-P", "-m", "heedful.decoding.engines.ct2_speed", str(folder), compute]
+    command = [sys.executable, "-P", "-m", "heedful.decoding.engines.ct2_speed", str(folder), compute, device]
     child = subprocess.run(command, capture_output=True, check=False)
     if child.returncode != 0:
         raise RuntimeError(f"measuring {folder} ended with {child.returncode}: {child.stderr.decode()[-2000:]}")
     return from_values(Speed, json.loads(child.stdout), where="measured speed")
 
 
-def measure(folder: Path, compute: str) -> Speed:
-    """Try the ways to share the cores, then sizes of batches.
+def measure(folder: Path, compute: str, device: str = "cpu") -> Speed:
+    """Try the ways to share the cores, then sizes of batches; a GPU is not shared, and has the clock alone.
 
     Other programs may be busy meanwhile. So one batch for each core, which suffers least from them, is given up only
     for a way that is better by the clock and by the time of all threads together; sizes are compared by the latter.
     """
-    n = n_cores()
-    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=max(BATCHES) // LENGTH)
+    n, sizes = n_cores(), BATCHES if device == "cpu" else GPU_BATCHES
+    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=max(sizes) // LENGTH)
+    if device != "cpu":
+        return Speed(1, 1, *_best_sizes(_Trial(folder, compute, 1, 1, device), sources, sizes))
     few = sources[::4]
     way, best = (n, 1), _Trial(folder, compute, n, 1).cost(few)
     for intra in sorted({2, 4, n} & set(range(2, n + 1))):
         cost = _Trial(folder, compute, n // intra, intra).cost(few)
         if cost.clock < 0.9 * best.clock and cost.threads < 0.9 * best.threads:
             way, best = (n // intra, intra), cost
-    trial = _Trial(folder, compute, 1, 1)
-    costs = {size: trial.cost(sources, batch=size).threads for size in BATCHES}
-    beam_costs = {size: trial.cost(sources[::2], batch=size, beam=BEAM).threads for size in BATCHES[:-1]}
-    return Speed(*way, batch=_cheapest(costs), beam_batch=_cheapest(beam_costs))
+    return Speed(*way, *_best_sizes(_Trial(folder, compute, 1, 1), sources, sizes))
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,10 @@ class Cost:
 class _Trial:
     """A model opened in one way."""
 
-    def __init__(self, folder: Path, compute: str, inter: int, intra: int) -> None:
-        self.inter = inter
+    def __init__(self, folder: Path, compute: str, inter: int, intra: int, device: str = "cpu") -> None:
+        self.inter, self.device = inter, device
         self.translator: Any = library().Translator(
-            str(folder), compute_type=compute, inter_threads=inter, intra_threads=intra
+            str(folder), **placed(device), compute_type=compute, inter_threads=inter, intra_threads=intra
         )
 
     def cost(self, sources: list[list[str]], *, batch: int = 512, beam: int = 1) -> Cost:
@@ -133,8 +134,15 @@ class _Trial:
         )
 
 
-def _cheapest(costs: dict[int, float]) -> int:
-    return min(costs, key=lambda size: costs[size])
+def _best_sizes(trial: _Trial, sources: list[list[str]], sizes: Sequence[int]) -> tuple[int, int]:
+    """Of a batch in greedy search, and in a beam."""
+    costs = {size: trial.cost(sources, batch=size) for size in sizes}
+    beam_costs = {size: trial.cost(sources[::2], batch=size, beam=BEAM) for size in sizes[:-1]}
+    return _cheapest(costs, trial.device), _cheapest(beam_costs, trial.device)
+
+
+def _cheapest(costs: dict[int, Cost], device: str) -> int:
+    return min(costs, key=lambda size: costs[size].threads if device == "cpu" else costs[size].clock)
 
 
 def _sources(vocab_size: int, *, n_sentences: int) -> list[list[str]]:
@@ -144,4 +152,4 @@ def _sources(vocab_size: int, *, n_sentences: int) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(to_values(measure(Path(sys.argv[1]), sys.argv[2]))))
+    print(json.dumps(to_values(measure(Path(sys.argv[1]), *sys.argv[2:]))))

@@ -16,7 +16,7 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import Converted
-from heedful.interop.ctranslate2_library import library, threads_for_one
+from heedful.interop.ctranslate2_library import library, placed, threads_for_one
 from heedful.interop.ctranslate2_tokens import target_token
 from heedful.processor import n_cores
 
@@ -45,7 +45,7 @@ class CTranslate2Writer:
         self.shape = shape
         self.compute = compute
         self.device = device
-        self.threads = threads or n_cores()
+        self.threads = threads or (n_cores() if device == "cpu" else 1)
         self._names = [target_token(number) for number in range(shape.vocab_size)]
         self._opened: dict[tuple[int, int], Any] = {}
         self._opening = threading.Lock()
@@ -92,6 +92,7 @@ class CTranslate2Writer:
             given_up.set()
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        self.shape.check(requests, settings)
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use engine = 'torch'")
@@ -131,7 +132,7 @@ class CTranslate2Writer:
             if (inter, intra) not in self._opened:
                 self._opened[inter, intra] = library().Generator(
                     str(self.converted.folder),
-                    device=self.device,
+                    **placed(self.device),
                     compute_type=self.compute,
                     inter_threads=inter,
                     intra_threads=intra,

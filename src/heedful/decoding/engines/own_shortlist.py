@@ -64,7 +64,7 @@ def learn_own_shortlist(
             "it would leave out words that the model knows"
         )
     folder = find_model_folder(path)
-    converted = convert(folder)
+    converted = convert(folder, kept=True)
     engine = CTranslate2Engine(converted, compute="int8", scores=False)
     tokenizers = open_tokenizers(folder, engine)
     if tokenizers is None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from heedful.decoding.search.beam import extend_beam
+from heedful.decoding.search.check import check_ids
 from heedful.decoding.search.events import BeamEvent, BeamLog
 from heedful.decoding.search.loop import search
 from heedful.decoding.search.request import Hypothesis, Request
@@ -36,6 +38,7 @@ class TorchEngine:
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         if settings.shortlist:
             raise UserError("shortlist = true: only CTranslate2 has it; use --engine auto or ctranslate2")
+        self._check(requests, settings)
         step: Step = self.step  # type: ignore[type-arg]
         if any(request.required for request in requests):
             settings = replace(settings, beam=max(settings.beam, WIDE_ENOUGH))
@@ -46,12 +49,19 @@ class TorchEngine:
             torch.set_num_threads(threads)  # lanes set it for their own threads, and so for threads to come
         return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
 
+    def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        config: Any = self.model.config
+        one = getattr(config, "vocab_size", None)  # some families have one vocabulary, some two
+        source, target = one or config.source_vocab_size, one or config.target_vocab_size
+        check_ids(requests, settings, source_vocab_size=source, target_vocab_size=target)
+
     def rows_for(self, settings: SearchSettings) -> int:
         """A beam needs twice the rows until the products are as efficient as they get: less of its step is products."""
         return self.batch_rows if settings.beam == 1 else 2 * self.batch_rows
 
     def search_watched(self, request: Request, settings: SearchSettings) -> tuple[list[Hypothesis], list[BeamEvent]]:
         """One request by beam search, and the diary of the beam."""
+        self._check([request], settings)
         log = BeamLog()
         step: Step = self.step  # type: ignore[type-arg]
         found = search(

@@ -8,7 +8,7 @@ import torch
 
 from heedful.decoding.engines.writer import Shape
 from heedful.decoding.search.board import Board, Entry, Ints
-from heedful.decoding.search.loop import choose_advance, run_batch, search
+from heedful.decoding.search.loop import choose_advance, require_something, run_batch, search
 from heedful.decoding.search.prediction import Prediction
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
@@ -34,6 +34,7 @@ class TorchWriter:
         return self.model
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        self.shape.check(requests, settings)
         threads = torch.get_num_threads()
         lanes = self.lanes or (threads if self.step.device.type == "cpu" and len(requests) >= MANY else 1)
         found = search(self.step, requests, settings, n_rows=self.batch_rows, lanes=lanes)
@@ -42,6 +43,7 @@ class TorchWriter:
         return found
 
     def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        self.shape.check([request], settings)
         entry = Entry(0, request, settings.limit(len(request)))
         results: list[list[Hypothesis]] = [[]]
         advance, written, n_said = choose_advance(settings), deque[int](), 0
@@ -56,6 +58,7 @@ class TorchWriter:
             if new := list(itertools.islice(written, n_said, None)):
                 n_said += len(new)
                 yield new
+        require_something(results[0], entry)
         if new := results[0][0].ids[n_said:]:
             yield new
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from heedful.config import from_values, read_json
+from heedful.decoding.search.check import check_ids
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
@@ -28,6 +29,10 @@ class Shape:
     def ends(self) -> list[int]:
         """The ids that end a text; a model may have an end outside of its vocabulary, and then never ends."""
         return [number for number in (self.marks.end_id, *self.marks.other_ends) if number < self.vocab_size]
+
+    def check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        """Refuse ids that the model does not have."""
+        check_ids(requests, settings, source_vocab_size=self.vocab_size, target_vocab_size=self.vocab_size)
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.decoding.search.beam import extend_beam
 from heedful.decoding.search.board import Board, Entry, Ints
+from heedful.decoding.search.check import check_room, nothing_found
 from heedful.decoding.search.filters import filters_of
 from heedful.decoding.search.greedy import take_likeliest
 from heedful.decoding.search.prediction import Prediction
@@ -41,6 +42,8 @@ def search(
     width = settings.beam if settings.sampling is None else settings.n_best
     order = sorted(range(len(requests)), key=lambda number: -len(requests[number]))
     entries = [Entry(number, requests[number], _limit(step, requests[number], settings)) for number in order]
+    for entry in entries:
+        check_room(entry.request, entry.limit)
     results: list[list[Hypothesis]] = [[] for _ in requests]
     n_places = max(1, n_rows // width)
     given_up = threading.Event()
@@ -64,7 +67,15 @@ def search(
             except BaseException:  # of whichever lane comes first; also a signal that this thread got while it waited
                 given_up.set()
                 raise
+    for entry in entries:
+        require_something(results[entry.number], entry)
     return results
+
+
+def require_something(found: Sequence[Hypothesis], entry: Entry) -> None:
+    """Refuse a search that came to nothing, or only to what is ruled out."""
+    if not found or found[0].score == -np.inf:
+        raise nothing_found(entry.request, entry.limit)
 
 
 def choose_advance(settings: SearchSettings) -> Advance:
@@ -95,7 +106,7 @@ def run_batch(
         for apply in filters:
             apply(logits, said, board)
         if state.attention is not None:
-            board.look(state.attention.double().cpu().numpy().reshape(len(board), width, -1))
+            board.look(state.attention.cpu().double().numpy().reshape(len(board), width, -1))
         parents = advance(board, Prediction(logits, said))
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))

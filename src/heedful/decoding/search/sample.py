@@ -17,12 +17,13 @@ def draw(board: Board, prediction: Prediction) -> None:
     sampling = board.settings.sampling
     assert sampling is not None
     logits = prediction.logits
-    chances = torch.from_numpy(_chances(board, sampling)).to(logits.device)
-    cumulative = sampling_filter(logits, sampling).softmax(dim=1).double().cumsum(dim=1)
+    likely = sampling_filter(logits, sampling).softmax(dim=1)
+    cumulative = (likely.cpu() if likely.device.type == "mps" else likely).double().cumsum(dim=1)  # mps has no float64
+    chances = torch.from_numpy(_chances(board, sampling)).to(cumulative.device)
     cumulative /= cumulative[:, -1:].clone()
     tokens = torch.searchsorted(cumulative, chances.view(-1, 1), right=True).clamp(max=logits.size(1) - 1)
     shape = board.tokens.shape
-    follow(board, as_ints(tokens).reshape(shape), prediction.gains(tokens).reshape(shape))
+    follow(board, as_ints(tokens).reshape(shape), prediction.gains(tokens.to(logits.device)).reshape(shape))
 
 
 def _chances(board: Board, sampling: Sampling) -> Floats:

@@ -8,6 +8,7 @@ from heedful.config import from_values, to_values
 from heedful.errors import UserError
 
 LARGEST_BEAM = 1_000
+LARGEST_SEED = 10**18
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Sampling:
         _within("top_k", self.top_k, 0, 10**9)
         _within("top_p", self.top_p, 0.0, 1.0)
         _within("min_p", self.min_p, 0.0, 1.0)
+        _within("seed", self.seed, 0, LARGEST_SEED)
         if self.temperature == 0.0:
             raise UserError("temperature must be above 0; for the likeliest token use --beam 1 without sampling")
 

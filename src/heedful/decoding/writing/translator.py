@@ -124,15 +124,27 @@ class Translator:
         return found[0] if isinstance(texts, str) else found
 
     def stream(
-        self, texts: Iterable[str], *, block: int = BLOCK_TEXTS, workers: int = 1, **options: Any
+        self,
+        texts: Iterable[str],
+        *,
+        block: int = BLOCK_TEXTS,
+        workers: int | None = None,
+        devices: Sequence[str] = (),
+        **options: Any,
     ) -> Iterator[str]:
-        """Translations one by one, in order; texts are read block by block, and `workers` processes share the work."""
+        """Translations one by one, in order; texts are read block by block, and `workers` processes share the work, by
+        default one for each of the `devices`.
+        """
         settings = search_settings(options)
+        n_workers = max(1, len(devices)) if workers is None else workers
         if block < 1:
             raise UserError(f"block = {block}: must be at least 1")
-        if workers > 1 and self.opening is None:
+        if n_workers < 1:
+            raise UserError(f"workers = {workers}: must be at least 1")
+        if (n_workers > 1 or devices) and self.opening is None:
             raise UserError("workers: this Translator was not loaded from a folder, so no other process can load it")
-        return (best[0].text for best in self._blocks(texts, settings, block=block, n_workers=workers))
+        found = self._blocks(texts, settings, block=block, n_workers=n_workers, devices=devices)
+        return (best[0].text for best in found)
 
     def answer(self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> Answer:
         """All about one block of texts, of which the first has the number `start`."""
@@ -165,15 +177,21 @@ class Translator:
         return [found[place] for place in places]
 
     def _blocks(
-        self, texts: str | Iterable[str], settings: SearchSettings, *, block: int = BLOCK_TEXTS, n_workers: int = 1
+        self,
+        texts: str | Iterable[str],
+        settings: SearchSettings,
+        *,
+        block: int = BLOCK_TEXTS,
+        n_workers: int = 1,
+        devices: Sequence[str] = (),
     ) -> Iterator[list[Translation]]:
         blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
         tally = Tally()
         with contextlib.ExitStack() as stack:
             where: Translates = InThisProcess(self, settings)
-            if n_workers > 1:
+            if n_workers > 1 or devices:
                 assert self.opening is not None
-                where = stack.enter_context(Workers(self.opening, settings, n_workers))
+                where = stack.enter_context(Workers(self.opening, settings, n_workers, devices=devices))
             for answer in in_order(blocks, where):
                 tally += answer.tally
                 yield from answer.translations

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import queue
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,7 +19,10 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long, Tally
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translation import Answer, Translation
+from heedful.devices import device_name
 from heedful.errors import UserError
+from heedful.interop.ctranslate2_cache import cache_for_children
+from heedful.models.find import find_model_folder
 
 MOST_WORKERS = 1024
 
@@ -49,19 +52,22 @@ class Translates(Protocol):
 
 
 class Workers:
-    """Use as a context. `submit` may be called from one thread only."""
+    """Use as a context. `submit` may be called from one thread only. `devices`, if any, are taken in turn."""
 
-    def __init__(self, opening: Opening, settings: SearchSettings, n_workers: int) -> None:
-        if not 1 <= n_workers <= MOST_WORKERS:
-            raise UserError(f"workers = {n_workers}: must lie between 1 and {MOST_WORKERS:,}")
+    def __init__(
+        self, opening: Opening, settings: SearchSettings, n_workers: int, *, devices: Sequence[str] = ()
+    ) -> None:
+        hows = _openings(opening, settings, n_workers, devices)
         self.width = 2 * n_workers  # one to work on and one to go on with
-        how = json.dumps({"opening": to_values(opening), "settings": to_values(settings)})
         with contextlib.ExitStack() as stack:
             self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
             self._pool = ThreadPoolExecutor(n_workers)  # each thread waits on the pipes of one process
             stack.callback(self._pool.shutdown, cancel_futures=True)
-            for number in range(n_workers):
-                self._idle.put(stack.enter_context(_Worker(how, f"translating process {number + 1} of {n_workers}")))
+            is_torch = opening.engine == "torch"
+            cache = {} if is_torch else stack.enter_context(cache_for_children(find_model_folder(opening.path)))
+            for number, how in enumerate(hows):
+                name = f"translating process {number + 1} of {n_workers}"
+                self._idle.put(stack.enter_context(_Worker(how, name, cache)))
             self._stack = stack.pop_all()
 
     def __enter__(self) -> "Workers":
@@ -81,6 +87,20 @@ class Workers:
             self._idle.put(worker)
 
 
+def _openings(opening: Opening, settings: SearchSettings, n_workers: int, devices: Sequence[str]) -> list[str]:
+    """What each process is told."""
+    if not 1 <= n_workers <= MOST_WORKERS:
+        raise UserError(f"workers = {n_workers}: must lie between 1 and {MOST_WORKERS:,}")
+    names = [device_name(name) for name in devices or [opening.device]]
+    if n_workers < len(names):
+        raise UserError(
+            f"workers = {n_workers} for {len(names)} devices, {', '.join(names)}: each needs a process of its own, "
+            "or it would have nothing to do; raise the one, or name fewer of the others"
+        )
+    openings = [dataclasses.replace(opening, device=names[number % len(names)]) for number in range(n_workers)]
+    return [json.dumps({"opening": to_values(each), "settings": to_values(settings)}) for each in openings]
+
+
 def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[Answer]:
     """The answers to the blocks, in their order, with at most `width` blocks in memory."""
     pending: deque[Future[Answer]] = deque()
@@ -97,9 +117,9 @@ def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[A
 class _Worker:
     """One child process."""
 
-    def __init__(self, how: str, name: str) -> None:
+    def __init__(self, how: str, name: str, variables: Mapping[str, str]) -> None:
         module = "heedful.decoding.writing.translate_worker"
-        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1"})
+        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
 
     def __enter__(self) -> "_Worker":
         return self
