@@ -119,7 +119,9 @@ def test_a_model_translates_and_its_perplexity_is_given(
     test_set = ["--source", files["source"], "--target", files["target"]]
     found = answer(["-m", model, *test_set, "--beam", "2", "--per-sentence", str(path)], capsys)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
+    with pytest.warns(UserWarning, match="were cut off at the longest length allowed"):
+        assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
+    assert any(note.startswith(f"{model}: ") and "were cut off" in note for note in found["notes"])
     loaded = load_model(model)
     expected = likelihood(loaded.model, loaded.tokenizers, SOURCE, TARGET)
     assert found["systems"][0]["perplexity"] == pytest.approx(expected.perplexity)

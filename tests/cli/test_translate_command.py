@@ -178,6 +178,7 @@ def test_json_lines(echo: Path, tmp_path: Path) -> None:
         "text": "ab",
         "score": 0.0,
         "tokens": ["▁", "a", "b"],
+        "complete": True,
         "source_tokens": ["▁", "a", "b"],
         "alignment": [[0, 0], [1, 1], [2, 2]],
     }
@@ -271,6 +272,19 @@ def test_long_lines(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "1 line was cut to the 64 tokens" in capsys.readouterr().err
     arguments = [str(tmp_path / "in"), "-m", str(echo), "--long", "error", "--output", str(tmp_path / "other")]
     refused(arguments, capsys, "in: line 2 (byte 6): 201 tokens with the end mark", "takes 64")
+
+
+def test_translations_that_are_cut_off_are_counted(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--engine", "torch", "--beam", "2", "--set", "max_len=3")
+    out = translated(model, b"\nab\n\nabc\n", *options, "--format", "jsonl", tmp_path=tmp_path)
+    assert [json.loads(line)["complete"] for line in out.splitlines()] == [True, False, True, False]
+    words = "heedful: 2 translations were cut off at the longest length allowed, without an end: "
+    words += "the first is that of line 2."
+    assert words in capsys.readouterr().err
+    assert translated(model, b"\nab\n\nabc\n", *options, "--workers", "2", tmp_path=tmp_path).count(b"\n") == 4
+    assert words in capsys.readouterr().err
 
 
 def test_an_old_output_stays_until_the_new_one_is_complete(

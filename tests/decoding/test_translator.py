@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,50 @@ def test_alignment_and_attention(translator: Translator) -> None:
     assert long.alignment == tuple((token, token) for token in range(len(long.tokens)))
     assert long.tokens == long.source_tokens
     assert long.attention is None  # several pieces have no common matrix
+
+
+class CuttingEngine(EchoEngine):
+    """An echo that ends at `max_len` tokens, as a real search does."""
+
+    def search(self, requests, settings):
+        found = super().search(requests, settings)
+        longest = settings.limit(10)
+        return [
+            [replace(one, ids=one.ids[:longest], complete=len(one.ids) <= longest) for one in best] for best in found
+        ]
+
+
+def test_a_translation_that_is_cut_off_is_counted(translator: Translator) -> None:
+    cutting = Translator(CuttingEngine(), tokenizers(), reach=Reach(64))
+    words = "2 translations were cut off at the longest length allowed, without an end: the first is that of text 3"
+    with pytest.warns(UserWarning, match=words) as said:
+        assert list(cutting.stream(["a", "", "bcdefg", "a", "hijklm"], block=2, max_len=4)) == [
+            "a",
+            "",
+            "bcd",
+            "a",
+            "hij",
+        ]
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match="1 translation was cut off .* that of text 1"):
+        assert [one.complete for one in cutting.search("bcdefg", max_len=4)] == [False]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cutting.translate(["a", "b"], max_len=4)
+
+
+def test_a_translation_beyond_what_the_model_was_made_for_is_counted() -> None:
+    def twice(ids: list[int]) -> list[int]:
+        return ids * 2
+
+    engine = EchoEngine(twice)
+    # The start mark and five tokens are six; the source has three and an end mark.
+    with pytest.warns(UserWarning, match="1 translation was longer than the 6 tokens .* that of text 2"):
+        Translator(engine, tokenizers(), reach=Reach(6)).translate(["a", "ab"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Translator(engine, tokenizers(), reach=Reach(7)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=Reach(6, ends_there=True)).translate(["a", "ab"])
 
 
 def test_candidates_of_a_long_text_are_the_best_combinations(engine: EchoEngine) -> None:

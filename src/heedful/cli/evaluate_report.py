@@ -39,7 +39,7 @@ class Report:
                 for one, score in zip(self.evaluation.comparisons, scores[1], strict=True)
             ],
             "worst": [self._sentence(i) for i in self.evaluation.sentences.worst(self.n_worst)],
-            "notes": self.evaluation.notes,
+            "notes": self._notes(),
         }
 
     def text(self) -> str:
@@ -76,9 +76,13 @@ class Report:
             yield from _score_lines(some)
             yield from _likelihood_lines(system)
         yield from self._comparison_lines()
-        for note in self.evaluation.notes:
+        for note in self._notes():
             yield f"note: {note}"
         yield from self._worst_lines()
+
+    def _notes(self) -> list[str]:
+        of_systems = [f"{system.name}: {note}" for system in self.systems for note in system.notes]
+        return [*self.evaluation.notes, *of_systems]
 
     def _comparison_lines(self) -> Iterator[str]:
         if not self.evaluation.comparisons:

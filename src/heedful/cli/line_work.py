@@ -99,11 +99,12 @@ class LineWork:
 
     def warnings(self) -> list[str]:
         """What a user must know when it is done."""
+        words = self.tally.warnings(of="line")
         if not self.n_bad:
-            return self.tally.warnings()
+            return words
         lines = "1 line" if self.n_bad == 1 else f"{self.n_bad:,} lines"
         done = "left empty" if self.on_bad_line == "skip" else "copied"
-        return [*self.tally.warnings(), f"{lines} that could not be read as UTF-8 text: {done}"]
+        return [*words, f"{lines} that could not be read as UTF-8 text: {done}"]
 
     def _blocks(self, *, full: bool) -> Iterator[tuple[int, int]]:
         """Lines and bytes that are done, after each block."""
@@ -211,6 +212,7 @@ def _values(translation: "Translation") -> dict[str, object]:
         "text": one_line(translation.text),
         "score": translation.score,
         "tokens": translation.tokens,
+        "complete": translation.complete,
     }
     if translation.alignment is not None:
         values["alignment"] = translation.alignment

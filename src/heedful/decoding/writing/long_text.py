@@ -82,7 +82,7 @@ def _is_unspaced(left: str, right: str) -> bool | None:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of texts beyond the model's reach."""
+    """What became of texts beyond the model's reach, and of translations beyond theirs."""
 
     limit: int = 0
     n_split: int = 0
@@ -93,13 +93,43 @@ class Tally:
     n_kept: int = 0
     n_beyond: int = 0  # translated whole
     n_copied: int = 0  # characters that alone have more tokens than the model takes
+    max_len: int = 0  # tokens that the model was made to write
+    n_cut: int = 0  # texts of which a translation was ended at its limit
+    first_cut: int | None = None  # the number of the first of them, from 0
+    n_far: int = 0  # texts of which a translation has more than `max_len` tokens
+    first_far: int | None = None
 
     def __add__(self, other: "Tally") -> "Tally":
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
-        return Tally(**{**sums, "limit": max(self.limit, other.limit)})
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        largest = {name: max(getattr(self, name), getattr(other, name)) for name in ("limit", "max_len")}
+        return Tally(
+            **sums,
+            **largest,
+            first_cut=_first(self.first_cut, other.first_cut),
+            first_far=_first(self.first_far, other.first_far),
+        )
 
-    def warnings(self) -> list[str]:
-        """What a user must know: whatever of the input is not in the output, or was translated at a risk."""
+    def warnings(self, *, of: str = "text") -> list[str]:
+        """What a user must know: whatever of the input is not in the output, or was translated at a risk.
+
+        `of` is what the numbers count: a call has texts, a file has lines.
+        """
+        words = self._of_sources()
+        if self.first_cut is not None:
+            words.append(
+                f"{_translations(self.n_cut)} cut off at the longest length allowed, without an end: "
+                f"{_which(of, self.first_cut, self.n_cut)}. More tokens are allowed by max_len, as far as the model's "
+                "positions go; shorter texts have shorter translations"
+            )
+        if self.first_far is not None:
+            words.append(
+                f"{_translations(self.n_far)} longer than the {self.max_len:,} tokens that the model was made for: "
+                f"{_which(of, self.first_far, self.n_far)}. Positions beyond were never learned, and the translation "
+                "may be poor there"
+            )
+        return words
+
+    def _of_sources(self) -> list[str]:
         words = []
         if self.n_truncated:
             words.append(
@@ -124,8 +154,23 @@ class Tally:
         return words
 
 
+_COUNTS = tuple(one.name for one in dataclasses.fields(Tally) if one.name.startswith("n_"))
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)
+
+
 def _lines(n: int) -> str:
     return f"{n:,} line was" if n == 1 else f"{n:,} lines were"
+
+
+def _translations(n: int) -> str:
+    return f"{n:,} translation was" if n == 1 else f"{n:,} translations were"
+
+
+def _which(of: str, first: int, n: int) -> str:
+    return f"that of {of} {first + 1:,}" if n == 1 else f"the first is that of {of} {first + 1:,}"
 
 
 class Planner:
@@ -152,6 +197,7 @@ class Planner:
         if reach.ends_there and taken > reach.max_len:
             raise UserError(f"limit = {limit}: the learned positions of this model end at max_len = {reach.max_len}")
         self.tokenizer = tokenizer
+        self.reach = reach
         self.limit = taken
         self.ends_there = reach.ends_there
         self.long: Long = long

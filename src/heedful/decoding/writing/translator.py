@@ -22,7 +22,7 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
 from heedful.decoding.writing.long_text import Long, Piece, Planner, Tally
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
-from heedful.decoding.writing.translation import Answer, Translation, put_together
+from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
 from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
@@ -108,7 +108,7 @@ class Translator:
 
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
         """The best translation of each text, in their order; the options are the fields of SearchSettings."""
-        found = self._blocks(texts, search_settings(options))
+        found = list(self._blocks(texts, search_settings(options)))
         best = [one[0].text for one in found]
         return best[0] if isinstance(texts, str) else best
 
@@ -140,20 +140,13 @@ class Translator:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        found = self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start))
-        pieces = iter(found)
-        return Answer(
-            [
-                put_together(
-                    plan,
-                    list(itertools.islice(pieces, len(plan.pieces))),
-                    self.tokenizers,
-                    n_best=settings.n_best,
-                )
-                for plan in plans
-            ],
-            tally,
-        )
+        pieces = iter(self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start)))
+        found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
+        translations = [
+            put_together(plan, best, self.tokenizers, n_best=settings.n_best)
+            for plan, best in zip(plans, found, strict=True)
+        ]
+        return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
     def _find(self, pieces: Sequence[Piece], settings: SearchSettings) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
