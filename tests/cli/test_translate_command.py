@@ -19,8 +19,11 @@ import echo_engine
 from deterministic import fill
 from echo_engine import install, model_folder, tokenizers
 from heedful.cli import main, text_input
+from heedful.cli.line_work import one_line
 from heedful.cli.text_input import Arriving, TextInput
 from heedful.cli.text_output import open_output
+from heedful.decoding.search.settings import Sampling
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -255,6 +258,17 @@ def test_what_is_drawn_does_not_depend_on_when_lines_come(model: Path, tmp_path:
     writing.join()
     assert (tmp_path / "out2").read_bytes() == from_file
     assert len(set(from_file.splitlines())) > 35  # and no block draws what another drew
+
+
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_the_command_draws_what_python_draws(model: Path, tmp_path: Path) -> None:
+    lines = [f"line {number}" if number % 7 else "" for number in range(70)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    options = ("--engine", "torch", "--set", "sampling.seed=3", "max_len=6")
+    drawn = Translator.load(model, engine="torch").translate(lines, sampling=Sampling(seed=3), max_len=6)
+    expected = "".join(f"{one_line(text)}\n" for text in drawn).encode()
+    assert translated(model, content, *options, tmp_path=tmp_path) == expected
+    assert translated(model, content, *options, "--workers", "2", tmp_path=tmp_path) == expected
 
 
 def drip(path: Path, content: bytes) -> None:

@@ -213,17 +213,30 @@ def test_blocks_end_by_number_or_by_size() -> None:
     assert list(in_blocks([])) == []
 
 
-def test_each_block_draws_anew(translator: Translator) -> None:
-    seeds = []
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_what_is_drawn_does_not_depend_on_blocks(model: Path) -> None:
+    translator = Translator.load(model, engine="torch")
+    texts = ["same"] * 5 + ["", "a longer text, which is split. In two"] + [f"text {n}" for n in range(5)]
+    how = {"sampling": Sampling(seed=5), "max_len": 8}
+    expected = translator.translate(texts, **how)
+    assert len(set(expected[:5])) == 5  # each text draws for itself
+    for block in (1, 2, 5, 100):
+        assert list(translator.stream(texts, block=block, **how)) == expected
+    assert list(translator.stream(texts, block=2, workers=2, **how)) == expected
 
-    class Watching(EchoEngine):
-        def search(self, requests, settings):
-            seeds.append(settings.sampling.seed)
-            return super().search(requests, settings)
 
-    watching = Translator(Watching(), tokenizers(), reach=Reach(64))
-    list(watching.stream(list("abcdef"), block=2, sampling={"seed": 5}))
-    assert seeds == [5, 7, 9]
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_no_seed_repeats_what_another_draws(model: Path) -> None:
+    translator = Translator.load(model, engine="torch")
+    first, second = (
+        list(translator.stream(["same"] * 20, block=4, sampling=Sampling(seed=seed), max_len=8)) for seed in (0, 4)
+    )
+    assert not set(first) & set(second)
+
+
+def test_the_pieces_of_a_text_are_drawn_each_for_itself(translator: Translator, engine: EchoEngine) -> None:
+    list(translator.stream(["a", "same\nsame", "", "a"], block=2, sampling=Sampling(seed=1)))
+    assert [request.place for request in engine.asked] == [(0, 0), (1, 0), (1, 1), (3, 0)]
 
 
 def test_eight_threads_share_one_translator(translator: Translator) -> None:

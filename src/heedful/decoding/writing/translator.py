@@ -19,8 +19,8 @@ from typing import Any, get_args, overload
 from heedful.decoding.engines.choose import open_engine, open_tokenizers
 from heedful.decoding.engines.engine import Engine
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
-from heedful.decoding.writing.long_text import Long, Piece, Planner, Tally
+from heedful.decoding.search.settings import SearchSettings, search_settings
+from heedful.decoding.writing.long_text import Long, Plan, Planner, Tally
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
@@ -140,7 +140,7 @@ class Translator:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        pieces = iter(self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start)))
+        pieces = iter(self._find(plans, settings, start))
         found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
         translations = [
             put_together(plan, best, self.tokenizers, n_best=settings.n_best)
@@ -148,10 +148,16 @@ class Translator:
         ]
         return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
-    def _find(self, pieces: Sequence[Piece], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def _find(self, plans: Sequence[Plan], settings: SearchSettings, start: int) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
         if settings.sampling is not None:
-            return self.engine.search([Request(piece.ids) for piece in pieces], settings)
+            requests = [
+                Request(piece.ids, place=(number, at))
+                for number, plan in enumerate(plans, start)
+                for at, piece in enumerate(plan.pieces)
+            ]
+            return self.engine.search(requests, settings)
+        pieces = [piece for plan in plans for piece in plan.pieces]
         numbers: dict[tuple[int, ...], int] = {}
         places = [numbers.setdefault(tuple(piece.ids), len(numbers)) for piece in pieces]
         found = self.engine.search([Request(ids) for ids in numbers], settings) if numbers else []
