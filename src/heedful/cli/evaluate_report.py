@@ -112,10 +112,11 @@ def _score_lines(scores: list[Score]) -> Iterator[str]:
 
 
 def _likelihood_lines(system: System) -> Iterator[str]:
-    if system.likelihood is not None:
-        likely = system.likelihood
+    likely = system.likelihood
+    if likely is not None and likely.n_scored:
+        which = f"{likely.n_scored:,} of the references" if likely.left_out else "the references"
         yield (
-            f"  {'perplexity':<18}{likely.perplexity:6.2f}{'':8}  of the references, per token "
+            f"  {'perplexity':<18}{likely.perplexity:6.2f}{'':8}  of {which}, per token "
             f"({likely.nats_per_sentence:.2f} nats per sentence, {sum(likely.n_tokens):,} tokens)"
         )
 
@@ -136,12 +137,14 @@ def _verdict(comparison: Comparison) -> str:
 
 def _system_values(system: System, scores: list[Score]) -> Values:
     values: Values = {"name": system.name, "scores": [_score_values(score) for score in scores]}
-    if system.likelihood is not None:
-        likely = system.likelihood
-        values["perplexity"] = likely.perplexity
-        values["nats_per_token"] = likely.loss
-        values["nats_per_sentence"] = likely.nats_per_sentence
+    likely = system.likelihood
+    if likely is not None:
+        if likely.n_scored:
+            values["perplexity"] = likely.perplexity
+            values["nats_per_token"] = likely.loss
+            values["nats_per_sentence"] = likely.nats_per_sentence
         values["tokens"] = sum(likely.n_tokens)
+        values["left_out"] = [number + 1 for number in likely.left_out]
     return values
 
 
@@ -162,7 +165,7 @@ def _comparison_values(comparison: Comparison, score: Score) -> Values:
 
 def _sentence_values(system: System, scores: SentenceScores, i: int) -> Values:
     values: Values = {"hypothesis": system.hypotheses[i], "bleu": scores.bleu[i], "chrf": scores.chrf[i]}
-    if system.likelihood is not None:
+    if system.likelihood is not None and i not in system.likelihood.left_out:
         values["reference_log_prob"] = system.likelihood.log_probs[i]
         values["reference_tokens"] = system.likelihood.n_tokens[i]
     return values

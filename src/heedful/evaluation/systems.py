@@ -84,7 +84,7 @@ def model_system(
         texts.references[0],
         tell=lambda done: tell(f"{path}: reading the references", done),
     )
-    return System(str(path), hypotheses, likely, tuple(tally.warnings(of="line")))
+    return System(str(path), hypotheses, likely, (*tally.warnings(of="line"), *likely.notes()))
 
 
 def _translated(
