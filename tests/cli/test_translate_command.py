@@ -301,6 +301,33 @@ def test_translations_that_are_cut_off_are_counted(
     assert words in capsys.readouterr().err
 
 
+GERMAN = "Am 3. Oktober kam er bzw. sie usw. nach Hause und blieb dann dort."
+
+
+@pytest.mark.parametrize(
+    ("card", "options", "n_pieces"),
+    [
+        ("", (), 4),
+        ("---\nlanguage:\n- de\n- en\n---\n", (), 2),
+        ("---\nlanguage:\n- de_AT\n---\n", (), 2),
+        ("---\nlanguage:\n- en\n- de\n---\n", (), 4),
+        ("---\nlanguage:\n- en\n- de\n---\n", ("--set", "language=de"), 2),
+    ],
+)
+def test_sentences_end_as_in_the_language_of_the_card(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: str, options: tuple[str, ...], n_pieces: int
+) -> None:
+    engine = echo_engine.EchoEngine()
+    install(monkeypatch.setattr, engine)
+    (echo / "README.md").write_text(card)
+    assert translated(echo, GERMAN.encode(), *options, tmp_path=tmp_path).decode() == f"{GERMAN}\n"
+    assert len(engine.asked) == n_pieces
+
+
+def test_a_language_is_a_code(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["-m", str(echo), "--set", "language=3"], capsys, "--set language=3", "such as de")
+
+
 def test_an_old_output_stays_until_the_new_one_is_complete(
     echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

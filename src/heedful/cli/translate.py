@@ -68,13 +68,13 @@ def translate(
     workers
         How many processes share the work, each with the model in memory.
     set
-        Change any setting of the search: --set length_penalty=0.6 max_len=100 sampling.seed=7
+        Change any setting of the search, or the text's language: --set max_len=100 sampling.seed=7 language=de
     """
     from heedful.decoding.writing.workers import Opening
 
-    settings = _settings(beam, n_best, format, on_bad_line, set or [])
+    settings, language = _settings(beam, n_best, format, on_bad_line, set or [])
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
-    opening = Opening(str(_chosen(model, to)), engine=engine, compute=compute, long=long, scores=scores)
+    opening = Opening(str(_chosen(model, to)), engine, compute, long=long, language=language, scores=scores)
     with TextInput(file) as source, _place(opening, settings, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
         work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
@@ -82,11 +82,18 @@ def translate(
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> SearchSettings:
+def _settings(
+    beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]
+) -> tuple[SearchSettings, str | None]:
+    """And the language of the text, which is none of the search."""
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
     values = {"beam": beam, "n_best": n_best, "attention": format == "jsonl"}
-    return from_values(SearchSettings, with_overrides(values, changes), where="translate")
+    given = with_overrides(values, changes)
+    language = given.pop("language", None)
+    if language is not None and not isinstance(language, str):
+        raise UserError(f"--set language={language}: expected the code of a language, such as de")
+    return from_values(SearchSettings, given, where="translate"), language
 
 
 def _chosen(model: Path | None, to: str | None) -> Path:

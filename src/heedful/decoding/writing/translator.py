@@ -25,6 +25,7 @@ from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
+from heedful.models.card import source_language
 from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
 from heedful.text import Tokenizers
 
@@ -61,14 +62,15 @@ class Translator:
         device: str = "cpu",
         long: Long = "split",
         limit: int | None = None,
-        language: str = "en",
+        language: str | None = None,
         prefix: str = "",
     ) -> "Translator":
         """The model of a run or a model folder.
 
         `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
-        `language` whose abbreviations are known where a line is split into sentences; `prefix` goes to the model before
-        each text, as T5 is told what to do. The rest is `open_engine`'s.
+        `language` whose abbreviations are known where a line is split into sentences, by default the source language of
+        the model's card, else English; `prefix` goes to the model before each text, as T5 is told what to do. The rest
+        is `open_engine`'s.
         """
         return cls.open(Opening(str(path), engine, compute, device, long, limit, language, prefix=prefix))
 
@@ -95,7 +97,7 @@ class Translator:
             reach=reach,
             long=opening.long,
             limit=opening.limit,
-            language=opening.language,
+            language=opening.language or source_language(folder) or "en",
             prefix=opening.prefix,
             opening=opening,
         )

@@ -34,7 +34,7 @@ class Opening:
     device: str = "cpu"
     long: Long = "split"
     limit: int | None = None
-    language: str = "en"
+    language: str | None = None  # whose abbreviations are known; None: the source language of the model's card
     scores: bool = True
     prefix: str = ""
 
