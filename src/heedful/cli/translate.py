@@ -17,6 +17,7 @@ from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
+    from heedful.decoding.writing.wording import Wording
     from heedful.decoding.writing.workers import Opening, Translates
 
 
@@ -72,10 +73,10 @@ def translate(
     """
     from heedful.decoding.writing.workers import Opening
 
-    settings, language = _settings(beam, n_best, format, on_bad_line, set or [])
+    settings, wording, language = _settings(beam, n_best, format, on_bad_line, set or [])
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
     opening = Opening(str(_chosen(model, to)), engine, compute, long=long, language=language, scores=scores)
-    with TextInput(file) as source, _place(opening, settings, workers) as place, open_output(output) as out:
+    with TextInput(file) as source, _place(opening, settings, wording, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
         work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
@@ -84,8 +85,10 @@ def translate(
 
 def _settings(
     beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]
-) -> tuple[SearchSettings, str | None]:
+) -> "tuple[SearchSettings, Wording, str | None]":
     """And the language of the text, which is none of the search."""
+    from heedful.decoding.writing.wording import take_wording
+
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
     values = {"beam": beam, "n_best": n_best, "attention": format == "jsonl"}
@@ -93,7 +96,8 @@ def _settings(
     language = given.pop("language", None)
     if language is not None and not isinstance(language, str):
         raise UserError(f"--set language={language}: expected the code of a language, such as de")
-    return from_values(SearchSettings, given, where="translate"), language
+    wording, rest = take_wording(given)
+    return from_values(SearchSettings, rest, where="translate"), wording, language
 
 
 def _chosen(model: Path | None, to: str | None) -> Path:
@@ -113,15 +117,15 @@ def _chosen(model: Path | None, to: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _place(opening: "Opening", settings: SearchSettings, n_workers: int) -> "Iterator[Translates]":
+def _place(opening: "Opening", settings: SearchSettings, wording: "Wording", n_workers: int) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
     from heedful.decoding.writing.translator import InThisProcess, Translator
     from heedful.decoding.writing.workers import Workers
     from heedful.models.find import find_model_folder
 
     if n_workers == 1:
-        yield InThisProcess(Translator.open(opening), settings)
+        yield InThisProcess(Translator.open(opening), settings, wording)
         return
     find_model_folder(opening.path)  # said once, not by each of the processes
-    with Workers(opening, settings, n_workers) as workers:
+    with Workers(opening, settings, n_workers, wording) as workers:
         yield workers

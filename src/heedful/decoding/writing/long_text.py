@@ -27,7 +27,7 @@ Long = Literal["split", "truncate", "extract", "error", "whole"]
 
 _BLANKS = re.compile(r"\s+")
 # Scripts that write no space between sentences: Chinese and Japanese, with their marks and full-width forms.
-_UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
+UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Plan:
 
 def _is_unspaced(left: str, right: str) -> bool | None:
     """Whether the characters around a gap are of a script without spaces; None where they are of two minds."""
-    sides = {bool(_UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
+    sides = {bool(UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
     return sides.pop() if len(sides) == 1 else None
 
 

@@ -23,6 +23,7 @@ from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.writing.long_text import Long, Plan, Planner, Tally
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
+from heedful.decoding.writing.wording import NO_WORDING, Worded, Wording, take_wording
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
 from heedful.models.card import source_language
@@ -109,8 +110,10 @@ class Translator:
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
 
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """The best translation of each text, in their order; the options are the fields of SearchSettings."""
-        found = list(self._blocks(texts, search_settings(options)))
+        """The best translation of each text, in their order; the options are the fields of SearchSettings, and texts:
+        `target_prefix` (what all begin with, or a list with one for each), `required` and `forbidden` (lists of words).
+        """
+        found = list(self._blocks(texts, options))
         best = [one[0].text for one in found]
         return best[0] if isinstance(texts, str) else best
 
@@ -122,27 +125,29 @@ class Translator:
 
     def search(self, texts: str | Iterable[str], **options: Any) -> list[Translation] | list[list[Translation]]:
         """The `n_best` translations of each text, best first, with scores and tokens; options as in `translate`."""
-        found = list(self._blocks(texts, search_settings(options)))
+        found = list(self._blocks(texts, options))
         return found[0] if isinstance(texts, str) else found
 
     def stream(
         self, texts: Iterable[str], *, block: int = BLOCK_TEXTS, workers: int = 1, **options: Any
     ) -> Iterator[str]:
         """Translations one by one, in order; texts are read block by block, and `workers` processes share the work."""
-        settings = search_settings(options)
+        search_settings(take_wording(options)[1])  # what is wrong is said now
         if block < 1:
             raise UserError(f"block = {block}: must be at least 1")
         if workers > 1 and self.opening is None:
             raise UserError("workers: this Translator was not loaded from a folder, so no other process can load it")
-        return (best[0].text for best in self._blocks(texts, settings, block=block, n_workers=workers))
+        return (best[0].text for best in self._blocks(texts, options, block=block, n_workers=workers))
 
-    def answer(self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> Answer:
+    def answer(
+        self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0, wording: Wording = NO_WORDING
+    ) -> Answer:
         """All about one block of texts, of which the first has the number `start`."""
         try:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        pieces = iter(self._find(plans, settings, start))
+        pieces = iter(self._find(plans, settings, start, wording))
         found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
         translations = [
             put_together(plan, best, self.tokenizers, n_best=settings.n_best)
@@ -150,31 +155,40 @@ class Translator:
         ]
         return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
-    def _find(self, plans: Sequence[Plan], settings: SearchSettings, start: int) -> list[list[Hypothesis]]:
+    def _find(
+        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording
+    ) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
-        if settings.sampling is not None:
-            requests = [
-                Request(piece.ids, place=(number, at))
-                for number, plan in enumerate(plans, start)
-                for at, piece in enumerate(plan.pieces)
-            ]
+        worded, drawn = Worded(wording, self.tokenizers.target), settings.sampling is not None
+        requests = [
+            request
+            for number, plan in enumerate(plans, start)
+            for request in worded.requests(plan, number, drawn=drawn)
+        ]
+        if drawn:
             return self.engine.search(requests, settings)
-        pieces = [piece for plan in plans for piece in plan.pieces]
-        numbers: dict[tuple[int, ...], int] = {}
-        places = [numbers.setdefault(tuple(piece.ids), len(numbers)) for piece in pieces]
-        found = self.engine.search([Request(ids) for ids in numbers], settings) if numbers else []
-        return [found[place] for place in places]
+        distinct: dict[tuple[tuple[int, ...], tuple[int, ...]], Request] = {}
+        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
+        for key, request in zip(keys, requests, strict=True):
+            distinct.setdefault(key, request)
+        found = self.engine.search(list(distinct.values()), settings) if distinct else []
+        if wording.required and not all(found):
+            raise UserError("required: no translation has all of these words within its length; raise max_len, or beam")
+        of = dict(zip(distinct, found, strict=True))
+        return [of[key] for key in keys]
 
     def _blocks(
-        self, texts: str | Iterable[str], settings: SearchSettings, *, block: int = BLOCK_TEXTS, n_workers: int = 1
+        self, texts: str | Iterable[str], options: dict[str, Any], *, block: int = BLOCK_TEXTS, n_workers: int = 1
     ) -> Iterator[list[Translation]]:
+        wording, rest = take_wording(options)
+        settings = search_settings(rest)
         blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
         tally = Tally()
         with contextlib.ExitStack() as stack:
-            where: Translates = InThisProcess(self, settings)
+            where: Translates = InThisProcess(self, settings, wording)
             if n_workers > 1:
                 assert self.opening is not None
-                where = stack.enter_context(Workers(self.opening, settings, n_workers))
+                where = stack.enter_context(Workers(self.opening, settings, n_workers, wording))
             for answer in in_order(blocks, where):
                 tally += answer.tally
                 yield from answer.translations
@@ -187,13 +201,13 @@ class InThisProcess:
 
     width = 1
 
-    def __init__(self, translator: Translator, settings: SearchSettings) -> None:
-        self._translator, self._settings = translator, settings
+    def __init__(self, translator: Translator, settings: SearchSettings, wording: Wording = NO_WORDING) -> None:
+        self._translator, self._settings, self._wording = translator, settings, wording
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
         try:
-            done.set_result(self._translator.answer(texts, self._settings, start=start))
+            done.set_result(self._translator.answer(texts, self._settings, start=start, wording=self._wording))
         except Exception as error:  # as from another process: it is told to who asks for the result
             done.set_exception(error)
         return done

@@ -19,6 +19,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long, Tally
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translation import Answer, Translation
+from heedful.decoding.writing.wording import NO_WORDING, Wording
 from heedful.errors import UserError
 
 MOST_WORKERS = 1024
@@ -51,11 +52,14 @@ class Translates(Protocol):
 class Workers:
     """Use as a context. `submit` may be called from one thread only."""
 
-    def __init__(self, opening: Opening, settings: SearchSettings, n_workers: int) -> None:
+    def __init__(
+        self, opening: Opening, settings: SearchSettings, n_workers: int, wording: Wording = NO_WORDING
+    ) -> None:
         if not 1 <= n_workers <= MOST_WORKERS:
             raise UserError(f"workers = {n_workers}: must lie between 1 and {MOST_WORKERS:,}")
         self.width = 2 * n_workers  # one to work on and one to go on with
-        how = json.dumps({"opening": to_values(opening), "settings": to_values(settings)})
+        values = {"opening": to_values(opening), "settings": to_values(settings), "wording": to_values(wording)}
+        how = json.dumps(values)
         with contextlib.ExitStack() as stack:
             self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
             self._pool = ThreadPoolExecutor(n_workers)  # each thread waits on the pipes of one process
