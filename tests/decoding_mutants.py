@@ -115,8 +115,8 @@ IN_DECODING = [
     Mutant(
         "draws depend on the place in the batch",
         "decoding/search/sample.py",
-        "np.random.default_rng([sampling.seed, entry.number, int(length)])",
-        "np.random.default_rng([sampling.seed, len(board), int(length)])",
+        "np.random.default_rng([sampling.seed, number, int(length), piece])",
+        "np.random.default_rng([sampling.seed, len(board), int(length), piece])",
         SEARCH,
     ),
     Mutant(

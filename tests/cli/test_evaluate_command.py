@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from deterministic import fill
 from heedful.cli.main import run
-from heedful.models.folder import save_model
+from heedful.models.folder import load_model, save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -113,19 +113,42 @@ def test_a_model_translates_and_its_perplexity_is_given(
     pytest.importorskip("heedful.decoding.writing.translator")
     from heedful.decoding.writing.translator import Translator
     from heedful.evaluation.perplexity import likelihood
-    from heedful.models.folder import load_model
 
     path = tmp_path / "sentences.jsonl"
     test_set = ["--source", files["source"], "--target", files["target"]]
     found = answer(["-m", model, *test_set, "--beam", "2", "--per-sentence", str(path)], capsys)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
+    with pytest.warns(UserWarning, match="were cut off at the longest length allowed"):
+        assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
+    assert any(note.startswith(f"{model}: ") and "were cut off" in note for note in found["notes"])
     loaded = load_model(model)
     expected = likelihood(loaded.model, loaded.tokenizers, SOURCE, TARGET)
     assert found["systems"][0]["perplexity"] == pytest.approx(expected.perplexity)
     assert [row["reference_log_prob"] for row in rows] == pytest.approx(expected.log_probs)
     assert run(["evaluate", "-m", model, *test_set]) == 0
     assert f"{expected.perplexity:.2f}" in capsys.readouterr().out
+
+
+def test_one_long_line_does_not_spoil_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
+    tokenizers = load_model(model).tokenizers
+    assert tokenizers is not None
+    size = tokenizers.source.vocab_size
+    shape = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 12, "max_len": 40, "positions": "learned"}
+    folder = str(
+        save_model(tmp_path / "learned", fill(Seq2Seq(Seq2SeqConfig(size, size, **shape))).float(), tokenizers)
+    )
+    source = write(tmp_path / "long.en", [*SOURCE, "A cat. " * 30])
+    target = write(tmp_path / "long.de", [*TARGET, "Eine Katze. " * 30])
+    sentences = tmp_path / "sentences"
+    test_set = ["-m", folder, "--source", source, "--target", target, "--beam", "1"]
+    found = answer([*test_set, "--per-sentence", str(sentences)], capsys)
+    assert [score["name"] for score in found["systems"][0]["scores"]] == ["BLEU", "chrF2"]
+    assert found["systems"][0]["left_out"] == [5] and found["systems"][0]["perplexity"] > 1
+    assert any("1 pair, line 5, is longer than the 40 positions" in note for note in found["notes"])
+    rows = [json.loads(line) for line in sentences.read_text(encoding="utf-8").splitlines()]
+    assert ["reference_log_prob" in row for row in rows] == [True] * 4 + [False]
+    assert run(["evaluate", *test_set]) == 0
+    assert "of 4 of the references, per token" in capsys.readouterr().out
 
 
 def test_a_model_against_itself_does_not_differ(

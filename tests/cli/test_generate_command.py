@@ -11,6 +11,7 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
+from heedful.cli.line_work import one_line
 from heedful.decoding.writing.generator import Generator
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
@@ -129,3 +130,13 @@ def test_a_line_that_is_not_utf8_is_named(model: Path) -> None:
     assert done.stdout.count(b"\n") == 1  # what stands before it is written
     assert b"2" in done.stderr and b"UTF-8" in done.stderr
     assert b"--on-bad-line" not in done.stderr
+
+
+def test_lines_draw_by_their_place_whatever_stands_between_them(model: Path, generator: Generator) -> None:
+    lines = ["same", "", "same"] + ["  ", "same"] * 20
+    options = ("--temperature", "1", "--max-tokens", "8")
+    done = filtered(model, "".join(f"{line}\n" for line in lines).encode(), *options)
+    numbers = [number for number, line in enumerate(lines) if line.strip()]
+    drawn = generator.generate(["same"] * len(lines), sampling={"temperature": 1.0}, max_len=8)
+    written = done.stdout.decode().split("\n")
+    assert [written[number] for number in numbers] == [one_line(f"same{drawn[number]}") for number in numbers]

@@ -19,8 +19,11 @@ import echo_engine
 from deterministic import fill
 from echo_engine import install, model_folder, tokenizers
 from heedful.cli import main, text_input
+from heedful.cli.line_work import one_line
 from heedful.cli.text_input import Arriving, TextInput
 from heedful.cli.text_output import open_output
+from heedful.decoding.search.settings import Sampling
+from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -178,6 +181,7 @@ def test_json_lines(echo: Path, tmp_path: Path) -> None:
         "text": "ab",
         "score": 0.0,
         "tokens": ["▁", "a", "b"],
+        "complete": True,
         "source_tokens": ["▁", "a", "b"],
         "alignment": [[0, 0], [1, 1], [2, 2]],
     }
@@ -256,6 +260,17 @@ def test_what_is_drawn_does_not_depend_on_when_lines_come(model: Path, tmp_path:
     assert len(set(from_file.splitlines())) > 35  # and no block draws what another drew
 
 
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_the_command_draws_what_python_draws(model: Path, tmp_path: Path) -> None:
+    lines = [f"line {number}" if number % 7 else "" for number in range(70)]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    options = ("--engine", "torch", "--set", "sampling.seed=3", "max_len=6")
+    drawn = Translator.load(model, engine="torch").translate(lines, sampling=Sampling(seed=3), max_len=6)
+    expected = "".join(f"{one_line(text)}\n" for text in drawn).encode()
+    assert translated(model, content, *options, tmp_path=tmp_path) == expected
+    assert translated(model, content, *options, "--workers", "2", tmp_path=tmp_path) == expected
+
+
 def drip(path: Path, content: bytes) -> None:
     with path.open("wb", buffering=0) as pipe:
         for at in range(0, len(content), 100):
@@ -271,6 +286,46 @@ def test_long_lines(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "1 line was cut to the 64 tokens" in capsys.readouterr().err
     arguments = [str(tmp_path / "in"), "-m", str(echo), "--long", "error", "--output", str(tmp_path / "other")]
     refused(arguments, capsys, "in: line 2 (byte 6): 201 tokens with the end mark", "takes 64")
+
+
+def test_translations_that_are_cut_off_are_counted(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--engine", "torch", "--beam", "2", "--set", "max_len=3")
+    out = translated(model, b"\nab\n\nabc\n", *options, "--format", "jsonl", tmp_path=tmp_path)
+    assert [json.loads(line)["complete"] for line in out.splitlines()] == [True, False, True, False]
+    words = "heedful: 2 translations were cut off at the longest length allowed, without an end: "
+    words += "the first is that of line 2."
+    assert words in capsys.readouterr().err
+    assert translated(model, b"\nab\n\nabc\n", *options, "--workers", "2", tmp_path=tmp_path).count(b"\n") == 4
+    assert words in capsys.readouterr().err
+
+
+GERMAN = "Am 3. Oktober kam er bzw. sie usw. nach Hause und blieb dann dort."
+
+
+@pytest.mark.parametrize(
+    ("card", "options", "n_pieces"),
+    [
+        ("", (), 4),
+        ("---\nlanguage:\n- de\n- en\n---\n", (), 2),
+        ("---\nlanguage:\n- de_AT\n---\n", (), 2),
+        ("---\nlanguage:\n- en\n- de\n---\n", (), 4),
+        ("---\nlanguage:\n- en\n- de\n---\n", ("--set", "language=de"), 2),
+    ],
+)
+def test_sentences_end_as_in_the_language_of_the_card(
+    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: str, options: tuple[str, ...], n_pieces: int
+) -> None:
+    engine = echo_engine.EchoEngine()
+    install(monkeypatch.setattr, engine)
+    (echo / "README.md").write_text(card)
+    assert translated(echo, GERMAN.encode(), *options, tmp_path=tmp_path).decode() == f"{GERMAN}\n"
+    assert len(engine.asked) == n_pieces
+
+
+def test_a_language_is_a_code(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["-m", str(echo), "--set", "language=3"], capsys, "--set language=3", "such as de")
 
 
 def test_an_old_output_stays_until_the_new_one_is_complete(

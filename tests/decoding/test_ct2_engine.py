@@ -119,6 +119,20 @@ def test_attention_is_the_mean_of_the_last_layers_heads(model, engine):
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("size", [1, 100, 1_000])
+def test_attention_of_a_beam_is_the_same_in_batches(model, tmp_path, size):
+    engine = make_engine(model, tmp_path / "model", speed=Speed(1, 1, size, size))
+    settings = SearchSettings(beam=4, n_best=3, max_len=14, attention=True)
+    bare = engine.search(REQUESTS, SearchSettings(beam=4, n_best=3, max_len=14))
+    for request, found, expected in zip(REQUESTS, engine.search(REQUESTS, settings), bare, strict=True):
+        assert [(one.ids, one.score) for one in found] == [(one.ids, one.score) for one in expected]
+        for one in found:
+            assert len(one.attention) == len(one.ids)
+            if one.ids:
+                wanted = last_cross_attention(model, request, one.ids)
+                assert torch.allclose(torch.tensor(one.attention), wanted, atol=1e-5)
+
+
 def last_cross_attention(model, request, ids):
     """(T, S), by the formula: the queries of the last cross-attention against its keys."""
     from heedful.nn.attention import attention_weights

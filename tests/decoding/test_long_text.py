@@ -57,6 +57,22 @@ def test_sentences_are_found_across_windows() -> None:
     assert split_sentences(line) == [sentence] * (len(line) // len(sentence))
 
 
+@pytest.mark.parametrize("words", ["wort ", "ein Wort, noch eines ", "a\xa0b ", "你好，"])
+def test_a_window_without_an_end_of_a_sentence_ends_between_words(words: str) -> None:
+    for line in (words * (3 * WINDOW // len(words)), "x" * (WINDOW - 3) + " " + words * 2000):
+        parts = split_sentences(line)
+        assert "".join(parts) == line
+        assert all(re.search(r"[\s，]\Z", part) for part in parts[:-1])
+
+
+def test_a_window_without_a_gap_keeps_letters_and_their_marks_together() -> None:
+    for before in range(3):
+        line = "x" * before + "e\u0301" * WINDOW
+        parts = split_sentences(line)
+        assert "".join(parts) == line
+        assert not any(part.startswith("\u0301") for part in parts)
+
+
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [

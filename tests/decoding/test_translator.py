@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,50 @@ def test_alignment_and_attention(translator: Translator) -> None:
     assert long.attention is None  # several pieces have no common matrix
 
 
+class CuttingEngine(EchoEngine):
+    """An echo that ends at `max_len` tokens, as a real search does."""
+
+    def search(self, requests, settings):
+        found = super().search(requests, settings)
+        longest = settings.limit(10)
+        return [
+            [replace(one, ids=one.ids[:longest], complete=len(one.ids) <= longest) for one in best] for best in found
+        ]
+
+
+def test_a_translation_that_is_cut_off_is_counted(translator: Translator) -> None:
+    cutting = Translator(CuttingEngine(), tokenizers(), reach=Reach(64))
+    words = "2 translations were cut off at the longest length allowed, without an end: the first is that of text 3"
+    with pytest.warns(UserWarning, match=words) as said:
+        assert list(cutting.stream(["a", "", "bcdefg", "a", "hijklm"], block=2, max_len=4)) == [
+            "a",
+            "",
+            "bcd",
+            "a",
+            "hij",
+        ]
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match="1 translation was cut off .* that of text 1"):
+        assert [one.complete for one in cutting.search("bcdefg", max_len=4)] == [False]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cutting.translate(["a", "b"], max_len=4)
+
+
+def test_a_translation_beyond_what_the_model_was_made_for_is_counted() -> None:
+    def twice(ids: list[int]) -> list[int]:
+        return ids * 2
+
+    engine = EchoEngine(twice)
+    # The start mark and five tokens are six; the source has three and an end mark.
+    with pytest.warns(UserWarning, match="1 translation was longer than the 6 tokens .* that of text 2"):
+        Translator(engine, tokenizers(), reach=Reach(6)).translate(["a", "ab"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Translator(engine, tokenizers(), reach=Reach(7)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=Reach(6, ends_there=True)).translate(["a", "ab"])
+
+
 def test_candidates_of_a_long_text_are_the_best_combinations(engine: EchoEngine) -> None:
     translator = Translator(engine, tokenizers(), reach=Reach(6))
     found = translator.search("Abc. Def.", beam=3, n_best=3)
@@ -167,17 +213,30 @@ def test_blocks_end_by_number_or_by_size() -> None:
     assert list(in_blocks([])) == []
 
 
-def test_each_block_draws_anew(translator: Translator) -> None:
-    seeds = []
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_what_is_drawn_does_not_depend_on_blocks(model: Path) -> None:
+    translator = Translator.load(model, engine="torch")
+    texts = ["same"] * 5 + ["", "a longer text, which is split. In two"] + [f"text {n}" for n in range(5)]
+    how = {"sampling": Sampling(seed=5), "max_len": 8}
+    expected = translator.translate(texts, **how)
+    assert len(set(expected[:5])) == 5  # each text draws for itself
+    for block in (1, 2, 5, 100):
+        assert list(translator.stream(texts, block=block, **how)) == expected
+    assert list(translator.stream(texts, block=2, workers=2, **how)) == expected
 
-    class Watching(EchoEngine):
-        def search(self, requests, settings):
-            seeds.append(settings.sampling.seed)
-            return super().search(requests, settings)
 
-    watching = Translator(Watching(), tokenizers(), reach=Reach(64))
-    list(watching.stream(list("abcdef"), block=2, sampling={"seed": 5}))
-    assert seeds == [5, 7, 9]
+@pytest.mark.filterwarnings("ignore:.* cut off")
+def test_no_seed_repeats_what_another_draws(model: Path) -> None:
+    translator = Translator.load(model, engine="torch")
+    first, second = (
+        list(translator.stream(["same"] * 20, block=4, sampling=Sampling(seed=seed), max_len=8)) for seed in (0, 4)
+    )
+    assert not set(first) & set(second)
+
+
+def test_the_pieces_of_a_text_are_drawn_each_for_itself(translator: Translator, engine: EchoEngine) -> None:
+    list(translator.stream(["a", "same\nsame", "", "a"], block=2, sampling=Sampling(seed=1)))
+    assert [request.place for request in engine.asked] == [(0, 0), (1, 0), (1, 1), (3, 0)]
 
 
 def test_eight_threads_share_one_translator(translator: Translator) -> None:

@@ -68,10 +68,31 @@ def test_a_model_that_knows_nothing_is_undecided_among_all_words(tokenizers: Tok
     assert likelihood(model, tokenizers, ENGLISH, GERMAN).perplexity == pytest.approx(tokenizers.target.vocab_size)
 
 
-def test_a_sentence_beyond_the_learned_positions_is_named(tokenizers: Tokenizers) -> None:
+def test_pairs_beyond_the_learned_positions_are_left_out_and_counted(tokenizers: Tokenizers) -> None:
     model = make(tokenizers, positions="learned", max_len=20)
-    with pytest.raises(UserError, match=r"sentence 2 has \d+ tokens, and this model has learned 20"):
-        likelihood(model, tokenizers, ENGLISH, GERMAN)
+    found = likelihood(model, tokenizers, ENGLISH, GERMAN)
+    fit = [i for i, pair in enumerate(zip(ENGLISH, GERMAN, strict=True)) if max(map(len, pair)) < 19]
+    alone = likelihood(model, tokenizers, [ENGLISH[i] for i in fit], [GERMAN[i] for i in fit])
+    assert found.left_out == tuple(i for i in range(len(ENGLISH)) if i not in fit) == (1, 3, 5)
+    assert [found.log_probs[i] for i in fit] == pytest.approx(alone.log_probs)
+    assert found.perplexity == pytest.approx(alone.perplexity)
+    assert found.nats_per_sentence == pytest.approx(alone.nats_per_sentence)
+    (note,) = found.notes()
+    assert "3 pairs, the first in line 2, are longer than the 20 positions" in note and "the other 3" in note
+    assert alone.notes() == []
+
+
+def test_pairs_beyond_what_a_model_was_made_for_are_scored_and_counted(tokenizers: Tokenizers) -> None:
+    found = likelihood(make(tokenizers, max_len=20), tokenizers, ENGLISH, GERMAN)
+    assert (found.left_out, found.beyond) == ((), (1, 3, 5))
+    assert found.log_probs == pytest.approx(likelihood(make(tokenizers), tokenizers, ENGLISH, GERMAN).log_probs)
+    assert "3 pairs, the first in line 2, are longer than the 20 tokens that the model was made for" in found.notes()[0]
+
+
+def test_no_pair_that_fits(tokenizers: Tokenizers) -> None:
+    model = make(tokenizers, positions="learned", max_len=5)
+    found = likelihood(model, tokenizers, ENGLISH[:2], GERMAN[:2])
+    assert (found.n_scored, found.log_probs, found.n_tokens) == (0, [0.0, 0.0], [0, 0])
 
 
 def test_lists_that_do_not_belong_together_are_refused(tokenizers: Tokenizers) -> None:

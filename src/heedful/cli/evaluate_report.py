@@ -40,7 +40,7 @@ class Report:
                 for one, score in zip(self.evaluation.comparisons, scores[1], strict=True)
             ],
             "worst": [self._sentence(i) for i in self.evaluation.sentences.worst(self.n_worst)],
-            "notes": self.evaluation.notes,
+            "notes": self._notes(),
         }
 
     def text(self) -> str:
@@ -77,9 +77,13 @@ class Report:
             yield from _score_lines(some)
             yield from _likelihood_lines(system)
         yield from self._comparison_lines()
-        for note in self.evaluation.notes:
+        for note in self._notes():
             yield f"note: {note}"
         yield from self._worst_lines()
+
+    def _notes(self) -> list[str]:
+        of_systems = [f"{system.name}: {note}" for system in self.systems for note in system.notes]
+        return [*self.evaluation.notes, *of_systems]
 
     def _comparison_lines(self) -> Iterator[str]:
         if not self.evaluation.comparisons:
@@ -109,10 +113,11 @@ def _score_lines(scores: list[Score]) -> Iterator[str]:
 
 
 def _likelihood_lines(system: System) -> Iterator[str]:
-    if system.likelihood is not None:
-        likely = system.likelihood
+    likely = system.likelihood
+    if likely is not None and likely.n_scored:
+        which = f"{likely.n_scored:,} of the references" if likely.left_out else "the references"
         yield (
-            f"  {'perplexity':<18}{likely.perplexity:6.2f}{'':8}  of the references, per token "
+            f"  {'perplexity':<18}{likely.perplexity:6.2f}{'':8}  of {which}, per token "
             f"({likely.nats_per_sentence:.2f} nats per sentence, {sum(likely.n_tokens):,} tokens)"
         )
 
@@ -133,12 +138,14 @@ def _verdict(comparison: Comparison) -> str:
 
 def _system_values(system: System, scores: list[Score]) -> Values:
     values: Values = {"name": system.name, "scores": [_score_values(score) for score in scores]}
-    if system.likelihood is not None:
-        likely = system.likelihood
-        values["perplexity"] = likely.perplexity
-        values["nats_per_token"] = likely.loss
-        values["nats_per_sentence"] = likely.nats_per_sentence
+    likely = system.likelihood
+    if likely is not None:
+        if likely.n_scored:
+            values["perplexity"] = likely.perplexity
+            values["nats_per_token"] = likely.loss
+            values["nats_per_sentence"] = likely.nats_per_sentence
         values["tokens"] = sum(likely.n_tokens)
+        values["left_out"] = [number + 1 for number in likely.left_out]
     return values
 
 
@@ -159,7 +166,7 @@ def _comparison_values(comparison: Comparison, score: Score) -> Values:
 
 def _sentence_values(system: System, scores: SentenceScores, i: int) -> Values:
     values: Values = {"hypothesis": system.hypotheses[i], "bleu": scores.bleu[i], "chrf": scores.chrf[i]}
-    if system.likelihood is not None:
+    if system.likelihood is not None and i not in system.likelihood.left_out:
         values["reference_log_prob"] = system.likelihood.log_probs[i]
         values["reference_tokens"] = system.likelihood.n_tokens[i]
     return values

@@ -148,7 +148,8 @@ class Here:
 
         done: Future[Generated] = Future()
         try:
-            found = iter(self._generator.answer([text for text in texts if text.strip()], self._settings, start=start))
+            asked = {start + at: text for at, text in enumerate(texts) if text.strip()}
+            found = iter(self._generator.answer([*asked.values()], self._settings, numbers=[*asked]))
         except BadText as error:  # told to who asks for the result, and knows the line
             done.set_exception(error)
             return done

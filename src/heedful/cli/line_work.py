@@ -105,7 +105,7 @@ class LineWork:
             f"{'1 line' if n == 1 else f'{n:,} lines'} that could not be read, {what}: {done}"
             for what, n in self.n_bad.items()
         ]
-        return [*self.tally.warnings(), *bad]
+        return [*self.tally.warnings(of="line"), *bad]
 
     def _blocks(self, *, full: bool) -> Iterator[tuple[int, int]]:
         """Lines and bytes that are done, after each block."""
@@ -217,6 +217,7 @@ def _values(translation: "Translation") -> dict[str, object]:
         "text": one_line(translation.text),
         "score": translation.score,
         "tokens": translation.tokens,
+        "complete": translation.complete,
     }
     if translation.alignment is not None:
         values["alignment"] = translation.alignment

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -18,6 +18,7 @@ from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
+    from heedful.decoding.writing.wording import Wording
     from heedful.decoding.writing.workers import Opening, Translates
 
 
@@ -69,29 +70,40 @@ def translate(
     workers
         How many processes share the work, each with the model in memory; by default one for each device.
     set
-        Change any setting of the search, or where it computes: --set max_len=100 sampling.seed=7 device=cuda:0,cuda:1
+        Any setting of the search, the text's language, where it computes: --set max_len=100 language=de device=cuda:0
     """
     from heedful.decoding.writing.workers import Opening
 
-    settings, devices = _settings(beam, n_best, format, on_bad_line, set or [])
+    how = _settings(beam, n_best, format, on_bad_line, set or [])
+    settings = how.settings
     scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
-    opening = Opening(str(_chosen(model, to)), engine, compute, devices[0], long, scores=scores)
-    with TextInput(file) as source, _place(opening, settings, workers, devices) as place, open_output(output) as out:
+    folder = str(_chosen(model, to))
+    opening = Opening(folder, engine, compute, how.devices[0], long, language=how.language, scores=scores)
+    with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
         work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _settings(
-    beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]
-) -> tuple[SearchSettings, list[str]]:
-    """Those of the search, and the devices."""
+class _How(NamedTuple):
+    settings: SearchSettings
+    wording: "Wording"
+    language: str | None
+    devices: list[str]
+
+
+def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> _How:
+    from heedful.decoding.writing.wording import take_wording
+
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
     values = with_overrides({"beam": beam, "n_best": n_best, "attention": format == "jsonl"}, changes)
-    devices = take_devices(values)
-    return from_values(SearchSettings, values, where="translate"), devices
+    devices, language = take_devices(values), values.pop("language", None)
+    if language is not None and not isinstance(language, str):
+        raise UserError(f"--set language={language}: expected the code of a language, such as de")
+    wording, rest = take_wording(values)
+    return _How(from_values(SearchSettings, rest, where="translate"), wording, language, devices)
 
 
 def _chosen(model: Path | None, to: str | None) -> Path:
@@ -111,18 +123,16 @@ def _chosen(model: Path | None, to: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _place(
-    opening: "Opening", settings: SearchSettings, n_workers: int | None, devices: list[str]
-) -> "Iterator[Translates]":
+def _place(opening: "Opening", how: _How, n_workers: int | None) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
     from heedful.decoding.writing.translator import InThisProcess, Translator
     from heedful.decoding.writing.workers import Workers
     from heedful.models.find import find_model_folder
 
-    n_workers = len(devices) if n_workers is None else n_workers
-    if n_workers == len(devices) == 1:
-        yield InThisProcess(Translator.open(opening), settings)
+    n_workers = len(how.devices) if n_workers is None else n_workers
+    if n_workers == len(how.devices) == 1:
+        yield InThisProcess(Translator.open(opening), how.settings, how.wording)
         return
     find_model_folder(opening.path)  # said once, not by each of the processes
-    with Workers(opening, settings, n_workers, devices=devices) as workers:
+    with Workers(opening, how.settings, n_workers, how.wording, devices=how.devices) as workers:
         yield workers

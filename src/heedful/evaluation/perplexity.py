@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.batch import Batch, collate
 from heedful.decoding.steps.encoder_decoder import EncoderDecoder, device_of
 from heedful.errors import UserError
+from heedful.models.marks import MarksConfig
 from heedful.text import Tokenizers
 
 ROWS = 512  # rows of logits alive at a time
@@ -18,10 +21,20 @@ ROWS = 512  # rows of logits alive at a time
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Of each reference the log-probability (natural) and how many tokens it has, the end mark counted."""
+    """Of each reference the log-probability (natural) and how many tokens it has, the end mark counted.
+
+    Both are 0 for those that were left out: learned positions end with their table.
+    """
 
     log_probs: list[float]
     n_tokens: list[int]
+    left_out: tuple[int, ...] = ()  # the numbers of pairs with more tokens than the model has positions, from 0
+    beyond: tuple[int, ...] = ()  # of pairs longer than it was made for, scored all the same
+    max_len: int = 0  # tokens that it was made for
+
+    @property
+    def n_scored(self) -> int:
+        return len(self.log_probs) - len(self.left_out)
 
     @property
     def loss(self) -> float:
@@ -36,7 +49,29 @@ class Likelihood:
     @property
     def nats_per_sentence(self) -> float:
         """Comparable between models with different vocabularies, which perplexity is not."""
-        return -math.fsum(self.log_probs) / max(1, len(self.log_probs))
+        return -math.fsum(self.log_probs) / max(1, self.n_scored)
+
+    def notes(self) -> list[str]:
+        """What to know before one believes the perplexity."""
+        notes = []
+        if self.left_out:
+            notes.append(
+                f"{_pairs(self.left_out)} longer than the {self.max_len:,} positions that the model has learned: "
+                f"perplexity is that of the other {self.n_scored:,}"
+            )
+        if self.beyond:
+            notes.append(
+                f"{_pairs(self.beyond)} longer than the {self.max_len:,} tokens that the model was made for: positions "
+                "beyond were never learned, which makes the perplexity worse"
+            )
+        return notes
+
+
+def _pairs(numbers: Sequence[int]) -> str:
+    first = min(numbers) + 1
+    if len(numbers) == 1:
+        return f"1 pair, line {first:,}, is"
+    return f"{len(numbers):,} pairs, the first in line {first:,}, are"
 
 
 @torch.inference_mode()
@@ -51,6 +86,7 @@ def likelihood(
 ) -> Likelihood:
     """The references under the model, in batches of about `batch_tokens` target tokens, padding counted.
 
+    Where positions end, pairs with more tokens than those are left out, and counted.
     `tell` is called with the number of those that are done, from 0 upwards.
     The model is used as it is: call `.eval()` first, unless dropout is wanted.
     """
@@ -58,14 +94,18 @@ def likelihood(
         raise UserError(f"{len(sources):,} sources, but {len(references):,} references")
     device = device_of(model)
     log_probs, n_tokens = [0.0] * len(sources), [0] * len(sources)
-    tell(n_done := 0)
-    for batch in _batches(model, tokenizers, sources, references, batch_tokens):
+    pairs = _encoded(model, tokenizers, sources, references)
+    too_long = tuple(number for number, pair in enumerate(pairs) if pair.length > model.config.max_len)
+    left_out = () if model.longest is None else too_long
+    tell(n_done := len(left_out))
+    for batch in _batches(pairs, model.config.marks, batch_tokens, left_out=set(left_out)):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
             log_probs[row] = log_prob
         for row, n in zip(batch.indices.tolist(), batch.target_mask.sum(dim=1).tolist(), strict=True):
             n_tokens[row] = n
         tell(n_done := n_done + len(batch))
-    return Likelihood(log_probs, n_tokens)
+    beyond = too_long if model.longest is None else ()
+    return Likelihood(log_probs, n_tokens, left_out, beyond, model.config.max_len)
 
 
 def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
@@ -82,16 +122,29 @@ def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
     return of_tokens.new_zeros(len(batch)).index_add_(0, rows, of_tokens)
 
 
-def _batches(
-    model: EncoderDecoder, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str], batch_tokens: int
-) -> Iterator[Batch]:
-    """Pairs of like lengths together; none is left out, however long."""
+class _Pair(NamedTuple):
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+
+    @property
+    def length(self) -> int:
+        """Of the longer side, its mark counted."""
+        return max(len(self.source), len(self.target)) + 1
+
+
+def _encoded(
+    model: EncoderDecoder, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str]
+) -> list[_Pair]:
     marks = model.config.marks
     source_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.source.encode_batch(sources)]
     target_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.target.encode_batch(references)]
-    lengths = [max(len(source), len(target)) + 1 for source, target in zip(source_ids, target_ids, strict=True)]
-    _check_lengths(model, lengths)
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    return [_Pair(source, target) for source, target in zip(source_ids, target_ids, strict=True)]
+
+
+def _batches(pairs: Sequence[_Pair], marks: MarksConfig, batch_tokens: int, *, left_out: set[int]) -> Iterator[Batch]:
+    """Pairs of like lengths together."""
+    lengths = [pair.length for pair in pairs]
+    order = sorted((i for i in range(len(pairs)) if i not in left_out), key=lengths.__getitem__)
     start = 0
     while start < len(order):
         stop = start + 1
@@ -99,20 +152,9 @@ def _batches(
             stop += 1
         numbers = order[start:stop]
         yield collate(
-            [source_ids[i] for i in numbers],
-            [target_ids[i] for i in numbers],
+            [pairs[i].source for i in numbers],
+            [pairs[i].target for i in numbers],
             np.array(numbers),
             special=marks.special,
         )
         start = stop
-
-
-def _check_lengths(model: EncoderDecoder, lengths: Sequence[int]) -> None:
-    if model.longest is None:
-        return
-    for number, length in enumerate(lengths, start=1):
-        if length > model.longest:
-            raise UserError(
-                f"sentence {number} has {length:,} tokens, and this model has learned {model.longest:,} "
-                "positions: its references cannot be scored; leave the sentence out"
-            )

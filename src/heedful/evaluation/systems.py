@@ -1,6 +1,6 @@
 """Who is evaluated on what: aligned files in, the translations of a model or of a file out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +10,9 @@ from heedful.data.findings import BadData
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
+    from heedful.decoding.search.settings import SearchSettings
+    from heedful.decoding.writing.long_text import Tally
+    from heedful.decoding.writing.translator import Translator
     from heedful.evaluation.perplexity import Likelihood
 
 Compute = Literal["float32", "int8"]
@@ -34,6 +37,7 @@ class System:
     name: str
     hypotheses: list[str]
     likelihood: "Likelihood | None" = None  # of the first references; only a model has one
+    notes: tuple[str, ...] = ()  # what became of lines that were too long, and of translations
 
 
 def read_texts(source: Path | None, targets: Sequence[Path]) -> Texts:
@@ -64,6 +68,7 @@ def model_system(
     tell: Tell = lambda what, done: None,
 ) -> System:
     """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
+    from heedful.decoding.search.settings import SearchSettings
     from heedful.decoding.steps.encoder_decoder import encoder_decoder
     from heedful.decoding.writing.translator import Translator
     from heedful.evaluation.perplexity import likelihood
@@ -72,8 +77,10 @@ def model_system(
 
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
-    translations = Translator.load(path, compute=compute, device=device).stream(texts.sources, block=TOLD, beam=beam)
-    hypotheses = list(_told(translations, lambda done: tell(f"{path}: translating", done)))
+    translator = Translator.load(path, compute=compute, device=device)
+    hypotheses, tally = _translated(
+        translator, texts.sources, SearchSettings(beam=beam), tell=lambda done: tell(f"{path}: translating", done)
+    )
     loaded = load_model(find_model_folder(path), device=device)
     assert loaded.tokenizers is not None  # the translator would have refused it
     likely = likelihood(
@@ -83,14 +90,23 @@ def model_system(
         texts.references[0],
         tell=lambda done: tell(f"{path}: reading the references", done),
     )
-    return System(str(path), hypotheses, likely)
+    return System(str(path), hypotheses, likely, (*tally.warnings(of="line"), *likely.notes()))
 
 
-def _told(items: Iterator[str], tell: Callable[[int], None]) -> Iterator[str]:
+def _translated(
+    translator: "Translator", sources: Sequence[str], settings: "SearchSettings", *, tell: Callable[[int], None]
+) -> "tuple[list[str], Tally]":
+    from heedful.decoding.writing.long_text import Tally
+
+    hypotheses: list[str] = []
+    tally = Tally()
     tell(0)
-    for number, item in enumerate(items, start=1):
-        yield item
-        tell(number)
+    for start in range(0, len(sources), TOLD):
+        answer = translator.answer(sources[start : start + TOLD], settings, start=start)
+        tally += answer.tally
+        hypotheses += (best[0].text for best in answer.translations)
+        tell(len(hypotheses))
+    return hypotheses, tally
 
 
 def _lines(path: Path) -> list[str]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from heedful.decoding.writing.translator import Translator
 from heedful.decoding.writing.workers import Opening
 from heedful.errors import UserError
+from heedful.models.card import card_languages
 from heedful.models.find import CARD, find_model_folder
 from heedful.processor import n_cores
 from heedful.serving.languages import base, canonical, name_of
 from heedful.serving.refusals import Refusal, quoted
 
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)")
-_HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
-_LANGUAGES = re.compile(r"^language:\n((?:- .*\n?)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -111,15 +110,7 @@ def parse_pair(text: str) -> tuple[str, str] | None:
 
 def languages_of_card(folder: Path) -> tuple[str, str] | None:
     """The two languages in the head of the model's card, source and target; None if it does not name two."""
-    try:
-        text = (folder / CARD).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    head = _HEAD.match(text)
-    listed = _LANGUAGES.search(head[1] + "\n") if head else None
-    if listed is None:
-        return None
-    codes = [canonical(line[2:].strip().strip("\"'")) for line in listed[1].splitlines()]
+    codes = [canonical(code) for code in card_languages(folder)]
     return (codes[0], codes[1]) if len(codes) == 2 else None
 
 

@@ -78,7 +78,11 @@ class CTranslate2Engine:
         places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
         distinct = [request for request, key in zip(requests, keys, strict=True) if _is_new(key, places)]
-        found = self._search(distinct, settings)
+        # In a batch, the attention of a beam is wrong (see `_batch`): it is asked for afterwards, unless it ranks.
+        later = settings.attention and settings.beam > 1 and settings.coverage_penalty == 0
+        found = self._search(distinct, replace(settings, attention=False) if later else settings)
+        if later:
+            found = self._look_again(distinct, found)
         return [list(found[places[key]]) for key in keys]
 
     def _require_shortlist(self) -> None:
@@ -161,6 +165,35 @@ class CTranslate2Engine:
         )
         scored_again = [[_with_score(each, next(sums), settings) for each in several] for several in found]
         return [sorted(several, key=lambda each: -each.rank) for several in scored_again]
+
+    def _look_again(self, requests: Sequence[Request], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+        """The same hypotheses with where their tokens looked: all are forced once more, in full batches."""
+        looked = [[replace(each, attention=[]) for each in several] for several in found]
+        groups: dict[int, list[tuple[int, int]]] = {}  # of like lengths: the shorter ones go on to the group's limit
+        for i, several in enumerate(found):
+            for j, each in enumerate(several):
+                if each.ids:
+                    groups.setdefault(len(each.ids).bit_length(), []).append((i, j))
+        copy = self._copies.choose(sum(map(len, groups.values())))
+        waiting = []
+        for places in groups.values():
+            futures = copy.translator.translate_batch(
+                [self._source(requests[i]) for i, _ in places],
+                target_prefix=[self._target(found[i][j].ids) for i, j in places],
+                max_batch_size=self.speed.batch,
+                batch_type="tokens",
+                asynchronous=True,
+                max_input_length=0,
+                max_decoding_length=max(len(found[i][j].ids) for i, j in places),
+                beam_size=1,
+                return_attention=True,
+            )
+            waiting.append((places, futures))
+        for places, futures in waiting:
+            for (i, j), future in zip(places, futures, strict=True):
+                rows = future.result().attention[0][: len(found[i][j].ids)]
+                looked[i][j] = replace(found[i][j], attention=rows)
+        return looked
 
     def _settle(self) -> None:
         """Measure, if that was never done on this machine, and go on in the fastest way."""

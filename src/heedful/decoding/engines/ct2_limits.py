@@ -57,6 +57,8 @@ def why_not_request(request: Request, settings: SearchSettings, facts: Facts) ->
     """Why it cannot search for this request; None if it can."""
     if request.required:
         return "it cannot be made to use given words"
+    if request.forbidden:
+        return "it cannot be kept from words of some texts"
     if request.prefix and settings.beam > 1:
         return "a beam leaves the prefix out of its ranks"
     most, needed = facts.n_positions, settings.limit(len(request))

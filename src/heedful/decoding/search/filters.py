@@ -20,6 +20,7 @@ def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: Mar
         (settings.repetition_penalty != 1.0, dampen_repetition),
         (settings.no_repeat_ngram > 0, forbid_ngrams),
         (bool(settings.forbidden or marks.forbidden), forbid_tokens),
+        (any(request.forbidden for request in requests), forbid_runs),
         (settings.min_len > 0, forbid_early_end),
         (any(request.prefix for request in requests), force_prefix),
     ]
@@ -61,6 +62,15 @@ def forbid_ngrams(logits: Tensor, said: Tensor, board: Board) -> None:
 
 def forbid_tokens(logits: Tensor, said: Tensor, board: Board) -> None:
     logits[:, [*board.settings.forbidden, *board.marks.forbidden]] = -torch.inf
+
+
+def forbid_runs(logits: Tensor, said: Tensor, board: Board) -> None:
+    """The last token of a forbidden run, where all before it are written."""
+    for place, entry in enumerate(board.entries):
+        for row in range(board.width) if entry.request.forbidden and not board.over[place] else ():
+            ids = board.row(place, row)
+            last = [run[-1] for run in entry.request.forbidden if ids[len(ids) - len(run) + 1 :] == list(run[:-1])]
+            logits[place * board.width + row, last] = -torch.inf
 
 
 def forbid_early_end(logits: Tensor, said: Tensor, board: Board) -> None:

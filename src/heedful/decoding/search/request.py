@@ -11,7 +11,9 @@ class Request:
     source: Sequence[int]  # ids without marks; the engine adds the end mark
     prefix: Sequence[int] = ()  # the translation begins with these ids
     required: Sequence[Sequence[int]] = ()  # each of these runs of ids must be in it somewhere
+    forbidden: Sequence[Sequence[int]] = ()  # none of these runs of ids may be in it
     continues: bool = False  # the source is a prompt, and what is written goes on from it
+    place: tuple[int, int] | None = None  # which text, and which piece of it: draws depend on it; None: by the call
 
     def __len__(self) -> int:
         return len(self.source) + 1

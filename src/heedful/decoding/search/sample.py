@@ -12,7 +12,7 @@ from heedful.decoding.search.settings import Sampling
 
 def draw(board: Board, prediction: Prediction) -> None:
     """One step for all rows. A draw depends on the seed, the request, the row and the position, on nothing else:
-    the same texts in other batches give the same translations.
+    the same texts in other batches, or blocks, give the same translations.
     """
     sampling = board.settings.sampling
     assert sampling is not None
@@ -28,9 +28,8 @@ def draw(board: Board, prediction: Prediction) -> None:
 
 def _chances(board: Board, sampling: Sampling) -> Floats:
     """A number in [0, 1) for each row, (B, W)."""
-    return np.array(
-        [
-            np.random.default_rng([sampling.seed, entry.number, int(length)]).random(board.width)
-            for entry, length in zip(board.entries, board.lengths, strict=True)
-        ]
-    )
+    rows = []
+    for entry, length in zip(board.entries, board.lengths, strict=True):
+        number, piece = entry.request.place or (entry.number, 0)
+        rows.append(np.random.default_rng([sampling.seed, number, int(length), piece]).random(board.width))
+    return np.array(rows)

@@ -1,6 +1,5 @@
 """How to search: what users set, the same for both engines."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -98,14 +97,6 @@ def search_settings(options: dict[str, Any], *, where: str = "translate") -> Sea
     if isinstance(sampling, Sampling):
         options = {**options, "sampling": to_values(sampling)}
     return from_values(SearchSettings, options, where=where)
-
-
-def reseeded(settings: SearchSettings, start: int) -> SearchSettings:
-    """Draws are numbered within a block: without this, each block would draw what the first one drew."""
-    if settings.sampling is None or start == 0:
-        return settings
-    sampling = dataclasses.replace(settings.sampling, seed=settings.sampling.seed + start)
-    return dataclasses.replace(settings, sampling=sampling)
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

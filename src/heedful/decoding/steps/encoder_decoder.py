@@ -17,6 +17,10 @@ class Settings(Protocol):
     @property
     def marks(self) -> MarksConfig: ...
 
+    @property
+    def max_len(self) -> int:
+        """The most tokens that either side was made for, marks counted."""
+
 
 class EncoderDecoder(Protocol):
     """What every encoder-decoder has: it reads once, and then writes with what it keeps of the past."""

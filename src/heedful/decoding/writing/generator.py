@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 from heedful.decoding.engines.choose_writer import open_writer
 from heedful.decoding.engines.writer import Writer
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
+from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.writing.texts import checked, in_blocks
 from heedful.errors import UserError
 from heedful.text import Tokenizer
@@ -96,7 +96,7 @@ class Generator:
 
     def search_ids(self, prompts: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
         """The same for ids: each prompt has at least one, and marks where the model expects them."""
-        return self._find(prompts, generation_settings(options))
+        return self._find(prompts, generation_settings(options), range(len(prompts)))
 
     def stream(self, prompt: str, **options: Any) -> Iterator[str]:
         """What follows the prompt, piece by piece; a beam is written when it is decided."""
@@ -107,10 +107,13 @@ class Generator:
         ids = self._read(prompt)  # what is wrong with it is said now, not when the first piece is asked for
         return self._stream(ids, settings, Continuation(self.tokenizer, ids))
 
-    def answer(self, prompts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> list[list[Generation]]:
-        """All about one block of prompts, of which the first has the number `start`."""
-        ids = [self._read(prompt, number=start + number) for number, prompt in enumerate(prompts)]
-        found = self._find(ids, reseeded(settings, start))
+    def answer(
+        self, prompts: Sequence[str], settings: SearchSettings, *, numbers: Sequence[int] | None = None
+    ) -> list[list[Generation]]:
+        """All about one block of prompts; `numbers` are their places among all, by default from 0 on."""
+        numbers = range(len(prompts)) if numbers is None else numbers
+        ids = [self._read(prompt, number=number) for number, prompt in zip(numbers, prompts, strict=True)]
+        found = self._find(ids, settings, numbers)
         tokenizer = self.tokenizer
         return [
             [
@@ -129,7 +132,7 @@ class Generator:
     def _blocks(self, prompts: str | Iterable[str], settings: SearchSettings) -> Iterator[list[Generation]]:
         start = 0
         for block in in_blocks([prompts] if isinstance(prompts, str) else prompts):
-            yield from self.answer(block, settings, start=start)
+            yield from self.answer(block, settings, numbers=range(start, start + len(block)))
             start += len(block)
 
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
@@ -151,14 +154,19 @@ class Generator:
             )
         return ids
 
-    def _find(self, prompts: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def _find(
+        self, prompts: Sequence[Sequence[int]], settings: SearchSettings, numbers: Sequence[int]
+    ) -> list[list[Hypothesis]]:
         size = self.engine.shape.vocab_size
         for number, ids in enumerate(prompts):
             if not ids or not all(0 <= one < size for one in ids):
                 raise UserError(
                     f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
                 )
-        return self.engine.search([Request(ids, continues=True) for ids in prompts], settings)
+        requests = [
+            Request(ids, continues=True, place=(number, 0)) for number, ids in zip(numbers, prompts, strict=True)
+        ]
+        return self.engine.search(requests, settings)
 
     def _stream(self, ids: Sequence[int], settings: SearchSettings, continuation: "Continuation") -> Iterator[str]:
         for new in self.engine.stream(Request(ids, continues=True), settings):

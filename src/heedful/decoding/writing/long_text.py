@@ -27,7 +27,7 @@ Long = Literal["split", "truncate", "extract", "error", "whole"]
 
 _BLANKS = re.compile(r"\s+")
 # Scripts that write no space between sentences: Chinese and Japanese, with their marks and full-width forms.
-_UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
+UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class Plan:
 
 def _is_unspaced(left: str, right: str) -> bool | None:
     """Whether the characters around a gap are of a script without spaces; None where they are of two minds."""
-    sides = {bool(_UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
+    sides = {bool(UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
     return sides.pop() if len(sides) == 1 else None
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of texts beyond the model's reach."""
+    """What became of texts beyond the model's reach, and of translations beyond theirs."""
 
     limit: int = 0
     n_split: int = 0
@@ -93,13 +93,43 @@ class Tally:
     n_kept: int = 0
     n_beyond: int = 0  # translated whole
     n_copied: int = 0  # characters that alone have more tokens than the model takes
+    max_len: int = 0  # tokens that the model was made to write
+    n_cut: int = 0  # texts of which a translation was ended at its limit
+    first_cut: int | None = None  # the number of the first of them, from 0
+    n_far: int = 0  # texts of which a translation has more than `max_len` tokens
+    first_far: int | None = None
 
     def __add__(self, other: "Tally") -> "Tally":
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
-        return Tally(**{**sums, "limit": max(self.limit, other.limit)})
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        largest = {name: max(getattr(self, name), getattr(other, name)) for name in ("limit", "max_len")}
+        return Tally(
+            **sums,
+            **largest,
+            first_cut=_first(self.first_cut, other.first_cut),
+            first_far=_first(self.first_far, other.first_far),
+        )
 
-    def warnings(self) -> list[str]:
-        """What a user must know: whatever of the input is not in the output, or was translated at a risk."""
+    def warnings(self, *, of: str = "text") -> list[str]:
+        """What a user must know: whatever of the input is not in the output, or was translated at a risk.
+
+        `of` is what the numbers count: a call has texts, a file has lines.
+        """
+        words = self._of_sources()
+        if self.first_cut is not None:
+            words.append(
+                f"{_translations(self.n_cut)} cut off at the longest length allowed, without an end: "
+                f"{_which(of, self.first_cut, self.n_cut)}. More tokens are allowed by max_len, as far as the model's "
+                "positions go; shorter texts have shorter translations"
+            )
+        if self.first_far is not None:
+            words.append(
+                f"{_translations(self.n_far)} longer than the {self.max_len:,} tokens that the model was made for: "
+                f"{_which(of, self.first_far, self.n_far)}. Positions beyond were never learned, and the translation "
+                "may be poor there"
+            )
+        return words
+
+    def _of_sources(self) -> list[str]:
         words = []
         if self.n_truncated:
             words.append(
@@ -124,8 +154,23 @@ class Tally:
         return words
 
 
+_COUNTS = tuple(one.name for one in dataclasses.fields(Tally) if one.name.startswith("n_"))
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)
+
+
 def _lines(n: int) -> str:
     return f"{n:,} line was" if n == 1 else f"{n:,} lines were"
+
+
+def _translations(n: int) -> str:
+    return f"{n:,} translation was" if n == 1 else f"{n:,} translations were"
+
+
+def _which(of: str, first: int, n: int) -> str:
+    return f"that of {of} {first + 1:,}" if n == 1 else f"the first is that of {of} {first + 1:,}"
 
 
 class Planner:
@@ -152,6 +197,7 @@ class Planner:
         if reach.ends_there and taken > reach.max_len:
             raise UserError(f"limit = {limit}: the learned positions of this model end at max_len = {reach.max_len}")
         self.tokenizer = tokenizer
+        self.reach = reach
         self.limit = taken
         self.ends_there = reach.ends_there
         self.long: Long = long

@@ -31,11 +31,23 @@ def split_sentences(line: str, *, language: str = "en") -> list[str]:
     while start < len(line):
         window = line[start : start + WINDOW]
         found = _segment(window, language)
-        if start + len(window) < len(line) and len(found) > 1:
-            found.pop()  # it may go on beyond the window
+        if start + len(window) < len(line):
+            if len(found) > 1:
+                found.pop()  # it may go on beyond the window
+            else:
+                found = [_up_to_a_gap(window)]
         sentences += found
         start += sum(map(len, found))
     return sentences
+
+
+def _up_to_a_gap(window: str) -> str:
+    """The window up to its last clause mark, else its last blank, so that it ends inside no word that has an end."""
+    for mark in (_CLAUSE, _BLANKS):
+        ends = [match.end() for match in mark.finditer(window)]
+        if ends:
+            return window[: ends[-1]]
+    return window[: _with_its_marks(window, 0, len(window) - 1)]  # what stands last may have a mark in the next window
 
 
 def _segment(window: str, language: str) -> list[str]:

@@ -17,12 +17,13 @@ from heedful.data.messages import read_message, write_message
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translator import Translator
+from heedful.decoding.writing.wording import Wording
 from heedful.decoding.writing.workers import Opening, answer_to_values
 from heedful.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> None:
-    """One argument: a JSON object of `opening` and `settings`."""
+    """One argument: a JSON object of `opening`, `settings` and `wording`."""
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not land between the messages
     blocks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str]) -> None:
     how = json.loads(arguments[0])
     try:
         settings = from_values(SearchSettings, how["settings"], where="settings")
+        wording = from_values(Wording, how["wording"], where="wording")
         translator = Translator.open(from_values(Opening, how["opening"], where="opening"), threads=1)
     except Exception as error:
         write_message(messages, [json.dumps(_values(error)).encode()], error=True)  # the answer to the first block
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str]) -> None:
     while True:
         block = blocks.get()
         try:
-            answer = answer_to_values(translator.answer(block["texts"], settings, start=block["start"]))
+            found = translator.answer(block["texts"], settings, start=block["start"], wording=wording)
+            answer = answer_to_values(found)
         except Exception as error:
             _write(messages, _values(error), is_error=True)
         else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from heedful.decoding.search.request import Hypothesis
 from heedful.decoding.writing.long_text import Plan, Tally
+from heedful.models.find import Reach
 from heedful.text import Tokenizers
 
 
@@ -56,6 +57,33 @@ def put_together(
             )
         )
     return translations
+
+
+def tally_of(
+    translations: Sequence[Sequence[Translation]],
+    found: Sequence[Sequence[Sequence[Hypothesis]]],
+    reach: Reach,
+    *,
+    start: int,
+) -> Tally:
+    """How many texts have translations that were cut off, or that go beyond the positions that the model has learned.
+
+    `found` has, for each text, what was found for its pieces; the first text has the number `start`.
+    """
+    cut = [number for number, best in enumerate(translations, start) if not all(one.complete for one in best)]
+    far: list[int] = []
+    if not reach.ends_there:
+        for number, pieces in enumerate(found, start):
+            # A model reads the start mark before what it has written, and its max_len counts both.
+            if any(len(hypothesis.ids) >= reach.max_len for best in pieces for hypothesis in best):
+                far.append(number)
+    return Tally(
+        max_len=reach.max_len,
+        n_cut=len(cut),
+        first_cut=min(cut, default=None),
+        n_far=len(far),
+        first_far=min(far, default=None),
+    )
 
 
 def best_choices(ranks: Sequence[Sequence[float]], n: int) -> list[list[int]]:

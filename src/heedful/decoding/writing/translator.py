@@ -19,12 +19,14 @@ from typing import Any, get_args, overload
 from heedful.decoding.engines.choose import open_engine, open_tokenizers
 from heedful.decoding.engines.engine import Engine
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.decoding.search.settings import SearchSettings, reseeded, search_settings
-from heedful.decoding.writing.long_text import Long, Piece, Planner, Tally
+from heedful.decoding.search.settings import SearchSettings, search_settings
+from heedful.decoding.writing.long_text import Long, Plan, Planner, Tally
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
-from heedful.decoding.writing.translation import Answer, Translation, put_together
+from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
+from heedful.decoding.writing.wording import NO_WORDING, Worded, Wording, take_wording
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
 from heedful.errors import UserError, one_of
+from heedful.models.card import source_language
 from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
 from heedful.text import Tokenizers
 
@@ -61,14 +63,15 @@ class Translator:
         device: str = "cpu",
         long: Long = "split",
         limit: int | None = None,
-        language: str = "en",
+        language: str | None = None,
         prefix: str = "",
     ) -> "Translator":
         """The model of a run or a model folder.
 
         `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
-        `language` whose abbreviations are known where a line is split into sentences; `prefix` goes to the model before
-        each text, as T5 is told what to do. The rest is `open_engine`'s.
+        `language` whose abbreviations are known where a line is split into sentences, by default the source language of
+        the model's card, else English; `prefix` goes to the model before each text, as T5 is told what to do. The rest
+        is `open_engine`'s.
         """
         return cls.open(Opening(str(path), engine, compute, device, long, limit, language, prefix=prefix))
 
@@ -95,7 +98,7 @@ class Translator:
             reach=reach,
             long=opening.long,
             limit=opening.limit,
-            language=opening.language,
+            language=opening.language or source_language(folder) or "en",
             prefix=opening.prefix,
             opening=opening,
         )
@@ -107,8 +110,10 @@ class Translator:
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
 
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """The best translation of each text, in their order; the options are the fields of SearchSettings."""
-        found = self._blocks(texts, search_settings(options))
+        """The best translation of each text, in their order; the options are the fields of SearchSettings, and texts:
+        `target_prefix` (what all begin with, or a list with one for each), `required` and `forbidden` (lists of words).
+        """
+        found = list(self._blocks(texts, options))
         best = [one[0].text for one in found]
         return best[0] if isinstance(texts, str) else best
 
@@ -120,7 +125,7 @@ class Translator:
 
     def search(self, texts: str | Iterable[str], **options: Any) -> list[Translation] | list[list[Translation]]:
         """The `n_best` translations of each text, best first, with scores and tokens; options as in `translate`."""
-        found = list(self._blocks(texts, search_settings(options)))
+        found = list(self._blocks(texts, options))
         return found[0] if isinstance(texts, str) else found
 
     def stream(
@@ -135,7 +140,7 @@ class Translator:
         """Translations one by one, in order; texts are read block by block, and `workers` processes share the work, by
         default one for each of the `devices`.
         """
-        settings = search_settings(options)
+        search_settings(take_wording(options)[1])  # what is wrong is said now
         n_workers = max(1, len(devices)) if workers is None else workers
         if block < 1:
             raise UserError(f"block = {block}: must be at least 1")
@@ -143,55 +148,65 @@ class Translator:
             raise UserError(f"workers = {workers}: must be at least 1")
         if (n_workers > 1 or devices) and self.opening is None:
             raise UserError("workers: this Translator was not loaded from a folder, so no other process can load it")
-        found = self._blocks(texts, settings, block=block, n_workers=n_workers, devices=devices)
+        found = self._blocks(texts, options, block=block, n_workers=n_workers, devices=devices)
         return (best[0].text for best in found)
 
-    def answer(self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0) -> Answer:
+    def answer(
+        self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0, wording: Wording = NO_WORDING
+    ) -> Answer:
         """All about one block of texts, of which the first has the number `start`."""
         try:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        found = self._find([piece for plan in plans for piece in plan.pieces], reseeded(settings, start))
-        pieces = iter(found)
-        return Answer(
-            [
-                put_together(
-                    plan,
-                    list(itertools.islice(pieces, len(plan.pieces))),
-                    self.tokenizers,
-                    n_best=settings.n_best,
-                )
-                for plan in plans
-            ],
-            tally,
-        )
+        pieces = iter(self._find(plans, settings, start, wording))
+        found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
+        translations = [
+            put_together(plan, best, self.tokenizers, n_best=settings.n_best)
+            for plan, best in zip(plans, found, strict=True)
+        ]
+        return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
-    def _find(self, pieces: Sequence[Piece], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def _find(
+        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording
+    ) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
-        if settings.sampling is not None:
-            return self.engine.search([Request(piece.ids) for piece in pieces], settings)
-        numbers: dict[tuple[int, ...], int] = {}
-        places = [numbers.setdefault(tuple(piece.ids), len(numbers)) for piece in pieces]
-        found = self.engine.search([Request(ids) for ids in numbers], settings) if numbers else []
-        return [found[place] for place in places]
+        worded, drawn = Worded(wording, self.tokenizers.target), settings.sampling is not None
+        requests = [
+            request
+            for number, plan in enumerate(plans, start)
+            for request in worded.requests(plan, number, drawn=drawn)
+        ]
+        if drawn:
+            return self.engine.search(requests, settings)
+        distinct: dict[tuple[tuple[int, ...], tuple[int, ...]], Request] = {}
+        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
+        for key, request in zip(keys, requests, strict=True):
+            distinct.setdefault(key, request)
+        found = self.engine.search(list(distinct.values()), settings) if distinct else []
+        if wording.required and not all(found):
+            raise UserError("required: no translation has all of these words within its length; raise max_len, or beam")
+        of = dict(zip(distinct, found, strict=True))
+        return [of[key] for key in keys]
 
     def _blocks(
         self,
         texts: str | Iterable[str],
-        settings: SearchSettings,
+        options: dict[str, Any],
         *,
         block: int = BLOCK_TEXTS,
         n_workers: int = 1,
         devices: Sequence[str] = (),
     ) -> Iterator[list[Translation]]:
+        wording, rest = take_wording(options)
+        settings = search_settings(rest)
         blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
         tally = Tally()
         with contextlib.ExitStack() as stack:
-            where: Translates = InThisProcess(self, settings)
+            where: Translates = InThisProcess(self, settings, wording)
             if n_workers > 1 or devices:
                 assert self.opening is not None
-                where = stack.enter_context(Workers(self.opening, settings, n_workers, devices=devices))
+                where = stack.enter_context(Workers(self.opening, settings, n_workers, wording, devices=devices))
             for answer in in_order(blocks, where):
                 tally += answer.tally
                 yield from answer.translations
@@ -204,13 +219,13 @@ class InThisProcess:
 
     width = 1
 
-    def __init__(self, translator: Translator, settings: SearchSettings) -> None:
-        self._translator, self._settings = translator, settings
+    def __init__(self, translator: Translator, settings: SearchSettings, wording: Wording = NO_WORDING) -> None:
+        self._translator, self._settings, self._wording = translator, settings, wording
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
         try:
-            done.set_result(self._translator.answer(texts, self._settings, start=start))
+            done.set_result(self._translator.answer(texts, self._settings, start=start, wording=self._wording))
         except Exception as error:  # as from another process: it is told to who asks for the result
             done.set_exception(error)
         return done

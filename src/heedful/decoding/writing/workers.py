@@ -19,6 +19,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long, Tally
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translation import Answer, Translation
+from heedful.decoding.writing.wording import NO_WORDING, Wording
 from heedful.devices import device_name
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_cache import cache_for_children
@@ -37,7 +38,7 @@ class Opening:
     device: str = "cpu"
     long: Long = "split"
     limit: int | None = None
-    language: str = "en"
+    language: str | None = None  # whose abbreviations are known; None: the source language of the model's card
     scores: bool = True
     prefix: str = ""
 
@@ -55,9 +56,15 @@ class Workers:
     """Use as a context. `submit` may be called from one thread only. `devices`, if any, are taken in turn."""
 
     def __init__(
-        self, opening: Opening, settings: SearchSettings, n_workers: int, *, devices: Sequence[str] = ()
+        self,
+        opening: Opening,
+        settings: SearchSettings,
+        n_workers: int,
+        wording: Wording = NO_WORDING,
+        *,
+        devices: Sequence[str] = (),
     ) -> None:
-        hows = _openings(opening, settings, n_workers, devices)
+        hows = _openings(opening, settings, wording, n_workers, devices)
         self.width = 2 * n_workers  # one to work on and one to go on with
         with contextlib.ExitStack() as stack:
             self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
@@ -87,7 +94,9 @@ class Workers:
             self._idle.put(worker)
 
 
-def _openings(opening: Opening, settings: SearchSettings, n_workers: int, devices: Sequence[str]) -> list[str]:
+def _openings(
+    opening: Opening, settings: SearchSettings, wording: Wording, n_workers: int, devices: Sequence[str]
+) -> list[str]:
     """What each process is told."""
     if not 1 <= n_workers <= MOST_WORKERS:
         raise UserError(f"workers = {n_workers}: must lie between 1 and {MOST_WORKERS:,}")
@@ -98,7 +107,8 @@ def _openings(opening: Opening, settings: SearchSettings, n_workers: int, device
             "or it would have nothing to do; raise the one, or name fewer of the others"
         )
     openings = [dataclasses.replace(opening, device=names[number % len(names)]) for number in range(n_workers)]
-    return [json.dumps({"opening": to_values(each), "settings": to_values(settings)}) for each in openings]
+    same = {"settings": to_values(settings), "wording": to_values(wording)}
+    return [json.dumps({"opening": to_values(each), **same}) for each in openings]
 
 
 def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[Answer]:
