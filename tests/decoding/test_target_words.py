@@ -104,7 +104,7 @@ def test_a_word_is_encoded_as_it_stands_inside_of_a_sentence() -> None:
         ({"required": ["a"], "sampling": Sampling()}, "of a beam only"),
         ({"target_prefix": [3]}, "target_prefix: expected words, found 3"),
         ({"target_prefix": ["a", "b"]}, "text 3: target_prefix: there are 2"),
-        ({"required": ["a long run of words"], "max_len": 4}, "no translation has all of these words"),
+        ({"required": ["a long run of words"], "max_len": 4}, "20 tokens must be written, and at most 4 may be"),
     ],
 )
 def test_what_cannot_be_is_refused(translator: Translator, options: dict[str, object], words: str) -> None:

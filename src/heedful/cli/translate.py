@@ -75,13 +75,11 @@ def translate(
     from heedful.decoding.writing.workers import Opening
 
     how = _settings(beam, n_best, format, on_bad_line, set or [])
-    settings = how.settings
-    scores = format == "jsonl" or settings.n_best > 1  # without them, greedy search is faster
     folder = str(_chosen(model, to))
-    opening = Opening(folder, engine, compute, how.devices[0], long, language=how.language, scores=scores)
+    opening = Opening(folder, engine, compute, how.devices[0], long, language=how.language, scores=how.scores)
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
-        work = LineWork(source, place, Writer(out, format, n_best=settings.n_best), on_bad_line=on_bad_line)
-        work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+        work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
+        work.run(full=how.settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 
@@ -91,6 +89,7 @@ class _How(NamedTuple):
     wording: "Wording"
     language: str | None
     devices: list[str]
+    scores: bool  # without them, greedy search is faster
 
 
 def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> _How:
@@ -103,7 +102,8 @@ def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, cha
     if language is not None and not isinstance(language, str):
         raise UserError(f"--set language={language}: expected the code of a language, such as de")
     wording, rest = take_wording(values)
-    return _How(from_values(SearchSettings, rest, where="translate"), wording, language, devices)
+    settings = from_values(SearchSettings, rest, where="translate")
+    return _How(settings, wording, language, devices, scores=format == "jsonl" or settings.n_best > 1)
 
 
 def _chosen(model: Path | None, to: str | None) -> Path:

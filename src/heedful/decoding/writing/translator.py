@@ -184,8 +184,6 @@ class Translator:
         for key, request in zip(keys, requests, strict=True):
             distinct.setdefault(key, request)
         found = self.engine.search(list(distinct.values()), settings) if distinct else []
-        if wording.required and not all(found):
-            raise UserError("required: no translation has all of these words within its length; raise max_len, or beam")
         of = dict(zip(distinct, found, strict=True))
         return [of[key] for key in keys]
 
