@@ -4,6 +4,8 @@ Everything else that is raised is a bug of ours; only `cli/main.py` turns either
 """
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -13,6 +15,14 @@ class UserError(Exception):
 
 class Notice(UserWarning):
     """What a user should know, although all goes on. A command says it without the place in the source."""
+
+
+def warn(words: str) -> None:
+    """Warn at the line of the user's own program that led here, through however many functions of heedful's."""
+    level, frame = 1, sys._getframe().f_back
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heedful":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, stacklevel=level + 1)
 
 
 class MissingExtra(UserError):

@@ -110,8 +110,9 @@ def test_every_loader_refuses_what_is_no_device(model, device, tmp_path):
 def test_a_pipeline_of_a_gpu_that_is_not_there(model):
     with pytest.raises(UserError, match="'cuda:0': torch finds no such device here; there is: cpu"):
         pipeline("translation", model=model, device=0)
-    with pytest.warns(UserWarning, match="cut off"):  # by a model that has learned nothing
+    with pytest.warns(UserWarning, match="cut off") as warned:  # by a model that has learned nothing
         assert pipeline("translation", model=model, device=-1)("a", max_length=5)
+    assert [one.filename for one in warned] == [__file__]  # the user's own line
 
 
 def test_int8_needs_ctranslate2_and_so_its_devices(model):

@@ -5,13 +5,12 @@ look at the whole text at once would be one at another translation than the read
 itself, is again one piece, with the same ids.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.decoding.writing.long_text import Piece, Plan, Planner, cut_lines
 from heedful.decoding.writing.texts import LINE_BREAK, BadText
-from heedful.errors import UserError
+from heedful.errors import UserError, warn
 from heedful.insight.subject import Subject, reach_of
 
 
@@ -62,7 +61,7 @@ def _plan(subject: Subject, text: str) -> Plan:
     if not plan.pieces:
         raise UserError("look: the text is empty; give a sentence to translate")
     for words in tally.warnings():
-        warnings.warn(words, stacklevel=4)
+        warn(words)
     return plan
 
 

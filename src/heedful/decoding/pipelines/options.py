@@ -1,10 +1,9 @@
 """What callers of Hugging Face's pipelines pass, in one place for all: what it means here, and what is refused."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from heedful.errors import UserError, nearest
+from heedful.errors import UserError, nearest, warn
 
 # Theirs -> the field of SearchSettings.
 SEARCH = {
@@ -55,7 +54,7 @@ def search_options(
             raise UserError("pipeline: num_beams > 1 with do_sample: a beam is searched, not drawn; pass one of them")
         return {**settings, "sampling": {"top_k": 50, **given}}  # 50 is Hugging Face's default
     if given:  # theirs goes on without them as well
-        warnings.warn(f"{', '.join(given)}: acts only with do_sample=True", stacklevel=3)
+        warn(f"{', '.join(given)}: acts only with do_sample=True")
     stop = options.get("early_stopping", early_stopping)
     if stop is not None and settings.get("beam", beam) > 1:
         settings["stop"] = _stop(stop)

@@ -3,7 +3,6 @@ version 5 took some away, so that programs written for them go on working.
 """
 
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from heedful.decoding.pipelines.translation import SummarizationPipeline, TranslationPipeline
 from heedful.decoding.writing.long_text import Long
 from heedful.decoding.writing.translator import Translator
-from heedful.errors import UserError, nearest
+from heedful.errors import UserError, nearest, warn
 from heedful.models.builtin import DEFAULT, builtin_models
 from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
 
@@ -67,10 +66,9 @@ def _told(model: str | Path, task: str) -> str:
     known = read_prefixes(find_model_folder(model))
     prefix = known.get(task, known.get(ANY_TASK))
     if known and prefix is None:
-        warnings.warn(
+        warn(
             f"pipeline({task!r}): this model is told what to do by words before each text. Its settings have none for "
-            f"this task, only for {', '.join(known)}; pass prefix='…'",
-            stacklevel=5,
+            f"this task, only for {', '.join(known)}; pass prefix='…'"
         )
     return prefix or ""
 

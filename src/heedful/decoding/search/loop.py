@@ -67,8 +67,9 @@ def search(
             except BaseException:  # of whichever lane comes first; also a signal that this thread got while it waited
                 given_up.set()
                 raise
-    for entry in entries:
-        require_something(results[entry.number], entry)
+    if advance is None:  # whoever watches may have ended a search on its way, and then nothing is what it comes to
+        for entry in entries:
+            require_something(results[entry.number], entry)
     return results
 
 

@@ -8,7 +8,6 @@
 It holds nothing that changes, so several threads may use one at a time.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from heedful.decoding.engines.writer import Writer
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.writing.texts import checked, in_blocks
-from heedful.errors import UserError
+from heedful.errors import UserError, warn
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -148,10 +147,7 @@ class Generator:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
         ids, window = self.prompt_ids(prompt, number=number), self.engine.shape.window
         if len(ids) > window:
-            warnings.warn(
-                f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them",
-                stacklevel=2,
-            )
+            warn(f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them")
         return ids
 
     def _find(

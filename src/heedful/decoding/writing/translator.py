@@ -10,7 +10,6 @@ It holds nothing that changes, so several threads may use one at a time.
 
 import contextlib
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,7 +24,7 @@ from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
 from heedful.decoding.writing.wording import NO_WORDING, Worded, Wording, take_wording
 from heedful.decoding.writing.workers import Opening, Translates, Workers, in_order
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, one_of, warn
 from heedful.models.card import source_language
 from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
 from heedful.text import Tokenizers
@@ -209,7 +208,7 @@ class Translator:
                 tally += answer.tally
                 yield from answer.translations
         for words in tally.warnings():
-            warnings.warn(words, stacklevel=3)
+            warn(words)
 
 
 class InThisProcess:
