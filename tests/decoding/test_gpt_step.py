@@ -139,4 +139,8 @@ def test_other_ends_stand_for_the_end_and_count_as_the_model_said_them(beam: int
         score = sum(float(said[place, id]) for place, id in enumerate(best.ids))
         score += float(said[-1, [3, 5, 9]].max()) if best.complete else 0.0
         assert best.score == pytest.approx(score, abs=1e-9)
+        if beam == 1:  # it ends where any end is the likeliest of all, and nowhere else
+            likeliest = said.argmax(dim=-1).tolist()
+            assert likeliest[: len(best.ids)] == best.ids
+            assert not best.complete or likeliest[len(best.ids)] in {3, 5, 9}
     assert sum(best.complete for [best] in found) > 3
