@@ -13,7 +13,7 @@ from ct2_models import count_conversions
 from echo_engine import tokenizers
 from gpt_writers import SHAPES, make_gpt, make_writer, some_prompts, tie
 from heedful.decoding.engines import choose_writer
-from heedful.decoding.engines.choose_writer import AutoWriter, open_writer
+from heedful.decoding.engines.choose_writer import AutoWriter, has_wide_output, open_writer
 from heedful.decoding.engines.ct2_writer import CTranslate2Writer, _batches
 from heedful.decoding.engines.torch_writer import TorchWriter
 from heedful.decoding.search.request import Request
@@ -337,6 +337,14 @@ class TestAuto:
             open_writer(folder, engine="ctranslate2")
         with pytest.raises(UserError, match="int8"):
             open_writer(folder, compute="int8")
+
+    def test_a_size_that_is_not_given_makes_no_output_wide(self, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 10_000_000}))
+        assert has_wide_output(folder)
+        del config["d_ff"]
+        (folder / "config.json").write_text(json.dumps(config))
+        assert not has_wide_output(folder)
 
     def test_settings_of_a_damaged_folder(self, folder: Path) -> None:
         config = folder / "config.json"

@@ -61,6 +61,8 @@ def test_in_torch_the_same_of_what_only_torch_can(engines, number):
         with pytest.raises(UserError, match=f"'required': ids of this model {words}"):
             engines[name].search([Request([5, 6], required=[[7], [8, number]])], BEAM)
         with pytest.raises(UserError, match=f"'forbidden': ids of this model {words}"):
+            engines[name].search([Request([5, 6], forbidden=[[8, number]])], BEAM)
+        with pytest.raises(UserError, match=f"'forbidden': ids of this model {words}"):
             engines[name].search([Request([5, 6])], SearchSettings(beam=3, max_len=6, forbidden=(number,)))
     with pytest.raises(UserError, match=words):
         engines["torch"].search_watched(Request([number]), BEAM)

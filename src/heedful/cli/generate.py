@@ -126,7 +126,7 @@ def _filter(
         with open_output(output) as out:
             writer = GenerationWriter(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, to="continue")
-            work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+            work.run(hidden=output is None and sys.stdout.isatty())
 
 
 class Generated(NamedTuple):

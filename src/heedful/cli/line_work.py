@@ -84,15 +84,13 @@ class LineWork:
         self.n_bad: Counter[str] = Counter()  # by what is wrong with them
         self.tally = Tally()
 
-    def run(self, *, full: bool = False, hidden: bool = False) -> None:
-        """`full`: wait for full blocks, so that what is drawn does not depend on when a line came; `hidden`: show no
-        progress, which would stand between the lines.
-        """
+    def run(self, *, hidden: bool = False) -> None:
+        """`hidden`: show no progress, which would stand between the lines."""
         if self.source.is_terminal:
             print(f"type a line to {self.to} it; Ctrl-D ends", file=sys.stderr)
         n_bytes = self.source.n_bytes
         with contextlib.nullcontext() if hidden else Passing(unit="sentences") as passing:
-            for n_lines, at in itertools.chain([(0, 0)], self._blocks(full=full)):
+            for n_lines, at in itertools.chain([(0, 0)], self._blocks()):
                 if passing is not None:
                     passing.update(
                         f"{self.to.removesuffix('e')}ing", n_lines, min(1.0, at / n_bytes) if n_bytes else None
@@ -107,11 +105,11 @@ class LineWork:
         ]
         return [*self.tally.warnings(of="line"), *bad]
 
-    def _blocks(self, *, full: bool) -> Iterator[tuple[int, int]]:
+    def _blocks(self) -> Iterator[tuple[int, int]]:
         """Lines and bytes that are done, after each block."""
         pending: deque[Job] = deque()
         start = 0
-        for lines in self.source.blocks(full=full):
+        for lines in self.source.blocks():
             cells = [decode(line) for line in lines]
             bad = self._refused(cells)
             if bad is not None:  # what stands before it is still translated

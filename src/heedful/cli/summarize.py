@@ -88,7 +88,7 @@ def _work(
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
             work = LineWork(source, place, writer, on_bad_line=on_bad_line, to="summarize")
-            work.run(full=settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+            work.run(hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 

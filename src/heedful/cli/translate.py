@@ -79,7 +79,7 @@ def translate(
     opening = Opening(folder, engine, compute, how.devices[0], long, language=how.language, scores=how.scores)
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
-        work.run(full=how.settings.sampling is not None, hidden=output is None and sys.stdout.isatty())
+        work.run(hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 

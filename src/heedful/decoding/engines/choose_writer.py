@@ -123,8 +123,11 @@ def has_wide_output(folder: Path) -> bool:
     all prompts, and is twice as fast there.
     """
     values = read_json(folder / CONFIG)
-    width, output = values["d_model"], values["vocab_size"] * values["d_model"]
-    return bool(output > max(WIDE, values["n_layers"] * width * (4 * width + 2 * values["d_ff"])))
+    sizes = [size for name in ("vocab_size", "d_model", "n_layers", "d_ff") if type(size := values.get(name)) is int]
+    if len(sizes) < 4:
+        return False  # one is left to its default, or is wrong, which is said when the model is opened
+    vocab_size, width, n_layers, d_ff = sizes
+    return vocab_size * width > max(WIDE, n_layers * width * (4 * width + 2 * d_ff))
 
 
 def _tokenizer(folder: Path, converted: Converted | None) -> Tokenizer | None:

@@ -70,8 +70,13 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
-        sizes = {name: getattr(self.facts, name) for name in ("source_vocab_size", "target_vocab_size")}
-        check_ids(requests, settings, **sizes)
+        sizes = self.facts
+        check_ids(
+            requests,
+            settings,
+            source_vocab_size=sizes.source_vocab_size,
+            target_vocab_size=sizes.target_vocab_size,
+        )
         if settings.shortlist:
             self._require_shortlist()
         settings = self._whole(settings)

@@ -17,8 +17,9 @@ def check_ids(
     for request in requests:
         _check("source", request.source, source_vocab_size)
         _check("prefix", request.prefix, target_vocab_size)
-        for run in request.required:
-            _check("required", run, target_vocab_size)
+        for name, runs in (("required", request.required), ("forbidden", request.forbidden)):
+            for run in runs:
+                _check(name, run, target_vocab_size)
 
 
 def _check(name: str, ids: Iterable[int], vocab_size: int) -> None:
