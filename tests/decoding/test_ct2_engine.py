@@ -184,6 +184,30 @@ def test_the_order_is_kept_and_repeats_are_searched_once(engine, monkeypatch):
     assert found[0] is not found[7]
 
 
+def test_the_shortest_go_last_in_smaller_batches(model, engine, tmp_path, monkeypatch):
+    """So that no worker waits long for another's last batch; the results are those of a single batch."""
+    small = make_engine(model, tmp_path / "model", speed=Speed(inter=2, batch=40))
+    calls = []
+    submit = small._submit
+    monkeypatch.setattr(small, "_submit", lambda *given: calls.append(given) or submit(*given))
+    greedy = SearchSettings(max_len=9)
+    assert _ids(small.search(REQUESTS, greedy)) == _ids(engine.search(REQUESTS, greedy))
+    (first, *_, full, _), (last, *_, half, _) = calls
+    assert (full["max_batch_size"], half["max_batch_size"]) == (40, 20)
+    assert sorted(map(len, [*first, *last]), reverse=True) == [len(each) for each in [*first, *last]]
+    share = sum(map(len, last)) / sum(map(len, [*first, *last]))
+    assert 0.25 <= share < 0.3
+
+    calls.clear()
+    long = [Request([5] * 500)]
+    assert _ids(small.search(long, greedy)) == _ids(engine.search(long, greedy))
+    assert [len(given[0]) for given in calls] == [1]
+
+
+def _ids(found):
+    return [[each.ids for each in several] for several in found]
+
+
 def test_no_requests_no_results(engine):
     assert engine.search([], SearchSettings()) == []
 

@@ -16,49 +16,11 @@ from heedful.serving.carrying import Carrier
 from heedful.serving.parts import Part, cut, unescaped
 
 NO_TEXT = frozenset(["script", "style", "template", "noscript", "iframe", "svg", "math"])  # their text is no language
-# Elements within a sentence; every other tag begins a new one.
-INLINE = frozenset(
-    [
-        *(
-            "a",
-            "abbr",
-            "acronym",
-            "b",
-            "bdi",
-            "bdo",
-            "big",
-            "cite",
-            "code",
-            "data",
-            "del",
-            "dfn",
-            "em",
-            "font",
-            "i",
-            "ins",
-            "kbd",
-        ),
-        *(
-            "label",
-            "mark",
-            "q",
-            "s",
-            "samp",
-            "small",
-            "span",
-            "strike",
-            "strong",
-            "sub",
-            "sup",
-            "time",
-            "tt",
-            "u",
-            "var",
-            "img",
-            "wbr",
-        ),
-    ]
+_INLINE = (
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike "
+    "strong sub sup time tt u var wbr"
 )
+INLINE = frozenset(_INLINE.split())  # elements within a sentence; every other tag begins a new one
 MOST_DEEP = 16  # elements within each other in a sentence; the next one begins a new sentence, so that time is linear
 KEEPS_BLANKS = ("pre", "textarea", "listing")
 _BLANKS = re.compile(r"[\t\n\f\r ]+")

@@ -27,6 +27,7 @@ Compute = Literal["float32", "int8"]
 # With exactly 0, CTranslate2 stops as soon as the best candidate ends, whatever the patience. length^1e-30 is 1.
 NO_LENGTH_PENALTY = 1e-30
 WORTH_MEASURING = 500  # requests of one call; for fewer, one thread for each of as many batches as cores will do
+WORTH_HALVES = 4  # batches; of fewer, the last ones are no small part
 FEW_WORDS = 256  # source tokens of a batch with a shortlist: each word adds its candidates for all rows of all beams
 
 
@@ -107,12 +108,15 @@ class CTranslate2Engine:
         for number, request in enumerate(requests):
             groups.setdefault((self._limit(request, settings), len(request.prefix) > 0), []).append(number)
         copy = self._copies.choose(len(requests))
-        batch = self._batch(requests, settings, copy.inter)
+        kind, size = self._batch(requests, settings, copy.inter)
         results: list[list[Hypothesis]] = [[] for _ in requests]
         waiting = []
-        for (limit, _), numbers in sorted(groups.items(), reverse=True):
-            chosen = [requests[number] for number in numbers]
-            waiting.append((numbers, chosen, self._submit(chosen, limit, settings, batch, copy)))
+        for (limit, _), group in sorted(groups.items(), reverse=True):
+            group.sort(key=lambda number: -len(requests[number]))
+            for numbers, size_here in _full_then_half(group, requests, size):
+                chosen = [requests[number] for number in numbers]
+                batch = {"max_batch_size": size_here, "batch_type": kind}
+                waiting.append((numbers, chosen, self._submit(chosen, limit, settings, batch, copy)))
         for numbers, chosen, futures in waiting:
             found = [self._hypotheses(future.result(), settings) for future in futures]
             if self._must_score_again(chosen, settings):
@@ -208,16 +212,17 @@ class CTranslate2Engine:
                 self._must_measure = False
                 self._copies.change(self.speed)
 
-    def _batch(self, requests: Sequence[Request], settings: SearchSettings, inter: int) -> dict[str, Any]:
+    def _batch(self, requests: Sequence[Request], settings: SearchSettings, inter: int) -> tuple[str, int]:
+        """What is counted in a batch, and how many of them it has."""
         if self._looks(settings) and settings.beam > 1:
             # In a batch, CTranslate2 4.8.4 gives a beam's first step the attention of another sentence.
-            return {"max_batch_size": 1, "batch_type": "examples"}
+            return "examples", 1
         best = self.speed.batch if settings.beam == 1 else self.speed.beam_batch
         if settings.shortlist and settings.beam > 1:
             best = min(best, FEW_WORDS)
         if inter > 1:
             best = max(1, min(best, -(-sum(map(len, requests)) // inter)))  # leave no worker idle
-        return {"max_batch_size": best, "batch_type": "tokens"}
+        return "tokens", best
 
     def _whole(self, settings: SearchSettings) -> SearchSettings:
         """With the ids that this model must never write."""
@@ -237,6 +242,20 @@ class CTranslate2Engine:
 
     def _target(self, ids: Sequence[int]) -> list[str]:
         return [self._targets[number] for number in ids]
+
+
+def _full_then_half(numbers: list[int], requests: Sequence[Request], size: int) -> list[tuple[list[int], int]]:
+    """The shortest requests, a quarter of the work, in batches of half the size: else all but one of the workers would
+    wait for the last full one. `numbers` are those of the requests, the longest first."""
+    lengths = [len(requests[number]) for number in numbers]
+    if sum(lengths) < WORTH_HALVES * size:
+        return [(numbers, size)]
+    rest, first = sum(lengths) / 4, len(numbers)
+    while rest > 0:
+        first -= 1
+        rest -= lengths[first]
+    parts = [(numbers[:first], size), (numbers[first:], max(1, size // 2))]
+    return [(part, size) for part, size in parts if part]
 
 
 def _options(settings: SearchSettings) -> dict[str, Any]:
