@@ -190,7 +190,7 @@ def test_the_shortest_go_last_in_smaller_batches(model, engine, tmp_path, monkey
     calls = []
     submit = small._submit
     monkeypatch.setattr(small, "_submit", lambda *given: calls.append(given) or submit(*given))
-    greedy = SearchSettings(max_len=9)
+    greedy = SearchSettings(beam=1, max_len=9)
     assert _ids(small.search(REQUESTS, greedy)) == _ids(engine.search(REQUESTS, greedy))
     (first, *_, full, _), (last, *_, half, _) = calls
     assert (full["max_batch_size"], half["max_batch_size"]) == (40, 20)
