@@ -317,7 +317,10 @@ def main() -> None:
     print(report(figures))
     print(f"\n{(time.monotonic() - started) / 60:.1f} minutes")
     if given.json is not None:
-        given.json.write_text(json.dumps({"machine": machine, "how": asdict(how), **asdict(figures)}, indent=1) + "\n")
+        given.json.write_text(
+            json.dumps({"machine": machine, "how": asdict(how) | {"model": how.pair}, **asdict(figures)}, indent=1)
+            + "\n"
+        )
 
 
 if __name__ == "__main__":
