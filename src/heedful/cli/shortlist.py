@@ -7,7 +7,7 @@ from pathlib import Path
 from heedful.cli.progress import Passing
 
 
-def shortlist(model: Path, text: Path, *, candidates: int = 60, always: int = 200, json: bool = False) -> None:
+def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 200, json: bool = False) -> None:
     """Learn which words a model needs for which, to translate faster.
 
     The model translates the text, and for each source token the target tokens

@@ -49,7 +49,7 @@ def learn_own_shortlist(
     texts: Sequence[str],
     *,
     n_always: int = 200,
-    n_candidates: int = 60,
+    n_candidates: int = 100,
     least_texts: int = LEAST_TEXTS,
     progress: Progress = lambda what, done, share: None,
 ) -> Learned:
