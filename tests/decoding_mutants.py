@@ -5,6 +5,7 @@ from mutant_kind import Mutant
 SEARCH = ("decoding/test_search.py",)
 DEVICES = ("decoding/test_devices.py",)
 AHEAD = ("decoding/test_lookahead.py",)
+TOGETHER = ("decoding/test_together.py",)
 
 IN_DECODING = [
     Mutant(
@@ -146,5 +147,40 @@ IN_DECODING = [
         "settled = said[: n_right + 1]",
         "settled = said[: n_right + 2]",
         AHEAD,
+    ),
+    Mutant(
+        "an ensemble multiplies probabilities",
+        "decoding/steps/together.py",
+        "said.logsumexp(dim=0) - math.log(len(said))",
+        "said.mean(dim=0)",
+        TOGETHER,
+    ),
+    Mutant(
+        "the mean of an ensemble is a sum",
+        "decoding/steps/together.py",
+        " - math.log(len(said))",
+        "",
+        TOGETHER,
+    ),
+    Mutant(
+        "only the first model of an ensemble follows the beam",
+        "decoding/steps/together.py",
+        "        for state in self.states:\n            state.reorder(rows)",
+        "        self.states[0].reorder(rows)",
+        TOGETHER,
+    ),
+    Mutant(
+        "new sentences of an ensemble reach its first model alone",
+        "decoding/steps/together.py",
+        "            step.replace(own, places, sources)",
+        "            step is self.steps[0] and step.replace(own, places, sources)",
+        TOGETHER,
+    ),
+    Mutant(
+        "models of other vocabularies join an ensemble",
+        "decoding/engines/choose.py",
+        "            if ours != theirs:\n",
+        "            if len(ours) == 0:\n",
+        TOGETHER,
     ),
 ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def translate(
     file: Path = STANDARD_INPUT,
     *,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    model: Annotated[list[Path] | None, Parameter(name=["--model", "-m"], negative=())] = None,
     to: str | None = None,
     output: Path | None = None,
     beam: int = 5,
@@ -48,7 +48,8 @@ def translate(
     file
         The text to translate; - is standard input.
     model
-        The folder of a run or of a model; by default a model for everyday sentences that comes with heedful.
+        The folder of a run or of a model; by default a model for everyday sentences that comes with heedful. Several,
+        -m A -m B, translate together: at each step the mean of their probabilities (an ensemble).
     to
         The language to translate into; of the models that come with heedful it chooses one, by default fr from English.
     output
@@ -75,8 +76,17 @@ def translate(
     from heedful.decoding.writing.workers import Opening
 
     how = _settings(beam, n_best, format, on_bad_line, set or [])
-    folder = str(_chosen(model, to))
-    opening = Opening(folder, engine, compute, how.devices[0], long, language=how.language, scores=how.scores)
+    first, *others = _chosen(model or [], to)
+    opening = Opening(
+        str(first),
+        engine,
+        compute,
+        how.devices[0],
+        long,
+        language=how.language,
+        scores=how.scores,
+        others=tuple(map(str, others)),
+    )
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
         work.run(hidden=output is None and sys.stdout.isatty())
@@ -106,20 +116,21 @@ def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, cha
     return _How(settings, wording, language, devices, scores=format == "jsonl" or settings.n_best > 1)
 
 
-def _chosen(model: Path | None, to: str | None) -> Path:
-    """The model that is named, or one that comes with heedful."""
+def _chosen(models: list[Path], to: str | None) -> list[Path]:
+    """The models that are named, or one that comes with heedful."""
     from heedful.models.builtin import builtin_model
     from heedful.models.find import find_model_folder
 
-    if model is None:
-        return builtin_model(to)
+    if not models:
+        return [builtin_model(to)]
     if to is not None:
         from heedful.serving.pairs import languages_of_card
 
-        languages = languages_of_card(find_model_folder(model))
-        if languages is not None and languages[1] != to.lower():
-            raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
-    return model
+        for model in models:
+            languages = languages_of_card(find_model_folder(model))
+            if languages is not None and languages[1] != to.lower():
+                raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
+    return models
 
 
 @contextlib.contextmanager
@@ -133,6 +144,7 @@ def _place(opening: "Opening", how: _How, n_workers: int | None) -> "Iterator[Tr
     if n_workers == len(how.devices) == 1:
         yield InThisProcess(Translator.open(opening), how.settings, how.wording)
         return
-    find_model_folder(opening.path)  # said once, not by each of the processes
+    for path in (opening.path, *opening.others):
+        find_model_folder(path)  # said once, not by each of the processes
     with Workers(opening, how.settings, n_workers, how.wording, devices=how.devices) as workers:
         yield workers

@@ -27,13 +27,14 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 def open_engine(
     path: str | Path,
     *,
+    others: Sequence[str | Path] = (),
     engine: str = "auto",
     compute: str = "float32",
     device: str = "cpu",
     threads: int | None = None,
     scores: bool = True,
 ) -> Engine:
-    """An engine for the model of a run or a model folder.
+    """An engine for the model of a run or a model folder; with `others` of the same vocabulary it is an ensemble.
 
     `auto` takes CTranslate2 for a model that it runs with equal results on a device that it can use, and for what it
     cannot do torch. `device`: cpu, cuda, cuda:N or mps. `threads` of a processor: at most so many, by default as
@@ -46,6 +47,10 @@ def open_engine(
     folder = find_model_folder(path)
     require_family(folder, *ENCODER_DECODERS)
     device = device_name(device)
+    if others:
+        if engine == "ctranslate2":
+            raise UserError("CTranslate2 runs one model at a time, no ensemble. Use --engine torch")
+        return _ensemble([folder, *_same_vocabulary(folder, others)], compute, device, threads)
     if engine == "torch":
         return _torch_only(folder, compute, device, threads)
     try:
@@ -135,7 +140,35 @@ def only_float32(compute: str, why: str = "") -> UserError:
     return UserError(f"compute = '{compute}': only the CTranslate2 engine has it; use float32 with torch{reason}")
 
 
-def _torch_engine(folder: Path, device: str, threads: int | None) -> Engine:
+def _ensemble(folders: Sequence[Path], compute: str, device: str, threads: int | None) -> Engine:
+    if compute != "float32":
+        raise only_float32(compute, "CTranslate2 runs one model at a time, no ensemble")
+    return _torch_engine(folders[0], device, threads, others=folders[1:])
+
+
+def _same_vocabulary(folder: Path, others: Sequence[str | Path]) -> list[Path]:
+    """The folders of the other models; the ids of all must mean the same."""
+    found = [find_model_folder(other) for other in others]
+    first = _vocabularies(folder)
+    for other in found:
+        require_family(other, *ENCODER_DECODERS)
+        for side, ours, theirs in zip(("source", "target"), first, _vocabularies(other), strict=True):
+            if ours != theirs:
+                raise UserError(
+                    f"{folder} and {other} cannot translate together: the vocabularies of their {side} differ "
+                    f"({len(ours):,} and {len(theirs):,} pieces). Models that were trained on the same files with the "
+                    "same [tokenizer] settings have one vocabulary, whatever their seed"
+                )
+    return found
+
+
+def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
+    tokenizers = load_tokenizers(folder)
+    source, target = ([*each.pieces(range(each.vocab_size))] for each in (tokenizers.source, tokenizers.target))
+    return source, target
+
+
+def _torch_engine(folder: Path, device: str, threads: int | None, *, others: Sequence[Path] = ()) -> Engine:
     import torch
 
     from heedful.decoding.engines.torch_engine import TorchEngine
@@ -144,4 +177,5 @@ def _torch_engine(folder: Path, device: str, threads: int | None) -> Engine:
 
     if threads is not None:
         torch.set_num_threads(threads)
-    return TorchEngine(encoder_decoder(load_model(folder, device=device)))
+    model, *more = (encoder_decoder(load_model(each, device=device)) for each in (folder, *others))
+    return TorchEngine(model, others=more)

@@ -16,6 +16,7 @@ from heedful.decoding.search.step import S, Step
 from heedful.decoding.steps.encoder_decoder import EncoderDecoder
 from heedful.decoding.steps.quick import QuickStep, is_quick
 from heedful.decoding.steps.reference import Seq2SeqStep
+from heedful.decoding.steps.together import TogetherStep
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
 
@@ -24,16 +25,26 @@ WIDE_ENOUGH = 8  # rows for a search with required words: some must be free to g
 
 
 class TorchEngine:
-    """Searches with a model that is in memory; reads its weights, never changes them."""
+    """Searches with a model that is in memory; reads its weights, never changes them. `others` write with it."""
 
     name = "torch"
 
-    def __init__(self, model: EncoderDecoder, *, batch_rows: int = 64, lanes: int | None = None) -> None:
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        *,
+        others: Sequence[EncoderDecoder] = (),
+        batch_rows: int = 64,
+        lanes: int | None = None,
+    ) -> None:
         self.model = model
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
-        is_fast = isinstance(model, Seq2Seq) and is_quick(model.config)
-        self.step: QuickStep | Seq2SeqStep = QuickStep(model) if is_fast else Seq2SeqStep(model)  # type: ignore[arg-type]
+        self.step: QuickStep | Seq2SeqStep | TogetherStep = _step(model)
+        if others:
+            if any(_vocab_sizes(other) != _vocab_sizes(model) for other in others):
+                raise UserError("these models cannot translate together: their vocabularies have different sizes")
+            self.step = TogetherStep([self.step, *map(_step, others)])
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         if settings.shortlist:
@@ -50,9 +61,7 @@ class TorchEngine:
         return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
-        config: Any = self.model.config
-        one = getattr(config, "vocab_size", None)  # some families have one vocabulary, some two
-        source, target = one or config.source_vocab_size, one or config.target_vocab_size
+        source, target = _vocab_sizes(self.model)
         check_ids(requests, settings, source_vocab_size=source, target_vocab_size=target)
 
     def rows_for(self, settings: SearchSettings) -> int:
@@ -72,6 +81,18 @@ class TorchEngine:
             advance=lambda board, prediction: extend_beam(board, prediction, watch=log.watch),
         )
         return found[0], log.events
+
+
+def _step(model: EncoderDecoder) -> QuickStep | Seq2SeqStep:
+    """The fastest that computes this model."""
+    return QuickStep(model) if isinstance(model, Seq2Seq) and is_quick(model.config) else Seq2SeqStep(model)
+
+
+def _vocab_sizes(model: EncoderDecoder) -> tuple[int, int]:
+    """Of source and target: some families have one vocabulary, some two."""
+    config: Any = model.config
+    one = getattr(config, "vocab_size", None)
+    return one or config.source_vocab_size, one or config.target_vocab_size
 
 
 @torch.inference_mode()

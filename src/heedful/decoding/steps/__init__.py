@@ -4,6 +4,7 @@
     reference           through the model itself, for every variant
     quick, gpt          laid out for speed: encoder-decoders with full attention, decoder-only models
     columns, packed     what a fast step is made of: the past that it keeps, the weights
+    together            several models at once: the mean of what they say
     lookahead           several tokens guessed, and checked in one step
 
 Fast or not, the numbers are the model's own: tests hold them equal.

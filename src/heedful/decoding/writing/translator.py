@@ -55,7 +55,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         *,
         engine: str = "auto",
         compute: str = "float32",
@@ -65,23 +65,27 @@ class Translator:
         language: str | None = None,
         prefix: str = "",
     ) -> "Translator":
-        """The model of a run or a model folder.
+        """The model of a run or a model folder; several, if they have one vocabulary, translate together (an ensemble).
 
         `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
         `language` whose abbreviations are known where a line is split into sentences, by default the source language of
         the model's card, else English; `prefix` goes to the model before each text, as T5 is told what to do. The rest
         is `open_engine`'s.
         """
-        return cls.open(Opening(str(path), engine, compute, device, long, limit, language, prefix=prefix))
+        first, *others = [path] if isinstance(path, str | Path) else path
+        more = tuple(map(str, others))
+        return cls.open(Opening(str(first), engine, compute, device, long, limit, language, prefix=prefix, others=more))
 
     @classmethod
     def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
         """What `load` does, from one value; `threads` for the engine, by default its own choice."""
         folder = find_model_folder(opening.path)
         require_family(folder, *ENCODER_DECODERS)
-        reach = read_reach(folder)
+        others = [find_model_folder(other) for other in opening.others]
+        reach = min(map(read_reach, (folder, *others)), key=lambda each: each.max_len)
         engine = open_engine(
             folder,
+            others=others,
             engine=opening.engine,
             compute=opening.compute,
             device=opening.device,

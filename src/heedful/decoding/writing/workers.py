@@ -41,6 +41,7 @@ class Opening:
     language: str | None = None  # whose abbreviations are known; None: the source language of the model's card
     scores: bool = True
     prefix: str = ""
+    others: tuple[str, ...] = ()  # models that translate with it, as an ensemble
 
 
 class Translates(Protocol):

@@ -1,0 +1,144 @@
+"""An ensemble: what several models write together is the mean of their probabilities, step by step."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import PATTERNS, random_model, sentences, tiny_model
+
+from ct2_models import log_probabilities
+from deterministic import fill
+from echo_engine import tokenizers
+from heedful.cli import main
+from heedful.decoding.engines.choose import open_engine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
+from heedful.models.folder import save_model
+from heedful.models.marks import MarksConfig
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
+
+REQUESTS = sentences(60, seed=3)
+GREEDY = SearchSettings(beam=1, max_len=20)
+BEAM = SearchSettings(beam=4, max_len=20, n_best=3)
+
+
+@pytest.fixture(scope="module")
+def models() -> list[Seq2Seq]:
+    """Three minds: two of them on the fast step, one (it looks at four tokens only) on the reference."""
+    return [tiny_model(1), tiny_model(2, n_layers=1, d_model=8), random_model(3, pattern=PATTERNS["window"])]
+
+
+def ids(found):
+    return [[each.ids for each in several] for several in found]
+
+
+def mean_log_probabilities(models, request, written):
+    said = torch.stack([log_probabilities(model, request, written).exp() for model in models])
+    return said.mean(dim=0).log()
+
+
+@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_a_model_with_itself_is_that_model(settings, models):
+    alone, twice = (TorchEngine(models[0], others=others) for others in ([], [models[0]]))
+    found, expected = twice.search(REQUESTS, settings), alone.search(REQUESTS, settings)
+    assert ids(found) == ids(expected)
+    assert [each.score for several in found for each in several] == pytest.approx(
+        [each.score for several in expected for each in several], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_a_score_is_that_of_the_mean_of_the_probabilities(settings, models):
+    engine = TorchEngine(models[0], others=models[1:])
+    for request, several in zip(REQUESTS, engine.search(REQUESTS, settings), strict=True):
+        for found in several:
+            table = mean_log_probabilities(models, request, found.ids)
+            tokens = [*found.ids, SPECIAL.end][: len(found.ids) + found.complete]
+            expected = sum(float(table[place, token]) for place, token in enumerate(tokens))
+            assert found.score == pytest.approx(expected, abs=1e-10)
+
+
+def test_greedy_search_takes_what_is_likeliest_on_average(models):
+    engine, differs = TorchEngine(models[0], others=models[1:]), 0
+    alone = TorchEngine(models[0]).search(REQUESTS, GREEDY)
+    for request, (found,), (own,) in zip(REQUESTS, engine.search(REQUESTS, GREEDY), alone, strict=True):
+        table = mean_log_probabilities(models, request, found.ids)
+        assert table.argmax(dim=-1).tolist()[: len(found.ids)] == found.ids
+        differs += found.ids != own.ids
+    assert differs > 10  # else this would say nothing
+
+
+def test_the_order_of_the_models_and_of_the_sentences_is_nothing(models):
+    a, b, _ = models
+    engine = TorchEngine(a, others=[b], batch_rows=8)  # few places: new sentences come where others ended
+    assert engine.step.refills
+    found = ids(engine.search(REQUESTS, BEAM))
+    assert found == ids(TorchEngine(b, others=[a]).search(REQUESTS, BEAM))
+    assert found == [ids(engine.search([request], BEAM))[0] for request in REQUESTS]
+    assert not TorchEngine(a, others=models[1:]).step.refills  # one of them cannot
+
+
+def test_attention_is_the_mean_of_theirs(models):
+    settings = replace(GREEDY, attention=True)
+    engine = TorchEngine(models[0], others=models[1:])
+    ((found,),) = engine.search(REQUESTS[:1], settings)
+    forced = [replace(REQUESTS[0], prefix=found.ids)]
+    each = [TorchEngine(model).search(forced, settings)[0][0].attention for model in models]
+    rows = torch.tensor([attention[: len(found.ids)] for attention in each], dtype=torch.float64)
+    assert torch.allclose(torch.tensor(found.attention, dtype=torch.float64), rows.mean(dim=0), atol=1e-9)
+
+
+def test_the_diary_of_a_beam_is_theirs_together(models):
+    engine = TorchEngine(models[0], others=models[1:])
+    found, events = engine.search_watched(REQUESTS[0], BEAM)
+    assert events
+    assert [each.ids for each in found] == ids(engine.search(REQUESTS[:1], BEAM))[0]
+
+
+def test_models_that_do_not_fit_are_refused(models):
+    with pytest.raises(UserError, match="different sizes"):
+        TorchEngine(models[0], others=[random_model(1, vocab_size=21)])
+    with pytest.raises(UserError, match="marks"):
+        TorchEngine(models[0], others=[random_model(1, marks=MarksConfig(start_id=1))])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    size, place = tokenizers().source.vocab_size, tmp_path_factory.mktemp("models")
+    made = []
+    for name, d_ff, max_len in (("a", 12, 24), ("b", 16, 12)):
+        config = Seq2SeqConfig(size, size, d_model=8, n_layers=1, n_heads=2, d_ff=d_ff, max_len=max_len)
+        made.append(save_model(place / name, fill(Seq2Seq(config), dtype=torch.float32), tokenizers()))
+    return made
+
+
+def test_from_the_command_line_and_from_python(folders, tmp_path, capsys):
+    (tmp_path / "in").write_text("A dog.\nTwo cats.\n", encoding="utf-8")
+    named = [word for folder in folders for word in ("-m", str(folder))]
+    assert main.run(["translate", str(tmp_path / "in"), *named, "--beam", "2", "--format", "jsonl"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    translator = Translator.load(folders)
+    assert translator.planner.reach.max_len == 12  # that of the shortest
+    found = translator.search(["A dog.", "Two cats."], beam=2)
+    assert [line["score"] for line in lines] == pytest.approx([each[0].score for each in found])
+    alone = Translator.load(folders[0], engine="torch").search(["A dog.", "Two cats."], beam=2)
+    assert [each[0].score for each in alone] != pytest.approx([each[0].score for each in found], abs=1e-6)
+
+
+def test_what_an_ensemble_cannot_do_is_said(folders, tmp_path):
+    with pytest.raises(UserError, match="one model at a time"):
+        open_engine(folders[0], others=folders[1:], engine="ctranslate2")
+    with pytest.raises(UserError, match="int8"):
+        open_engine(folders[0], others=folders[1:], compute="int8")
+    texts = ["a cat and a dog", "two birds"]
+    other = learn_tokenizers(texts, texts, TokenizerConfig(kind="char", byte_fallback=False))
+    size = other.source.vocab_size
+    config = Seq2SeqConfig(size, size, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=24)
+    folder = save_model(tmp_path / "other", Seq2Seq(config), other)
+    with pytest.raises(UserError, match="cannot translate together: the vocabularies of their source differ"):
+        Translator.load([folders[0], folder])
