@@ -451,6 +451,16 @@ def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
         os.close(reading)
 
 
+def test_an_endless_line_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before it is answered, and memory does not follow it."""
+    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(text_input, "BLOCK", 500)
+    with open("/dev/zero", "rb") as endless:
+        arriving = Arriving(endless.fileno())
+        assert arriving.ready()
+        assert len(arriving.peek(1 << 30)) <= 2000
+
+
 def test_the_size_is_known_of_files_alone(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"1234")
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"1234"))

@@ -1,6 +1,7 @@
 """Long texts come back whole and in order, nothing is lost between their parts, and what is left out is counted."""
 
 import re
+import warnings
 
 import pytest
 import sentencex
@@ -29,8 +30,8 @@ def planner(limit: int = 16, **options) -> Planner:
     return Planner(tokenizers().source, Reach(limit), **options)
 
 
-def echo(limit: int = 16, **options) -> Translator:
-    return Translator(EchoEngine(), tokenizers(), reach=Reach(limit), **options)
+def echo(max_len: int = 16, **options) -> Translator:
+    return Translator(EchoEngine(), tokenizers(), reach=Reach(max_len), **options)
 
 
 def whole(plan: Plan) -> str:
@@ -262,9 +263,20 @@ def test_error_names_the_text_and_the_numbers() -> None:
 def test_whole_goes_beyond_where_positions_have_no_end_and_says_so() -> None:
     with pytest.warns(UserWarning, match="1 line was translated whole beyond 8 tokens"):
         assert echo(8, long="whole").translate("abcdefghijklm. Nop") == "abcdefghijklm. Nop"
+    with pytest.warns(UserWarning, match="1 line was translated whole beyond 8 tokens"):  # a limit is for what is split
+        assert echo(8, long="whole", limit=4).translate("abcdefghijklm") == "abcdefghijklm"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert echo(8, long="whole", limit=4).translate("abcde") == "abcde"
     learned = Translator(EchoEngine(), tokenizers(), reach=Reach(8, ends_there=True), long="whole")
     with pytest.raises(UserError, match="learned positions end there"):
         learned.translate("abcdefghijklm")
+
+
+def test_a_limit_beyond_what_the_model_was_made_for_is_allowed_and_said() -> None:
+    with pytest.warns(UserWarning, match="2 lines were translated whole beyond 8 tokens"):
+        found = echo(8, limit=16).translate(["abcdefghijkl", "abc", "abcdefghij. Abcdefghij"])
+    assert found == ["abcdefghijkl", "abc", "abcdefghij. Abcdefghij"]
 
 
 def test_a_character_that_alone_is_too_long_is_copied_and_counted() -> None:

@@ -74,5 +74,7 @@ def test_what_greedy_search_is_told_is_told_here(
 def test_what_it_cannot_do_is_refused(changes: dict[str, object], word: str) -> None:
     with pytest.raises(UserError, match=f"look_ahead: cannot do {word}"):
         look_ahead(tiny_model(seed=20), Request([5, 6]), settings=SearchSettings(**{"beam": 1, **changes}))
+    with pytest.raises(UserError, match="forbidden runs"):
+        look_ahead(tiny_model(seed=20), Request([5, 6], forbidden=[[7]]))
     with pytest.raises(UserError, match="required words"):
         look_ahead(tiny_model(seed=20), Request([5, 6], required=[[7]]))

@@ -44,7 +44,7 @@ def test_what_it_says_is_in_its_list(folder: Path) -> None:
         progress=lambda what, done, share: told.append((done, share)),
     )
     assert learned.path.name == VMAP
-    assert learned.texts == len(set(texts))
+    assert learned.texts == len(set(texts)) - sum(one.texts for one in learned.judged[:1])
     assert told[-1][1] == 1.0
     engine = open_engine(folder, compute="int8", threads=1)
     ids = tokenizers().source.encode_batch([text for i, text in enumerate(dict.fromkeys(texts)) if i % 20])

@@ -368,7 +368,13 @@ def test_diversity_makes_the_n_best_differ_more() -> None:
         settings = SearchSettings(beam=6, n_best=6, diversity=diversity)
         return sum(len({tuple(h.ids[:2]) for h in row}) for row in TorchEngine(model).search(requests, settings))
 
-    assert first_tokens(3.0) != first_tokens(0.0)
+    assert first_tokens(3.0) > first_tokens(0.0)
+
+
+def test_required_words_of_draws_are_refused() -> None:
+    settings = SearchSettings(beam=1, sampling=Sampling())
+    with pytest.raises(UserError, match="required of a beam only"):
+        TorchEngine(tiny_model(seed=17)).search([Request([5, 6], required=[[7]])], settings)
 
 
 def test_the_diary_of_a_beam_tells_its_end() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_models import PATTERNS, random_model, sentences, tiny_model
 
+import heedful
 from ct2_models import log_probabilities
 from deterministic import fill
 from echo_engine import tokenizers
@@ -93,6 +94,16 @@ def test_attention_is_the_mean_of_theirs(models):
     assert torch.allclose(torch.tensor(found.attention, dtype=torch.float64), rows.mean(dim=0), atol=1e-9)
 
 
+def test_coverage_where_one_model_drops_padding_and_another_keeps_it(models):
+    """The long sentence ends first, and its padding goes with it: from the fast step's memory alone."""
+    settings = SearchSettings(beam=2, max_len=20, coverage_penalty=0.2)
+    engine = TorchEngine(models[0], others=[models[2]], batch_rows=4)
+    requests = [replace(REQUESTS[0], source=[5] * n) for n in (60, 3, 4)]
+    requests[0] = replace(requests[0], prefix=[SPECIAL.end])
+    together = ids(engine.search(requests, settings))
+    assert together == [ids(engine.search([request], settings))[0] for request in requests]
+
+
 def test_the_diary_of_a_beam_is_theirs_together(models):
     engine = TorchEngine(models[0], others=models[1:])
     found, events = engine.search_watched(REQUESTS[0], BEAM)
@@ -130,7 +141,33 @@ def test_from_the_command_line_and_from_python(folders, tmp_path, capsys):
     assert [each[0].score for each in alone] != pytest.approx([each[0].score for each in found], abs=1e-6)
 
 
+def test_several_processes_write_what_one_does(folders):
+    texts = [f"A dog. {'x' * n}" for n in range(6)]
+    translator = Translator.load(folders)
+    assert list(translator.stream(texts, block=2, workers=2, max_len=5)) == translator.translate(texts, max_len=5)
+
+
+@pytest.mark.parametrize("learned_first", [False, True])
+def test_the_shortest_reach_counts_whatever_the_order(learned_first, folders, tmp_path):
+    size = tokenizers().source.vocab_size
+    config = Seq2SeqConfig(size, size, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=12, positions="learned")
+    learned = save_model(tmp_path / "learned", fill(Seq2Seq(config), dtype=torch.float32), tokenizers())
+    order = [learned, folders[1]] if learned_first else [folders[1], learned]
+    translator = Translator.load(order, long="whole")
+    assert (translator.planner.reach.max_len, translator.planner.ends_there) == (12, True)
+    with pytest.raises(UserError, match="text 1: 18 tokens with the end mark, and the model takes 12"):
+        translator.translate("a sentence of 16")
+    assert not Translator.load([learned, *folders], long="whole").planner.reach.max_len > 12
+
+
+def test_look_shows_one_model(folders):
+    with pytest.raises(UserError, match="shows one model, and this Translator has several"):
+        heedful.look(Translator.load(folders), "A dog.")
+
+
 def test_what_an_ensemble_cannot_do_is_said(folders, tmp_path):
+    with pytest.raises(UserError, match="the list of models is empty"):
+        Translator.load([])
     with pytest.raises(UserError, match="one model at a time"):
         open_engine(folders[0], others=folders[1:], engine="ctranslate2")
     with pytest.raises(UserError, match="int8"):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.lines import BLOCK, COMPRESSIONS, Line, is_pipe, lines_of, open_bytes, read_lines
+from heedful.data.lines import BLOCK, COMPRESSIONS, MAX_LINE_BYTES, Line, is_pipe, lines_of, open_bytes, read_lines
 from heedful.errors import UserError
 
 STANDARD_INPUT = Path("-")
@@ -40,7 +40,7 @@ class Arriving:
 
     def ready(self) -> bool:
         """Whether `readline` would answer without waiting."""
-        while not self._has_line() and not self._ended:
+        while not self._has_line() and not self._ended and len(self._bytes) < MAX_LINE_BYTES + BLOCK:
             if not self._something_came():
                 return False
             self._fetch()

@@ -48,8 +48,7 @@ def translate(
     file
         The text to translate; - is standard input.
     model
-        The folder of a run or of a model; by default a model for everyday sentences that comes with heedful. Several,
-        -m A -m B, translate together: at each step the mean of their probabilities (an ensemble).
+        The folder of a run or a model, by default one that comes with heedful; -m A -m B translate as an ensemble.
     to
         The language to translate into; of the models that come with heedful it chooses one, by default fr from English.
     output
@@ -76,17 +75,8 @@ def translate(
     from heedful.decoding.writing.workers import Opening
 
     how = _settings(beam, n_best, format, on_bad_line, set or [])
-    first, *others = _chosen(model or [], to)
-    opening = Opening(
-        str(first),
-        engine,
-        compute,
-        how.devices[0],
-        long,
-        language=how.language,
-        scores=how.scores,
-        others=tuple(map(str, others)),
-    )
+    path, *more = map(str, _chosen(model or [], to))
+    opening = Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
         work.run(hidden=output is None and sys.stdout.isatty())

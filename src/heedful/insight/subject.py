@@ -64,6 +64,8 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path, *, long
     if isinstance(given, Translator):
         name = "model" if given.opening is None else Path(given.opening.path).resolve().name
         if isinstance(given.engine, TorchEngine):
+            if given.engine.others:
+                raise UserError("look: shows one model, and this Translator has several; give one of their folders")
             return Subject(_writer(given.engine.model, name), given.tokenizers, name, given.planner)
         if given.opening is None:
             raise UserError(

@@ -81,7 +81,7 @@ def learn_own_shortlist(
     )
     written = write_shortlist(converted, shortlist)
     mean = sum(map(len, shortlist.candidates.values())) / max(1, len(shortlist.candidates))
-    return Learned(written, len(distinct), mean, _judge(CTranslate2Engine(converted, compute="int8"), held_out))
+    return Learned(written, len(learned_from), mean, _judge(CTranslate2Engine(converted, compute="int8"), held_out))
 
 
 def _own_pairs(

@@ -38,6 +38,7 @@ class TorchEngine:
         lanes: int | None = None,
     ) -> None:
         self.model = model
+        self.others = others
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
         self.step: QuickStep | Seq2SeqStep | TogetherStep = _step(model)
@@ -61,6 +62,8 @@ class TorchEngine:
         return with_attention(step, requests, found, self.batch_rows) if settings.attention else found
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        if settings.sampling is not None and any(request.required for request in requests):
+            raise UserError("required: words can be required of a beam only, not of draws; leave out sampling")
         source, target = _vocab_sizes(self.model)
         check_ids(requests, settings, source_vocab_size=source, target_vocab_size=target)
 

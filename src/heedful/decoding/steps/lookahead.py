@@ -77,6 +77,7 @@ def _refuse_the_rest(request: Request, settings: SearchSettings) -> None:
     refused = {
         f"beam = {settings.beam}": settings.beam > 1,
         "sampling": settings.sampling is not None,
+        "forbidden runs": len(request.forbidden) > 0,
         "repetition_penalty": settings.repetition_penalty != 1.0,
         "no_repeat_ngram": settings.no_repeat_ngram > 0,
         "attention": settings.attention,

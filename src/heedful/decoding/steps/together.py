@@ -54,5 +54,6 @@ class TogetherStep:
         pairs = zip(self.steps, state.states, strict=True)
         said = torch.stack([step(tokens, own).log_softmax(dim=-1) for step, own in pairs])
         looked = [own.attention for own in state.states if own.attention is not None]
-        state.attention = torch.stack(looked).mean(dim=0) if looked else None
+        longest = min((each.size(1) for each in looked), default=0)  # some drop padding that others keep
+        state.attention = torch.stack([each[:, :longest] for each in looked]).mean(dim=0) if looked else None
         return said.logsumexp(dim=0) - math.log(len(said))  # log-probabilities are logits, too

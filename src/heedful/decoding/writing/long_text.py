@@ -91,7 +91,7 @@ class Tally:
     n_extracted: int = 0
     n_sentences: int = 0  # of the extracted lines
     n_kept: int = 0
-    n_beyond: int = 0  # translated whole
+    n_beyond: int = 0  # texts of which a piece has more source tokens than the model was made for
     n_copied: int = 0  # characters that alone have more tokens than the model takes
     max_len: int = 0  # tokens that the model was made to write
     n_cut: int = 0  # texts of which a translation was ended at its limit
@@ -143,7 +143,7 @@ class Tally:
             )
         if self.n_beyond:
             words.append(
-                f"{_lines(self.n_beyond)} translated whole beyond {self.limit:,} tokens, the length that the model "
+                f"{_lines(self.n_beyond)} translated whole beyond {self.max_len:,} tokens, the length that the model "
                 "was made for: positions beyond it were never learned, and the translation may be poor there"
             )
         if self.n_copied:
@@ -189,7 +189,7 @@ class Planner:
         language: str = "en",
         prefix: str = "",
     ) -> None:
-        taken = reach.max_len if limit is None else limit
+        taken = reach.max_len if limit is None or long == "whole" else limit  # a limit is for what is split
         if taken < 2:
             raise UserError(
                 f"{'max_len' if limit is None else 'limit'} = {taken}: must be at least 2, the end mark counted"
@@ -209,7 +209,7 @@ class Planner:
 
     def plan(self, texts: Sequence[str]) -> tuple[list[Plan], Tally]:
         """A plan for each text; a text that is refused is a BadText with its number."""
-        plans, tally = [], Tally(limit=self.limit)
+        plans, tally = [], Tally(limit=self.limit, max_len=self.reach.max_len)
         cut = [cut_lines(checked(text, number)) for number, text in enumerate(texts)]
         ids_of = iter(self._encode([line for parts in cut for line in parts[1::2]]))
         for number, parts in enumerate(cut):
@@ -225,6 +225,7 @@ class Planner:
                     plan.translate(line)
                 else:
                     tally += self._shorten(plan, line, number)
+            tally += Tally(n_beyond=int(any(len(piece.ids) >= self.reach.max_len for piece in plan.pieces)))
             plans.append(plan)
         return plans, tally
 
@@ -239,7 +240,7 @@ class Planner:
             return Tally(n_truncated=1, n_cut_tokens=length - self.limit)
         if self.long == "whole" and not self.ends_there:
             plan.translate(line)
-            return Tally(n_beyond=1)
+            return Tally()
         taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"
         if self.long == "whole":
             raise BadText(number, f"{taken}: its learned positions end there. Split it: --long split")

@@ -15,6 +15,7 @@ from typing import IO, Any
 from heedful.config import from_values
 from heedful.data.messages import read_message, write_message
 from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.repeats import Repeats
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translator import Translator
 from heedful.decoding.writing.wording import Wording
@@ -36,10 +37,11 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:
         write_message(messages, [json.dumps(_values(error)).encode()], error=True)  # the answer to the first block
         return
+    repeats = Repeats()
     while True:
         block = blocks.get()
         try:
-            found = translator.answer(block["texts"], settings, start=block["start"], wording=wording)
+            found = translator.answer(block["texts"], settings, start=block["start"], wording=wording, repeats=repeats)
             answer = answer_to_values(found)
         except Exception as error:
             _write(messages, _values(error), is_error=True)

@@ -17,9 +17,10 @@ from typing import Any, get_args, overload
 
 from heedful.decoding.engines.choose import open_engine, open_tokenizers
 from heedful.decoding.engines.engine import Engine
-from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.request import Hypothesis
 from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.writing.long_text import Long, Plan, Planner, Tally
+from heedful.decoding.writing.repeats import Repeats
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
 from heedful.decoding.writing.wording import NO_WORDING, Worded, Wording, take_wording
@@ -72,7 +73,10 @@ class Translator:
         the model's card, else English; `prefix` goes to the model before each text, as T5 is told what to do. The rest
         is `open_engine`'s.
         """
-        first, *others = [path] if isinstance(path, str | Path) else path
+        paths = [path] if isinstance(path, str | Path) else list(path)
+        if not paths:
+            raise UserError("Translator.load: the list of models is empty; name a run or a model folder")
+        first, *others = paths
         more = tuple(map(str, others))
         return cls.open(Opening(str(first), engine, compute, device, long, limit, language, prefix=prefix, others=more))
 
@@ -82,7 +86,7 @@ class Translator:
         folder = find_model_folder(opening.path)
         require_family(folder, *ENCODER_DECODERS)
         others = [find_model_folder(other) for other in opening.others]
-        reach = min(map(read_reach, (folder, *others)), key=lambda each: each.max_len)
+        reach = _shortest([read_reach(each) for each in (folder, *others)])
         engine = open_engine(
             folder,
             others=others,
@@ -155,14 +159,20 @@ class Translator:
         return (best[0].text for best in found)
 
     def answer(
-        self, texts: Sequence[str], settings: SearchSettings, *, start: int = 0, wording: Wording = NO_WORDING
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings,
+        *,
+        start: int = 0,
+        wording: Wording = NO_WORDING,
+        repeats: Repeats | None = None,
     ) -> Answer:
-        """All about one block of texts, of which the first has the number `start`."""
+        """All about one block of texts, of which the first has the number `start`; `repeats` knows those before."""
         try:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        pieces = iter(self._find(plans, settings, start, wording))
+        pieces = iter(self._find(plans, settings, start, wording, repeats or Repeats()))
         found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
         translations = [
             put_together(plan, best, self.tokenizers, n_best=settings.n_best)
@@ -171,7 +181,7 @@ class Translator:
         return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
     def _find(
-        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording
+        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording, repeats: Repeats
     ) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
         worded, drawn = Worded(wording, self.tokenizers.target), settings.sampling is not None
@@ -182,13 +192,7 @@ class Translator:
         ]
         if drawn:
             return self.engine.search(requests, settings)
-        distinct: dict[tuple[tuple[int, ...], tuple[int, ...]], Request] = {}
-        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
-        for key, request in zip(keys, requests, strict=True):
-            distinct.setdefault(key, request)
-        found = self.engine.search(list(distinct.values()), settings) if distinct else []
-        of = dict(zip(distinct, found, strict=True))
-        return [of[key] for key in keys]
+        return repeats.find(requests, lambda distinct: self.engine.search(distinct, settings))
 
     def _blocks(
         self,
@@ -215,6 +219,12 @@ class Translator:
             warn(words)
 
 
+def _shortest(reaches: Sequence[Reach]) -> Reach:
+    """How far models go together."""
+    max_len = min(each.max_len for each in reaches)
+    return Reach(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
+
+
 class InThisProcess:
     """Translates a block while it is submitted."""
 
@@ -222,11 +232,15 @@ class InThisProcess:
 
     def __init__(self, translator: Translator, settings: SearchSettings, wording: Wording = NO_WORDING) -> None:
         self._translator, self._settings, self._wording = translator, settings, wording
+        self._repeats = Repeats()
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
         try:
-            done.set_result(self._translator.answer(texts, self._settings, start=start, wording=self._wording))
+            answer = self._translator.answer(
+                texts, self._settings, start=start, wording=self._wording, repeats=self._repeats
+            )
+            done.set_result(answer)
         except Exception as error:  # as from another process: it is told to who asks for the result
             done.set_exception(error)
         return done

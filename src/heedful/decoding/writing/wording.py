@@ -29,6 +29,8 @@ def take_wording(options: dict[str, Any]) -> tuple[Wording, dict[str, Any]]:
     rest = dict(options)
     prefix = rest.pop("target_prefix", "")
     required, forbidden = rest.pop("required", ()), rest.get("forbidden", ())
+    if not isinstance(prefix, str | list | tuple):
+        raise UserError(f"target_prefix = {prefix!r}: expected a text; numbers stand in quotes: '\"{prefix}\"'")
     for name, value in (("required", required), ("forbidden", forbidden)):
         if not isinstance(value, list | tuple):
             raise UserError(f"{name} = {value!r}: expected a list of words")
@@ -36,7 +38,7 @@ def take_wording(options: dict[str, Any]) -> tuple[Wording, dict[str, Any]]:
     if words:
         rest["forbidden"] = [one for one in forbidden if not isinstance(one, str)]
     each = () if isinstance(prefix, str) else tuple(prefix)
-    wording = Wording("" if each else prefix, each, tuple(required), words)
+    wording = Wording(prefix if isinstance(prefix, str) else "", each, tuple(required), words)
     for name, values in (("target_prefix", each), ("required", required), ("forbidden", words)):
         for value in values:
             if not isinstance(value, str) or (name != "target_prefix" and not value.strip()):

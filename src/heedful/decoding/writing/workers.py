@@ -71,7 +71,7 @@ class Workers:
             self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
             self._pool = ThreadPoolExecutor(n_workers)  # each thread waits on the pipes of one process
             stack.callback(self._pool.shutdown, cancel_futures=True)
-            is_torch = opening.engine == "torch"
+            is_torch = opening.engine == "torch" or len(opening.others) > 0
             cache = {} if is_torch else stack.enter_context(cache_for_children(find_model_folder(opening.path)))
             for number, how in enumerate(hows):
                 name = f"translating process {number + 1} of {n_workers}"
