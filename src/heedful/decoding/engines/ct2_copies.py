@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from heedful.decoding.engines.ct2_speed import Speed
 from heedful.interop.ctranslate2_library import WEIGHTS, library, placed, threads_for_one
 
-LARGE = 200_000_000  # bytes of weights: of such a model there is one copy at a time
+LARGE = 100_000_000  # bytes of weights: of such a model there is one copy at a time, in a server too
 
 
 class Copy(NamedTuple):
