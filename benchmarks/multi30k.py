@@ -125,7 +125,7 @@ def facts_of(run: Path) -> Values:
     plan = next(event for event in events if event["event"] == "plan")
     return {
         "parameters": plan["parameters"],
-        "peak_memory_bytes": max(event["peak_memory_bytes"] for event in events if event["event"] == "stop"),
+        "peak_memory_bytes": max((event.get("peak_memory_bytes", 0) for event in events), default=0),
         "steps": last["step"],
         "minutes": last["seconds"] / 60,
         "tokens": last["tokens"],
