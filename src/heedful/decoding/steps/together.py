@@ -4,7 +4,6 @@ They were trained apart, so each is wrong in its own way, and what most of them 
 long as all of them one after the other.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,4 +55,4 @@ class TogetherStep:
         looked = [own.attention for own in state.states if own.attention is not None]
         longest = min((each.size(1) for each in looked), default=0)  # some drop padding that others keep
         state.attention = torch.stack([each[:, :longest] for each in looked]).mean(dim=0) if looked else None
-        return said.logsumexp(dim=0) - math.log(len(said))  # log-probabilities are logits, too
+        return said.logsumexp(dim=0)  # the logarithm of the sum: a search makes probabilities of it, as of all logits
