@@ -49,8 +49,8 @@ IN_SERVING = [
     Mutant(
         "who will be too late is accepted",
         "serving/batcher.py",
-        "has_time=backlog.has_time_for(work)",
-        "has_time=True",
+        "has_time = all(backlog.has_time_for(more) for backlog, more in work.items())",
+        "has_time = True",
         BACKLOG,
     ),
     Mutant(

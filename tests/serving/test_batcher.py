@@ -290,7 +290,7 @@ def test_what_is_written_so_far_is_told():
 
 
 def place(room: Room, n_characters: int, backlog: Backlog | None = None):
-    return room.place(n_characters, n_characters, backlog or Backlog(seconds=60.0))
+    return room.place(n_characters, {backlog or Backlog(seconds=60.0): n_characters})
 
 
 def test_a_request_larger_than_the_queue_is_let_in_alone():

@@ -16,7 +16,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -45,31 +45,38 @@ class Room:
         self.is_closed = False
 
     @contextlib.contextmanager
-    def place(self, n_characters: int, work: int, backlog: Backlog) -> Iterator[None]:
-        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
-        with self._taken(n_characters, backlog, has_time=backlog.has_time_for(work)):
+    def place(self, n_characters: int, work: Mapping[Backlog, int]) -> Iterator[None]:
+        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends.
+
+        One for a whole request, however many searches it takes: its parts must not crowd each other out. `work` is what
+        it adds to the backlog of each model.
+        """
+        has_time = all(backlog.has_time_for(more) for backlog, more in work.items())
+        with self._taken(n_characters, work, has_time=has_time):
             self.accepted += 1
-            backlog.work += work
+            for backlog, more in work.items():
+                backlog.work += more
             try:
                 yield
             finally:
-                backlog.work -= work
+                for backlog, more in work.items():
+                    backlog.work -= more
         self.answered += 1
 
     @contextlib.contextmanager
     def preparing(self, n_characters: int, backlog: Backlog) -> Iterator[None]:
         """A place for what comes before a search, such as reading HTML: as bounded as that, but not yet accepted."""
-        with self._taken(n_characters, backlog, has_time=True):
+        with self._taken(n_characters, [backlog], has_time=True):
             yield
 
     @contextlib.contextmanager
-    def _taken(self, n_characters: int, backlog: Backlog, *, has_time: bool) -> Iterator[None]:
+    def _taken(self, n_characters: int, backlogs: Iterable[Backlog], *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
         full = self.requests > 0 and self.characters + n_characters > self.most_characters
         if full or self.requests >= self.most_requests or not has_time:
-            raise busy(backlog.retry_after())
+            raise busy(max(backlog.retry_after() for backlog in backlogs))
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         try:
             yield
@@ -140,36 +147,32 @@ class Batcher:
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        settings: SearchSettings,
-        *,
-        tell: Tell | None = None,
-        accepted: Callable[[], None] = lambda: None,
-    ) -> Found:
-        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
-
-        `tell` is called on the event loop with what is written so far, where the engine can be looked into; `accepted`
-        once the texts have their place in the queue.
-        """
+    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+        """A request that is for this model alone: a place in the queue, then `search`."""
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
-            accepted()
-            waiting = deque(range(len(texts)))
-            ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
-            ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
-            with self._changed:
-                self._tickets.append(ticket)
-                self._changed.notify()
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return await ticket.future
-            except TimeoutError:
-                raise late(self.backlog.retry_after()) from None
-            finally:
-                self._forget(ticket)
+        with self.room.place(sum(map(len, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
+            return await self.search(texts, settings, tell=tell)
+
+    async def search(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
+
+        Whoever calls it has a place in the room for them. `tell` is called on the event loop with what is written so
+        far, where the engine can be looked into.
+        """
+        waiting = deque(range(len(texts)))
+        ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
+        ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
+        with self._changed:
+            self._tickets.append(ticket)
+            self._changed.notify()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await ticket.future
+        except TimeoutError:
+            raise late(self.backlog.retry_after()) from None
+        finally:
+            self._forget(ticket)
 
     def close(self) -> None:
         """End the threads. What waits is given up: drain first."""

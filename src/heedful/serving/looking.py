@@ -93,7 +93,7 @@ class Looking:
 
     async def _placed(self, asked: LookAsked, pair: Pair, loaded: asyncio.Event) -> str:
         work = work_of([asked.q], beam=asked.beam or self.service.beam)
-        with self.service.room.place(len(asked.q), work, self._backlog):
+        with self.service.room.place(len(asked.q), {self._backlog: work}):
             subject = await self._in_thread(lambda: self._subject(pair))
             loaded.set()
             return await self._in_thread(lambda: self._look(asked, subject, work))

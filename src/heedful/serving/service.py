@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -11,6 +12,7 @@ import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
+from heedful.serving.backlog import Backlog, work_of
 from heedful.serving.batcher import Batcher, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
@@ -189,23 +191,23 @@ class Service:
             if pair is not None and has_letters(text):
                 groups.setdefault((pair.name, settings[number].attention), []).append(number)
 
-        n_waiting = len(groups)
-
-        def one_accepted() -> None:
-            nonlocal n_waiting
-            n_waiting -= 1
-            if n_waiting == 0:
-                accepted()
-
         async def group(name: str, numbers: list[int]) -> None:
             heard = None if tell is None else lambda place, text: tell(numbers[place], text)
             chosen = [texts[number] for number in numbers]
-            batcher = self._batchers[name]
-            translated = await batcher.translate(chosen, settings[numbers[0]], tell=heard, accepted=one_accepted)
+            translated = await self._batchers[name].search(chosen, settings[numbers[0]], tell=heard)
             for number, translations in zip(numbers, translated, strict=True):
                 found[number] = translations
 
-        await _together([group(name, numbers) for (name, _), numbers in groups.items()])
+        if not groups:
+            return found
+        work: Counter[Backlog] = Counter()
+        for (name, _), numbers in groups.items():
+            chosen = [texts[number] for number in numbers]
+            work[self._batchers[name].backlog] += work_of(chosen, beam=settings[numbers[0]].beam)
+        n_characters = sum(len(texts[number]) for numbers in groups.values() for number in numbers)
+        with self.room.place(n_characters, work):
+            accepted()
+            await _together([group(name, numbers) for (name, _), numbers in groups.items()])
         return found
 
     def numbers(self) -> list[Family]:
