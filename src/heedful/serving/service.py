@@ -127,6 +127,9 @@ class Service:
         detected = ready.detected
         sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
         pairs = [self.pairs.find(source, wish.target) for source in sources]
+        for pair in dict.fromkeys(pairs):
+            if pair is not None:
+                pair.require(wish.settings)
         if ready.pages is not None:
             found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
