@@ -58,11 +58,12 @@ class Looking:
         service = self.service
         asked = parse(await read_body(request, service.limits), LookAsked)
         client = check_key(request, {"api_key": asked.api_key}, service)
-        texts = texts_of([missing({"q": asked.q}, "q"), asked.reference or ""], service.limits)
+        [text] = texts_of(missing({"q": asked.q}, "q"), service.limits)
+        texts_of(asked.reference or "", service.limits)  # as long as a text may be, but it is none to be translated
         source, target = languages_of({"source": asked.source, "target": asked.target}, service)
         if (asked.beam or 1) > service.limits.beam:
             raise Refusal(400, f"Invalid request: beam parameter must be <= {service.limits.beam}")
-        pair = await self._pair(texts[0], source, target)
+        pair = await self._pair(text, source, target)
         service.rate.spend(client, 1)
         trace = await unless_gone(self._within_limits(asked, pair), lambda: gone(request))
         return Response(trace, media_type="application/json")
