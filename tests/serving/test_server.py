@@ -21,6 +21,7 @@ import pytest
 from served import HeldEngine, echo_service, running
 
 from echo_engine import model_folder
+from heedful.serving import service as service_module
 from heedful.serving.detect import Detected
 from heedful.serving.service import WARM_UPS
 from serve_load import Load, ask_until_stopped, echoed, random_text
@@ -125,6 +126,31 @@ def test_who_leaves_frees_the_place():
         assert time.monotonic() - started < 0.25
         wait_until(lambda: service.metrics.gone == 10)
         engine.gate.set()
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["no place", "a failure"])
+def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
+    monkeypatch.setattr(service_module, "FIRST_PAUSE", 0.05)
+
+    class Broken(HeldEngine):
+        works = refused
+
+        def search(self, requests, settings):
+            if not self.works:
+                raise RuntimeError("no memory")
+            return super().search(requests, settings)
+
+    engine = Broken()
+    service = echo_service(engine)
+    service.room.requests += service.room.most_requests if refused else 0
+    with running(service) as (url, _):
+        wait_until(lambda: len(caplog.records) >= 2)
+        assert "no first translation yet" in caplog.text and ("busy" if refused else "no memory") in caplog.text
+        assert httpx.get(f"{url}/ready").json() == {"status": "starting"}
+        service.room.requests -= service.room.most_requests if refused else 0
+        engine.works = True
+        wait_until(lambda: service.is_warm)
+        assert httpx.get(f"{url}/ready").json() == {"status": "ready"}
 
 
 def test_one_connection_too_many_is_refused_as_everything_else():

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import anyio.to_thread
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
 from heedful.serving.backlog import Backlog, work_of
-from heedful.serving.batcher import Batcher, Found, Room, Tell
+from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
@@ -23,9 +24,12 @@ from heedful.serving.pairs import Pair, Pairs
 from heedful.serving.rate import Rate
 from heedful.serving.refusals import Refusal
 
+log = logging.getLogger("heedful.serving")
+
 AUTO = "auto"
 WARM_UP = "Hello."
 WARM_UPS = 2  # the first is slow, the second tells how fast the model is
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a failed one is tried again
 READY_BELOW = 0.9  # of the queue
 Format = Literal["text", "html"]
 T = TypeVar("T")
@@ -92,9 +96,19 @@ class Service:
         self._warming = asyncio.create_task(self._warm_up())
 
     async def _warm_up(self) -> None:
-        for batcher in self._batchers.values():
-            for _ in range(WARM_UPS):
-                await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+        for name, batcher in self._batchers.items():
+            n_done, pause = 0, FIRST_PAUSE
+            while n_done < WARM_UPS:
+                try:
+                    await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+                    n_done += 1
+                except (Refusal, CannotTranslate) as error:
+                    if self.room.is_closed:
+                        return
+                    why = None if isinstance(error, Refusal) else error  # no client's words are in it
+                    log.warning("%s: no first translation yet (%s); again in %g s", name, error, pause, exc_info=why)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
         self.is_warm = True
 
     def drain(self) -> None:
