@@ -227,12 +227,18 @@ def test_three_times_what_it_can_do():
     assert load.percentile(429, 0.1) < 50  # ms; of all but the slowest in `make serve-test`, where nothing else runs
 
 
+def start_slow_server() -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """With an engine that takes 0.2 s."""
+    return start_server(ECHO, "--slow")
+
+
 @contextlib.contextmanager
-def start_slow_server() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`heedful serve` as users run it, with an engine that takes 0.2 s; its address."""
+def start_server(program: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`heedful serve` as users run it, with an engine of the tests; its address."""
     with tempfile.TemporaryDirectory() as folder:
         model_folder(Path(folder) / "model")
-        command = [sys.executable, str(ECHO), "--slow", "serve", "-m", f"en-fr={folder}/model", "--port", "0"]
+        served = ["serve", "-m", f"en-fr={folder}/model", "--port", "0"]
+        command = [sys.executable, str(program), *served, *options]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
         assert process.stderr is not None
         try:

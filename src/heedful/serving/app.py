@@ -32,6 +32,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
         try:
             yield
         finally:
+            looking.close()
             await service.close()
 
     return Starlette(

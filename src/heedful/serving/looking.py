@@ -51,8 +51,14 @@ class Looking:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="look")
+        self._is_closed = False
         self._subjects: dict[str, Subject] = {}
         self._backlog = Backlog(seconds=service.limits.request_seconds)
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for nothing that has begun."""
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def look(self, request: Request) -> Response:
         service = self.service
@@ -106,7 +112,7 @@ class Looking:
         try:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            if not future.cancel():
+            if not future.cancel() and not self._is_closed:
                 await asyncio.wait([waiting])
             raise
 
