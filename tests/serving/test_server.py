@@ -23,6 +23,7 @@ from served import HeldEngine, echo_service, running
 from echo_engine import model_folder
 from heedful.serving import service as service_module
 from heedful.serving.detect import Detected
+from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
 from serve_load import Load, ask_until_stopped, echoed, random_text
 
@@ -85,6 +86,23 @@ def slow_clients(
 )
 def test_slow_clients_are_cut_and_others_served(sent):
     assert 0.5 < slow_clients(50, receive_seconds=1.0, sent=sent)[0] < 4
+
+
+def test_by_default_slow_clients_are_cut_within_ten_seconds():
+    """With two seconds for as many as may come; `make serve-test` cuts 500."""
+    assert Limits().receive_seconds <= 8.0
+
+
+def test_a_connection_is_idle_only_after_an_answer():
+    service = echo_service(receive_seconds=3.0, idle_seconds=1.0)
+    with running(service) as (url, _), connect(url) as new, connect(url) as answered:
+        answered.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answered.recv(10_000).startswith(b"HTTP/1.1 200")
+        started = time.monotonic()
+        wait_until(lambda: is_closed(answered))
+        assert 0.5 < time.monotonic() - started < 2.5 and not is_closed(new)
+        wait_until(lambda: is_closed(new))
+        assert time.monotonic() - started > 2.5
 
 
 def test_bad_bytes_do_no_harm():

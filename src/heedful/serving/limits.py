@@ -22,8 +22,8 @@ class Limits:
     batch_characters: int = 16_384  # that are decoded together, about 4,096 tokens; a quarter of the queue
     requests_per_minute: int = 0  # of one key or, without keys, one address; each text counts; 0: no such limit
     connections: int = 900
-    receive_seconds: float = 10.0  # from the first byte of a request to its last
-    idle_seconds: float = 5.0  # a connection that asks nothing
+    receive_seconds: float = 8.0  # from the first byte of a request to its last; for the first, from the connection
+    idle_seconds: float = 5.0  # a connection that asks nothing more, after an answer
     request_seconds: float = 30.0  # from acceptance to the answer
     drain_seconds: float = 30.0  # after SIGTERM
 
