@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
 from heedful.decoding.writing.translator import Translator
-from heedful.serving.backlog import Backlog, work_of
+from heedful.serving.backlog import PER_TEXT, Backlog, size_of, work_of
 from heedful.serving.decode import translate_texts
 from heedful.serving.refusals import Refusal, busy, late, stopping
 
@@ -100,6 +100,7 @@ class Ticket:
     number: int  # in the order of arrival
     waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
     found: list[list[Translation]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # of the texts, as the budgets count them
     n_left: int = 0
     wanted: bool = True
 
@@ -151,7 +152,7 @@ class Batcher:
         """A request that is for this model alone: a place in the queue, then `search`."""
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
+        with self.room.place(sum(map(size_of, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
             return await self.search(texts, settings, tell=tell)
 
     async def search(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
@@ -162,7 +163,7 @@ class Batcher:
         """
         waiting = deque(range(len(texts)))
         ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
-        ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
+        ticket.found, ticket.n_left, ticket.sizes = [[] for _ in texts], len(texts), list(map(size_of, texts))
         with self._changed:
             self._tickets.append(ticket)
             self._changed.notify()
@@ -227,7 +228,7 @@ class Batcher:
         batch: list[Job] = []
         while len(batch) < share and room > 0 and most_work > 0 and (job := next(jobs, None)) is not None:
             batch.append(job)
-            room -= len(_text(job)) + 1
+            room -= job[0].sizes[job[1]] + 1
             most_work -= _work(job)
         served = dict.fromkeys(ticket for ticket, _ in batch)
         left = [one for one in self._tickets if one not in served]
@@ -319,7 +320,8 @@ def _text(job: Job) -> str:
 
 
 def _work(job: Job) -> int:
-    return work_of([_text(job)], beam=job[0].settings.beam)
+    ticket, number = job
+    return ticket.settings.beam * (ticket.sizes[number] + PER_TEXT)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:

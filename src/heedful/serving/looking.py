@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from heedful.errors import UserError
 from heedful.serving.asking import check_key, gone, languages_of, missing, parse, read_body, texts_of
-from heedful.serving.backlog import Backlog, work_of
+from heedful.serving.backlog import Backlog, size_of, work_of
 from heedful.serving.pairs import Pair
 from heedful.serving.refusals import Refusal, late
 from heedful.serving.service import Service, unless_gone
@@ -100,7 +100,7 @@ class Looking:
 
     async def _placed(self, asked: LookAsked, pair: Pair, loaded: asyncio.Event) -> str:
         work = work_of([asked.q], beam=asked.beam or self.service.beam)
-        with self.service.room.place(len(asked.q), {self._backlog: work}):
+        with self.service.room.place(size_of(asked.q), {self._backlog: work}):
             subject = await self._in_thread(lambda: self._subject(pair))
             loaded.set()
             return await self._in_thread(lambda: self._look(asked, subject, work))

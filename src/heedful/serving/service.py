@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
-from heedful.serving.backlog import Backlog, work_of
+from heedful.serving.backlog import Backlog, size_of, work_of
 from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
@@ -168,7 +168,7 @@ class Service:
         if wish.source != AUTO and wish.format == "text":
             return Prepared()
         first = next(iter(self._batchers.values()))  # who is refused is told to wait for one model or the other
-        with self.room.preparing(sum(map(len, wish.texts)), first.backlog):
+        with self.room.preparing(sum(map(size_of, wish.texts)), first.backlog):
             return await anyio.to_thread.run_sync(self._prepare, wish)
 
     def _prepare(self, wish: Wish) -> Prepared:
@@ -221,7 +221,7 @@ class Service:
         for (name, _), numbers in groups.items():
             chosen = [texts[number] for number in numbers]
             work[self._batchers[name].backlog] += work_of(chosen, beam=settings[numbers[0]].beam)
-        n_characters = sum(len(texts[number]) for numbers in groups.values() for number in numbers)
+        n_characters = sum(size_of(texts[number]) for numbers in groups.values() for number in numbers)
         with self.room.place(n_characters, work):
             accepted()
             await _together([group(name, numbers) for (name, _), numbers in groups.items()])
@@ -232,7 +232,12 @@ class Service:
         per_pair = [({"pair": name}, batcher.work) for name, batcher in self._batchers.items()]
         return [
             ("queue_requests", "gauge", "Requests accepted, not yet answered.", [("", {}, self.room.requests)]),
-            ("queue_characters", "gauge", "Characters of those.", [("", {}, self.room.characters)]),
+            (
+                "queue_characters",
+                "gauge",
+                "Characters of those, as the limit counts them.",
+                [("", {}, self.room.characters)],
+            ),
             ("accepted_total", "counter", "Requests let into the queue.", [("", {}, self.room.accepted)]),
             ("answered_total", "counter", "Requests that left it with an answer.", [("", {}, self.room.answered)]),
             ("ready", "gauge", "1 if the server is ready.", [("", {}, int(self.state == "ready"))]),
