@@ -125,7 +125,7 @@ IN_SERVING = [
     ),
     Mutant(
         "errors quote what a client sent into the log",
-        "serving/guard.py",
+        "serving/refusals.py",
         'lines += [f"{type(cause).__name__} at", *traceback.format_tb(cause.__traceback__)]',
         'lines += [f"{type(cause).__name__}: {cause} at", *traceback.format_tb(cause.__traceback__)]',
         SAFETY,

@@ -16,7 +16,8 @@ STYLE = """:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
 h2 { margin-top: 2.5rem; border-top: 1px solid GrayText; padding-top: 1rem }
 code, pre { font: 14px/1.5 ui-monospace, monospace }
-pre { overflow-x: auto; padding: 0.75rem; border: 1px solid GrayText; border-radius: 4px }
+h2 code { font-size: 1.2rem }
+pre { white-space: pre-wrap; padding: 0.75rem; border: 1px solid GrayText; border-radius: 4px }
 table { border-collapse: collapse }
 th, td { text-align: left; vertical-align: top; padding: 0.2rem 1.5rem 0.2rem 0 }
 """
@@ -88,7 +89,7 @@ def _words(schema: Schema, spec: Schema) -> str:
     if kind == "object" and "properties" in schema:
         return "object of " + ", ".join(f"{name} ({_words(one, spec)})" for name, one in schema["properties"].items())
     length = _bounds(schema, "minLength", "maxLength", " characters")
-    return kind + length + _bounds(schema, "minimum", "maximum", "")
+    return f"{kind}{length}{_bounds(schema, 'minimum', 'maximum', '')}"
 
 
 def _bounds(schema: Schema, least: str, most: str, of: str) -> str:

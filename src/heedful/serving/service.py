@@ -22,7 +22,7 @@ from heedful.serving.markup import Markup
 from heedful.serving.metrics import Family, Metrics
 from heedful.serving.pairs import Pair, Pairs
 from heedful.serving.rate import Rate
-from heedful.serving.refusals import Refusal
+from heedful.serving.refusals import Refusal, where
 
 log = logging.getLogger("heedful.serving")
 
@@ -105,8 +105,8 @@ class Service:
                 except (Refusal, CannotTranslate) as error:
                     if self.room.is_closed:
                         return
-                    why = None if isinstance(error, Refusal) else error  # no client's words are in it
-                    log.warning("%s: no first translation yet (%s); again in %g s", name, error, pause, exc_info=why)
+                    why = error.words if isinstance(error, Refusal) else where(error)
+                    log.warning("%s: no first translation yet, again in %g s: %s", name, pause, why)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         self.is_warm = True
