@@ -28,6 +28,7 @@ from pathlib import Path
 
 from heedful.data.demo import demo_corpus
 from heedful.decoding.writing.translator import Translator
+from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
 from real_server import BASE, Running, make_folder, real_server
 from serve_load import (
@@ -152,8 +153,9 @@ def overload(how: How, folder: Path) -> None:
 def slow(how: How, folder: Path) -> None:
     """Clients that send a byte now and then are cut, and others are served meanwhile."""
     n = 100 if how.quick else 500
-    seconds, times = slow_clients(n, receive_seconds=8.0)
-    how.note(clients=n, receive_seconds=8.0, others_answered=len(times), others_longest_ms=1000.0 * max(times))
+    default = Limits().receive_seconds
+    seconds, times = slow_clients(n, receive_seconds=default)
+    how.note(clients=n, receive_seconds=default, others_answered=len(times), others_longest_ms=1000.0 * max(times))
     how.judge("cut_after_seconds", seconds, at_most=10.0)
 
 

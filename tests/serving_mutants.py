@@ -49,8 +49,8 @@ IN_SERVING = [
     Mutant(
         "who will be too late is accepted",
         "serving/batcher.py",
-        "has_time=backlog.has_time_for(work)",
-        "has_time=True",
+        "has_time = all(backlog.has_time_for(more) for backlog, more in work.items())",
+        "has_time = True",
         BACKLOG,
     ),
     Mutant(
@@ -125,7 +125,7 @@ IN_SERVING = [
     ),
     Mutant(
         "errors quote what a client sent into the log",
-        "serving/guard.py",
+        "serving/refusals.py",
         'lines += [f"{type(cause).__name__} at", *traceback.format_tb(cause.__traceback__)]',
         'lines += [f"{type(cause).__name__}: {cause} at", *traceback.format_tb(cause.__traceback__)]',
         SAFETY,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from served import echo_service
+from served import HeldEngine, echo_service, echo_translator
 from starlette.testclient import TestClient
 from test_batcher import tiny_translator
 
@@ -104,7 +104,44 @@ def test_a_stream_tells_what_is_written_so_far():
         found = events(client.post(f"{PATH}/stream", json=body(q="abc", max_len=12)).text)
     names = [name for name, _ in found]
     assert names[-2:] == ["translation", "done"]
-    assert set(names[:-2]) <= {"partial"}
+    assert names[:-2] and set(names[:-2]) == {"partial"}
+
+
+@pytest.mark.parametrize("make", [lambda: echo_translator(), tiny_translator], ids=["whole pieces", "torch"])
+def test_a_text_of_several_pieces_is_told_piece_by_piece(make):
+    """By every engine: whole pieces if it cannot be looked into."""
+    translator, settings = make(), SearchSettings(beam=2, max_len=12)
+    text = "\n".join("abcdefghijk")
+    told: list[str] = []
+    found = translate_texts(translator, [text, "xyz"], settings, listeners={0: told.append})
+    assert [one[0].text for one in found] == [
+        one[0].text for one in translator.search([text, "xyz"], beam=2, max_len=12)
+    ]
+    lines = found[0][0].text.split("\n")
+    wholes = ["\n".join(lines[:n]) for n in (1, 3, 7)]  # after turns of one, two and four
+    assert [one for one in told if one in wholes][-3:] == wholes or told == wholes
+    assert len(told) > 3 or translator.engine.name != "torch"
+    silent = translate_texts(translator, [text], settings)
+    assert silent[0][0].text == found[0][0].text
+
+
+def test_the_default_engine_streams_pieces(client):
+    found = events(client.post(f"{PATH}/stream", json=body(q="abc\n\n def\nghi\njkl")).text)
+    names = [name for name, _ in found]
+    assert names[-2:] == ["translation", "done"] and "partial" in names
+    whole = found[-2][1]["answer"]["candidates"][0]["text"]
+    assert whole == "cba\n\n fed\nihg\nlkj"
+    assert found[0][1]["text"] in ("cba", "cba\n\n fed\nihg")
+
+
+def test_a_search_in_turns_leaves_out_who_is_gone():
+    engine = HeldEngine()
+    told: list[str] = []
+    text = "\n".join("abcdefghijk")
+    [left] = translate_texts(
+        echo_translator(engine), [text], SearchSettings(beam=1), wanted=lambda _: not told, listeners={0: told.append}
+    )
+    assert left == [] and told == ["a"] and len(engine.asked) == 1
 
 
 def test_a_stream_says_when_it_is_refused():

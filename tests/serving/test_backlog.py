@@ -3,12 +3,14 @@
 import asyncio
 import random
 import threading
+import time
 
 import pytest
 from served import HeldEngine, echo_translator
 
 from heedful.decoding.search.settings import SearchSettings
-from heedful.serving.backlog import PLANNED, Backlog, work_of
+from heedful.decoding.writing.long_text import UNSPACED
+from heedful.serving.backlog import PLANNED, Backlog, size_of, work_of
 from heedful.serving.batcher import Batcher, Room
 from heedful.serving.refusals import Refusal
 from heedful.serving.service import WARM_UPS
@@ -53,6 +55,43 @@ def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[Backlog, Clock]:
         clock.pass_by(1000 * pace)
         backlog.learn(1000, began)
     return backlog, clock
+
+
+def test_sizes_are_about_four_to_a_token():
+    assert size_of("A dog runs.") == len("A dog runs.")
+    assert size_of("Ein Müller läuft, Собака бежит, 개") == len("Ein Müller läuft, Собака бежит, 개")
+    assert size_of("一只狗在跑。") == 4 * 6 and size_of("犬が走る") == 4 * 4
+    assert size_of("A 狗!") == 7 and size_of("\ud800狗") == 5 and size_of("𠀋") == 4
+    for code in range(0x10000):  # whatever is written without spaces when texts are cut is so here
+        if UNSPACED.match(chr(code)):
+            assert size_of(chr(code)) == 4
+
+
+def test_sizes_are_quick_whatever_is_sent():
+    text = "狗a" * 160_000  # as many characters as a request may have
+    started = time.perf_counter()
+    assert size_of(text) == 160_000 * 5
+    assert time.perf_counter() - started < 0.05
+
+
+def test_the_queue_and_the_batches_of_chinese_hold_as_many_tokens():
+    """A budget of characters would let four times as many in."""
+
+    async def ask(letter: str) -> tuple[int, int]:
+        engine = HeldEngine()
+        room = Room(requests=1_000, characters=4_000)
+        batcher = Batcher(echo_translator(engine), room, batch_characters=1_000, seconds=60.0, n_threads=1)
+        engine.gate.clear()
+        asked = [asyncio.create_task(batcher.translate([f"{letter * 37}{n:03d}"], SETTINGS)) for n in range(150)]
+        await asyncio.sleep(0.05)
+        accepted = room.requests
+        engine.gate.set()
+        await asyncio.gather(*asked, return_exceptions=True)
+        batcher.close()
+        return accepted, max(engine.batches[1:])
+
+    assert asyncio.run(ask("a")) == (100, 25)
+    assert asyncio.run(ask("狗")) == (4_000 // (37 * 4 + 3), 7)
 
 
 def test_nothing_is_foretold_before_anything_was_learned():

@@ -6,6 +6,7 @@ import httpx2 as httpx
 import pytest
 from served import HeldEngine, echo_service
 from starlette.testclient import TestClient
+from test_server import wait_until
 
 from heedful.serving.app import make_app
 from heedful.serving.keys import Keys, hash_key
@@ -131,6 +132,39 @@ def test_html_keeps_its_markup_and_has_no_alternatives(client):
     answer = ask(client, q='<p class="a">Hello <b>you</b></p>', format="html", alternatives=2).json()
     # One sentence, backwards; the engine says that each letter comes from the one at its own place.
     assert answer == {"translatedText": '<p class="a">uoy <b>olleH</b></p>', "alternatives": []}
+
+
+PART = "word " * 390
+LARGE_PAGES = [f"<p>{PART}</p><p>{PART}<b>x</b></p>"] * 20  # texts with and without tags: 39,000 characters each
+
+
+@pytest.mark.parametrize(
+    ("q", "limits"),
+    [(LARGE_PAGES, {}), (["<p>a</p><p>b <b>c</b> d</p>"], {"queue_requests": 1})],
+    ids=["more than the queue", "a queue of one"],
+)
+def test_a_request_takes_its_place_as_a_whole(q, limits):
+    """It is searched for in parts; none of them may be in the way of another."""
+    service = echo_service(**limits)
+    with TestClient(make_app(service)) as one:
+        wait_until(lambda: service.is_warm)
+        before = service.room.accepted
+        for _ in range(2):
+            answer = ask(one, q=q, format="html")
+            assert answer.status_code == 200, answer.text
+        assert service.room.accepted - before == service.room.answered - before == 2
+        assert service.room.requests == service.room.characters == 0
+
+
+def test_a_slow_model_takes_a_large_page_when_nobody_waits():
+    service = echo_service()
+    with TestClient(make_app(service)) as one:
+        wait_until(lambda: service.is_warm)
+        backlog = service._batchers["en-fr"].backlog
+        page = "<p>The weather is nice today</p><p>and we go to the <b>lake</b>.</p>"
+        for others, status in ((0, 200), (1, 429)):
+            backlog._took, backlog._done, backlog.work = 1.0, 10.0, others  # seconds, work
+            assert ask(one, q=page, format="html").status_code == status
 
 
 def test_bad_markup_is_no_failure(client):

@@ -49,6 +49,14 @@ def test_what_the_page_asks_for(client):
     assert changed.json()["changes"]["masked_words"] == [0]
 
 
+def test_a_look_is_one_text_whatever_it_is_compared_with():
+    service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(texts=1), beam=2)
+    with TestClient(make_app(service)) as one:
+        assert one.post(PATH, json=body()).status_code == 200
+        assert one.post(PATH, json=body(reference="cab")).status_code == 200
+        assert one.post(PATH, json=body(reference="c" * 6_000)).status_code == 400
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -1,19 +1,25 @@
 """CTranslate2 behind the server: whoever asks, and with whom, gets what it says offline."""
 
 import asyncio
+import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from served import detector, running
+from starlette.testclient import TestClient
 
-from ct2_models import make_engine, make_model
+from ct2_models import count_conversions, make_engine, make_model
 from echo_engine import tokenizers
 from heedful.decoding.engines.ct2_speed import Speed
 from heedful.decoding.writing.translator import Translator
 from heedful.models.find import Reach
-from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.app import make_app
+from heedful.serving.pairs import Pair, Pairs, open_pair
 from heedful.serving.service import Service
+from real_server import make_folder
 from serve_load import differing, many_texts, random_text
 
 N_TEXTS = 300
@@ -39,3 +45,79 @@ def test_answers_are_those_of_the_engine_offline(translator, beam):
         found = asyncio.run(many_texts(url, texts, n_clients=20))
     assert differing(found, offline) == []
     assert service._batchers["en-fr"].work.batches < N_TEXTS // 3  # they were merged
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("extremes") / "model")
+
+
+@pytest.fixture(scope="module", params=[("ctranslate2", "float32"), ("auto", "int8")], ids=["alone", "int8"])
+def client(request: pytest.FixtureRequest, folder: Path) -> Iterator[TestClient]:
+    """As with --engine ctranslate2 and with --compute int8: there is no torch for what CTranslate2 cannot do."""
+    engine, compute = request.param
+    with pytest.MonkeyPatch.context() as patched:
+        count_conversions(patched)  # in this process, which is faster
+        pair = open_pair(str(folder), engine=engine, compute=compute)
+    with TestClient(make_app(Service(Pairs([pair]), detector))) as one:
+        yield one
+
+
+PATH = "/api/v1/translate"
+ASKED = {"q": "A dog runs.\nTwo dogs sleep.", "source": "en", "target": "de"}
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
+def test_what_the_engine_cannot_do_is_the_requests_mistake(client, path):
+    answer = client.post(path, json=ASKED | {"beam": 5, "length_penalty": 6})
+    assert answer.status_code == 400
+    assert "length penalty" in answer.json()["error"]
+    assert "heedful" not in answer.text and "--" not in answer.text  # nothing that only who runs the server can use
+    for can in ({"beam": 5, "length_penalty": 5}, {"beam": 1, "length_penalty": 6}):
+        assert client.post(path, json=ASKED | can).status_code == 200
+
+
+def test_extremes_of_every_number_of_the_spec_are_no_failure(client):
+    spec = client.get("/spec").json()
+    n_asked = 0
+    for path, methods in spec["paths"].items():
+        if "post" not in methods:
+            continue
+        schema = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
+        extremes = dict(numbers_of(schema, spec))
+        for values in itertools.product(*extremes.values()):
+            asked = ASKED | dict(zip(extremes, values, strict=True))
+            answer = client.post(path, json=asked if path != "/detect" else {"q": "A dog."})
+            assert answer.status_code in (200, 400), (path, asked, answer.text)
+            assert "event: error" not in answer.text
+            n_asked += 1
+    assert n_asked > 40  # there is something to try
+
+
+def numbers_of(schema: dict[str, Any], spec: dict[str, Any]) -> Iterator[tuple[str, list[object]]]:
+    """The fields of a body that are numbers or have numbers in them, each with its smallest and its largest value."""
+    for name, field in resolved(schema, spec)["properties"].items():
+        found = values_of(field, spec)
+        if found:
+            yield name, found
+
+
+def values_of(schema: dict[str, Any], spec: dict[str, Any]) -> list[Any]:
+    schema = resolved(schema, spec)
+    for choice in schema.get("anyOf", []):
+        if found := values_of(choice, spec):
+            return found
+    kinds = schema.get("type", [])
+    if "integer" in kinds or "number" in kinds:
+        return [schema["minimum"], schema.get("maximum", 10**9)]
+    if "array" in kinds:
+        return [[one] for one in values_of(schema["items"], spec)]
+    if "object" in kinds:
+        fields = dict(numbers_of(schema, spec))
+        return [{"kind": "cross"} | {name: found[end] for name, found in fields.items()} for end in (0, -1) if fields]
+    return []
+
+
+def resolved(schema: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return spec["components"]["schemas"][name] if name else schema

@@ -21,7 +21,9 @@ import pytest
 from served import HeldEngine, echo_service, running
 
 from echo_engine import model_folder
+from heedful.serving import service as service_module
 from heedful.serving.detect import Detected
+from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
 from serve_load import Load, ask_until_stopped, echoed, random_text
 
@@ -86,6 +88,23 @@ def test_slow_clients_are_cut_and_others_served(sent):
     assert 0.5 < slow_clients(50, receive_seconds=1.0, sent=sent)[0] < 4
 
 
+def test_by_default_slow_clients_are_cut_within_ten_seconds():
+    """With two seconds for as many as may come; `make serve-test` cuts 500."""
+    assert Limits().receive_seconds <= 8.0
+
+
+def test_a_connection_is_idle_only_after_an_answer():
+    service = echo_service(receive_seconds=3.0, idle_seconds=1.0)
+    with running(service) as (url, _), connect(url) as new, connect(url) as answered:
+        answered.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answered.recv(10_000).startswith(b"HTTP/1.1 200")
+        started = time.monotonic()
+        wait_until(lambda: is_closed(answered))
+        assert 0.5 < time.monotonic() - started < 2.5 and not is_closed(new)
+        wait_until(lambda: is_closed(new))
+        assert time.monotonic() - started > 2.5
+
+
 def test_bad_bytes_do_no_harm():
     bad = [
         b"\x00\xff\r\n\r\n",
@@ -125,6 +144,31 @@ def test_who_leaves_frees_the_place():
         assert time.monotonic() - started < 0.25
         wait_until(lambda: service.metrics.gone == 10)
         engine.gate.set()
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["no place", "a failure"])
+def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
+    monkeypatch.setattr(service_module, "FIRST_PAUSE", 0.05)
+
+    class Broken(HeldEngine):
+        works = refused
+
+        def search(self, requests, settings):
+            if not self.works:
+                raise RuntimeError("no memory")
+            return super().search(requests, settings)
+
+    engine = Broken()
+    service = echo_service(engine)
+    service.room.requests += service.room.most_requests if refused else 0
+    with running(service) as (url, _):
+        wait_until(lambda: len(caplog.records) >= 2)
+        assert "no first translation yet" in caplog.text and ("busy" if refused else "RuntimeError at") in caplog.text
+        assert httpx.get(f"{url}/ready").json() == {"status": "starting"}
+        service.room.requests -= service.room.most_requests if refused else 0
+        engine.works = True
+        wait_until(lambda: service.is_warm)
+        assert httpx.get(f"{url}/ready").json() == {"status": "ready"}
 
 
 def test_one_connection_too_many_is_refused_as_everything_else():
@@ -201,12 +245,18 @@ def test_three_times_what_it_can_do():
     assert load.percentile(429, 0.1) < 50  # ms; of all but the slowest in `make serve-test`, where nothing else runs
 
 
+def start_slow_server() -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """With an engine that takes 0.2 s."""
+    return start_server(ECHO, "--slow")
+
+
 @contextlib.contextmanager
-def start_slow_server() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`heedful serve` as users run it, with an engine that takes 0.2 s; its address."""
+def start_server(program: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`heedful serve` as users run it, with an engine of the tests; its address."""
     with tempfile.TemporaryDirectory() as folder:
         model_folder(Path(folder) / "model")
-        command = [sys.executable, str(ECHO), "--slow", "serve", "-m", f"en-fr={folder}/model", "--port", "0"]
+        served = ["serve", "-m", f"en-fr={folder}/model", "--port", "0"]
+        command = [sys.executable, str(program), *served, *options]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
         assert process.stderr is not None
         try:

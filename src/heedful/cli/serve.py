@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from heedful.serving.pairs import Pairs
     from heedful.serving.server import DrainingServer
 
-INTERRUPTED = 130
-
 
 def serve(
     *,
@@ -32,10 +30,10 @@ def serve(
     beam: int = 5,
     verbose: bool = False,
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-) -> int | None:
+) -> None:
     """Translate over HTTP: for programs that speak LibreTranslate's API, and for people, with a page.
 
-    Ctrl-C or SIGTERM: nothing new is accepted, and who waits is answered.
+    Ctrl-C or SIGTERM: nothing new is accepted, and who waits is answered; a second one ends it at once.
 
     Parameters
     ----------
@@ -69,16 +67,16 @@ def serve(
         from heedful.serving.keys import add_new_key
 
         print(add_new_key(new_key))
-        return None
+        return
     keys = _keys(api_key or [], key_file, no_key=no_key, host=host)
     if not 0 <= port <= 65_535:
         raise UserError(f"--port {port}: must lie between 0 and 65,535")
     server = _server(model or [], keys, set or [], host=host, engine=engine, compute=compute, beam=beam)
-    return _run(server, host, port, verbose=verbose)
+    _run(server, host, port, verbose=verbose)
 
 
-def _run(server: "DrainingServer", host: str, port: int, *, verbose: bool) -> int | None:
-    from heedful.serving.server import open_socket
+def _run(server: "DrainingServer", host: str, port: int, *, verbose: bool) -> None:
+    from heedful.serving.server import end_threads, open_socket
 
     opened = open_socket(host, port)
     handler = logging.StreamHandler(sys.stderr)
@@ -88,7 +86,7 @@ def _run(server: "DrainingServer", host: str, port: int, *, verbose: bool) -> in
     server.run([opened])
     room = server.service.room
     _say(f"stopped: {room.accepted:,} requests accepted, {room.answered:,} answered")
-    return INTERRUPTED if server.was_forced else None
+    end_threads()
 
 
 def _keys(given: list[str], file: Path | None, *, no_key: bool, host: str) -> "Keys":

@@ -14,6 +14,7 @@ from heedful.serving.asking import JSON, check_key
 from heedful.serving.guard import Guard
 from heedful.serving.libre import LibreTranslate
 from heedful.serving.looking import Looking
+from heedful.serving.manual import Manual
 from heedful.serving.metrics import CONTENT_TYPE
 from heedful.serving.page import File, Page
 from heedful.serving.refusals import Refusal
@@ -32,6 +33,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
         try:
             yield
         finally:
+            looking.close()
             await service.close()
 
     return Starlette(
@@ -44,6 +46,8 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             Route("/translate_file", libre.translate_file, methods=["POST"]),
             Route("/suggest", libre.suggest, methods=["POST"]),
             Route("/spec", about.spec),
+            Route("/docs", about.manual.page),
+            Route("/docs.css", about.manual.style),
             Route("/ready", about.ready),
             Route("/metrics", about.metrics),
             Route("/api/v1/translate", own.translate, methods=["POST"]),
@@ -62,6 +66,8 @@ class About:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._spec = make_spec(service.limits, service.pairs.codes)
+        first = next(iter(service.pairs))
+        self.manual = Manual(self._spec, source=first.source, target=first.target)
 
     async def spec(self, request: Request) -> Response:
         return JSON(self._spec)

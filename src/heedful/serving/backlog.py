@@ -7,6 +7,11 @@ machine, or behind a large model, a queue that is bounded by its size alone woul
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+PER_TOKEN = 4  # characters, in scripts with spaces between words
+# Where scripts without spaces begin and end, in turn: those of `long_text.UNSPACED`, and what lies between them.
+_UNSPACED_FROM = np.array([0x2E80, 0xA000, 0xF900, 0xFB00, 0xFE30, 0xFE50, 0xFF00, 0xFF61, 0x20000, 0x40000])
 PER_TEXT = 40  # characters that a text costs beside its own: short ones are decoded as slowly as some longer ones
 HALF_WORK, HALF_SECONDS = 50_000, 10.0  # after so much work, or time at work, a batch counts half
 PLANNED = 0.8  # of the time for an answer that may be taken by what is ahead; the rest is for mistakes
@@ -14,9 +19,23 @@ OF_A_BATCH = 0.25  # of the time for an answer that one batch may take: it is an
 RETRY_AFTER = (1, 30)  # seconds
 
 
+def size_of(text: str) -> int:
+    """Characters as the budgets count them, about four to a token.
+
+    Chinese and Japanese have about one token for each character: there one counts as four. It is called on the event
+    loop, for whatever clients send: 5,000 characters take some 50 µs, in whatever order they stand.
+    """
+    if text.isascii():
+        return len(text)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    places = np.searchsorted(_UNSPACED_FROM, codes, side="right")
+    n_unspaced = int(np.count_nonzero(places & 1))  # behind the start of a range, before its end
+    return len(text) + (PER_TOKEN - 1) * n_unspaced
+
+
 def work_of(texts: Sequence[str], *, beam: int) -> int:
     """What texts cost, beside each other: every hypothesis of the beam is written as far as the text is long."""
-    return beam * (sum(map(len, texts)) + PER_TEXT * len(texts))
+    return beam * (sum(map(size_of, texts)) + PER_TEXT * len(texts))
 
 
 class Backlog:

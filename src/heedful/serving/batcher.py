@@ -16,14 +16,14 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
 from heedful.decoding.writing.translator import Translator
-from heedful.serving.backlog import Backlog, work_of
+from heedful.serving.backlog import PER_TEXT, Backlog, size_of, work_of
 from heedful.serving.decode import translate_texts
 from heedful.serving.refusals import Refusal, busy, late, stopping
 
@@ -45,31 +45,38 @@ class Room:
         self.is_closed = False
 
     @contextlib.contextmanager
-    def place(self, n_characters: int, work: int, backlog: Backlog) -> Iterator[None]:
-        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends."""
-        with self._taken(n_characters, backlog, has_time=backlog.has_time_for(work)):
+    def place(self, n_characters: int, work: Mapping[Backlog, int]) -> Iterator[None]:
+        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends.
+
+        One for a whole request, however many searches it takes: its parts must not crowd each other out. `work` is what
+        it adds to the backlog of each model.
+        """
+        has_time = all(backlog.has_time_for(more) for backlog, more in work.items())
+        with self._taken(n_characters, work, has_time=has_time):
             self.accepted += 1
-            backlog.work += work
+            for backlog, more in work.items():
+                backlog.work += more
             try:
                 yield
             finally:
-                backlog.work -= work
+                for backlog, more in work.items():
+                    backlog.work -= more
         self.answered += 1
 
     @contextlib.contextmanager
     def preparing(self, n_characters: int, backlog: Backlog) -> Iterator[None]:
         """A place for what comes before a search, such as reading HTML: as bounded as that, but not yet accepted."""
-        with self._taken(n_characters, backlog, has_time=True):
+        with self._taken(n_characters, [backlog], has_time=True):
             yield
 
     @contextlib.contextmanager
-    def _taken(self, n_characters: int, backlog: Backlog, *, has_time: bool) -> Iterator[None]:
+    def _taken(self, n_characters: int, backlogs: Iterable[Backlog], *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
         full = self.requests > 0 and self.characters + n_characters > self.most_characters
         if full or self.requests >= self.most_requests or not has_time:
-            raise busy(backlog.retry_after())
+            raise busy(max(backlog.retry_after() for backlog in backlogs))
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         try:
             yield
@@ -93,6 +100,7 @@ class Ticket:
     number: int  # in the order of arrival
     waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
     found: list[list[Translation]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # of the texts, as the budgets count them
     n_left: int = 0
     wanted: bool = True
 
@@ -140,36 +148,32 @@ class Batcher:
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        settings: SearchSettings,
-        *,
-        tell: Tell | None = None,
-        accepted: Callable[[], None] = lambda: None,
-    ) -> Found:
-        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
-
-        `tell` is called on the event loop with what is written so far, where the engine can be looked into; `accepted`
-        once the texts have their place in the queue.
-        """
+    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+        """A request that is for this model alone: a place in the queue, then `search`."""
         if not texts:
             return []
-        with self.room.place(sum(map(len, texts)), work_of(texts, beam=settings.beam), self.backlog):
-            accepted()
-            waiting = deque(range(len(texts)))
-            ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
-            ticket.found, ticket.n_left = [[] for _ in texts], len(texts)
-            with self._changed:
-                self._tickets.append(ticket)
-                self._changed.notify()
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return await ticket.future
-            except TimeoutError:
-                raise late(self.backlog.retry_after()) from None
-            finally:
-                self._forget(ticket)
+        with self.room.place(sum(map(size_of, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
+            return await self.search(texts, settings, tell=tell)
+
+    async def search(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
+        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
+
+        Whoever calls it has a place in the room for them. `tell` is called on the event loop with what is written so
+        far, where the engine can be looked into.
+        """
+        waiting = deque(range(len(texts)))
+        ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
+        ticket.found, ticket.n_left, ticket.sizes = [[] for _ in texts], len(texts), list(map(size_of, texts))
+        with self._changed:
+            self._tickets.append(ticket)
+            self._changed.notify()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await ticket.future
+        except TimeoutError:
+            raise late(self.backlog.retry_after()) from None
+        finally:
+            self._forget(ticket)
 
     def close(self) -> None:
         """End the threads. What waits is given up: drain first."""
@@ -224,7 +228,7 @@ class Batcher:
         batch: list[Job] = []
         while len(batch) < share and room > 0 and most_work > 0 and (job := next(jobs, None)) is not None:
             batch.append(job)
-            room -= len(_text(job)) + 1
+            room -= job[0].sizes[job[1]] + 1
             most_work -= _work(job)
         served = dict.fromkeys(ticket for ticket, _ in batch)
         left = [one for one in self._tickets if one not in served]
@@ -316,7 +320,8 @@ def _text(job: Job) -> str:
 
 
 def _work(job: Job) -> int:
-    return work_of([_text(job)], beam=job[0].settings.beam)
+    ticket, number = job
+    return ticket.settings.beam * (ticket.sizes[number] + PER_TEXT)
 
 
 def _answer(tickets: Sequence[Ticket]) -> None:

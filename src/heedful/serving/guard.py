@@ -2,14 +2,13 @@
 
 import logging
 import time
-import traceback
 from collections.abc import Callable
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.asking import JSON
-from heedful.serving.refusals import Refusal
+from heedful.serving.refusals import Refusal, where
 from heedful.serving.service import Gone, Service
 
 log = logging.getLogger("heedful.serving")
@@ -100,13 +99,3 @@ class Crowded(Refusal):
     @property
     def headers(self) -> dict[str, str]:
         return super().headers | {"Connection": "close"}
-
-
-def where(error: BaseException) -> str:
-    """What failed and where, without the error's own words: they may quote what a client sent."""
-    lines = []
-    cause: BaseException | None = error
-    while cause is not None:
-        lines += [f"{type(cause).__name__} at", *traceback.format_tb(cause.__traceback__)]
-        cause = cause.__cause__
-    return "\n".join(line.rstrip() for line in lines)

@@ -18,12 +18,13 @@ class Limits:
     max_len: int = 512  # the most tokens that a client may ask for
     alternatives: int = 7  # beside the best: n_best is at most the beam
     queue_requests: int = 128  # accepted and not yet answered
-    queue_characters: int = 65_536  # about 16,384 tokens; a request alone may have more
-    batch_characters: int = 16_384  # that are decoded together, about 4,096 tokens; a quarter of the queue
+    # Both count a character of Chinese or Japanese as four (`backlog.size_of`): about a quarter as many tokens.
+    queue_characters: int = 65_536  # a request alone may have more
+    batch_characters: int = 16_384  # that are decoded together; a quarter of the queue
     requests_per_minute: int = 0  # of one key or, without keys, one address; each text counts; 0: no such limit
     connections: int = 900
-    receive_seconds: float = 10.0  # from the first byte of a request to its last
-    idle_seconds: float = 5.0  # a connection that asks nothing
+    receive_seconds: float = 8.0  # from the first byte of a request to its last; for the first, from the connection
+    idle_seconds: float = 5.0  # a connection that asks nothing more, after an answer
     request_seconds: float = 30.0  # from acceptance to the answer
     drain_seconds: float = 30.0  # after SIGTERM
 

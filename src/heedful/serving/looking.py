@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from heedful.errors import UserError
 from heedful.serving.asking import check_key, gone, languages_of, missing, parse, read_body, texts_of
-from heedful.serving.backlog import Backlog, work_of
+from heedful.serving.backlog import Backlog, size_of, work_of
 from heedful.serving.pairs import Pair
 from heedful.serving.refusals import Refusal, late
 from heedful.serving.service import Service, unless_gone
@@ -51,18 +51,25 @@ class Looking:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="look")
+        self._is_closed = False
         self._subjects: dict[str, Subject] = {}
         self._backlog = Backlog(seconds=service.limits.request_seconds)
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for nothing that has begun."""
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def look(self, request: Request) -> Response:
         service = self.service
         asked = parse(await read_body(request, service.limits), LookAsked)
         client = check_key(request, {"api_key": asked.api_key}, service)
-        texts = texts_of([missing({"q": asked.q}, "q"), asked.reference or ""], service.limits)
+        [text] = texts_of(missing({"q": asked.q}, "q"), service.limits)
+        texts_of(asked.reference or "", service.limits)  # as long as a text may be, but it is none to be translated
         source, target = languages_of({"source": asked.source, "target": asked.target}, service)
         if (asked.beam or 1) > service.limits.beam:
             raise Refusal(400, f"Invalid request: beam parameter must be <= {service.limits.beam}")
-        pair = await self._pair(texts[0], source, target)
+        pair = await self._pair(text, source, target)
         service.rate.spend(client, 1)
         trace = await unless_gone(self._within_limits(asked, pair), lambda: gone(request))
         return Response(trace, media_type="application/json")
@@ -93,7 +100,7 @@ class Looking:
 
     async def _placed(self, asked: LookAsked, pair: Pair, loaded: asyncio.Event) -> str:
         work = work_of([asked.q], beam=asked.beam or self.service.beam)
-        with self.service.room.place(len(asked.q), work, self._backlog):
+        with self.service.room.place(size_of(asked.q), {self._backlog: work}):
             subject = await self._in_thread(lambda: self._subject(pair))
             loaded.set()
             return await self._in_thread(lambda: self._look(asked, subject, work))
@@ -105,7 +112,7 @@ class Looking:
         try:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            if not future.cancel():
+            if not future.cancel() and not self._is_closed:
                 await asyncio.wait([waiting])
             raise
 

@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.decoding.engines.choose import AutoEngine
+from heedful.decoding.engines.ct2_engine import CTranslate2Engine
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translator import Translator
 from heedful.decoding.writing.workers import Opening
 from heedful.errors import UserError
@@ -13,8 +17,10 @@ from heedful.models.find import CARD, find_model_folder
 from heedful.processor import n_cores
 from heedful.serving.languages import base, canonical, name_of
 from heedful.serving.refusals import Refusal, quoted
+from heedful.text import SPECIAL
 
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)")
+SHORTEST = Request((SPECIAL.unk,))  # what a search is asked to do with it, it is asked to do with any text
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,14 @@ class Pair:
     def engine(self) -> str:
         """What decodes: "auto" is CTranslate2, with torch at hand for what it cannot do."""
         return {"auto": "ctranslate2"}.get(self.translator.engine.name, self.translator.engine.name)
+
+    def require(self, settings: SearchSettings) -> None:
+        """A Refusal where the engine cannot search so, and has no other engine at hand for it: float32 has torch."""
+        engine = self.translator.engine
+        fast = engine.fast if isinstance(engine, AutoEngine) and engine.fast.compute != "float32" else engine
+        reason = fast.why_not([SHORTEST], settings) if isinstance(fast, CTranslate2Engine) else None
+        if reason is not None:
+            raise Refusal(400, f"Invalid request: the engine of this server cannot do this: {reason}")
 
 
 class Pairs:

@@ -1,4 +1,6 @@
-"""What a client is told instead of an answer: one sentence, never anything of the inside."""
+"""What a client is told instead of an answer: one sentence, never anything of the inside; and what the log is told."""
+
+import traceback
 
 
 class Refusal(Exception):
@@ -30,3 +32,13 @@ def quoted(given: object, *, most: int = 40) -> str:
     """What a client sent, to be said back to it: short, on one line."""
     words = "".join(character if character.isprintable() else " " for character in str(given)[: most + 1])
     return words if len(words) <= most else words[:most] + "…"
+
+
+def where(error: BaseException) -> str:
+    """What failed and where, without the error's own words: they may quote what a client sent."""
+    lines = []
+    cause: BaseException | None = error
+    while cause is not None:
+        lines += [f"{type(cause).__name__} at", *traceback.format_tb(cause.__traceback__)]
+        cause = cause.__cause__
+    return "\n".join(line.rstrip() for line in lines)

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
+import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +23,9 @@ from heedful.serving.limits import Limits
 from heedful.serving.service import Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130  # the code of a process that was told twice
+LAST_ANSWERS = 0.5  # seconds to send what is answered, when the time to drain is over
+LAST_THREADS = 0.2  # seconds for threads to end that have nothing more to do
 
 
 class OneWrite:
@@ -113,12 +119,14 @@ def deadline_protocol(limits: Limits) -> type[H11Protocol]:
 
 
 class DrainingServer(uvicorn.Server):
-    """Stops in two steps: it refuses and answers who waits, then it closes. A second signal ends it at once."""
+    """Stops in two steps: it refuses and answers who waits, then it closes; both within the time to drain.
+
+    A second signal ends the process at once, whatever its threads compute.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service, *, on_listening: Callable[[int], None]) -> None:
         super().__init__(config)
         self.service = service
-        self.was_forced = False
         self._on_listening = on_listening
         self._stop_at: float | None = None
 
@@ -136,9 +144,17 @@ class DrainingServer(uvicorn.Server):
         self._stop_at = self._stop_at or now + self.service.limits.drain_seconds
         return self.service.room.requests == 0 or self.force_exit or now >= self._stop_at
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        left = 0.0 if self._stop_at is None else self._stop_at - time.monotonic()
+        self.config.timeout_graceful_shutdown = max(LAST_ANSWERS, left)  # type: ignore[assignment]
+        await super().shutdown(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            self.force_exit = self.was_forced = True
+            room = self.service.room
+            with contextlib.suppress(OSError):  # bare, since whatever was interrupted may be printing
+                os.write(2, f"heedful: stopped at once: {room.requests} requests not answered\n".encode())
+            os._exit(INTERRUPTED)
         self.should_exit = True
         self.service.room.is_closed = True  # a plain assignment: this is a signal handler
 
@@ -154,6 +170,22 @@ class DrainingServer(uvicorn.Server):
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+
+def end_threads() -> None:
+    """End the process if threads still compute: nobody waits for that any more, but Python would, at its end.
+
+    A look cannot be stopped, nor can a batch in CTranslate2; the time to drain was too short for them.
+    """
+    until = time.monotonic() + LAST_THREADS
+    threads = [one for one in threading.enumerate() if one is not threading.current_thread() and not one.daemon]
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -184,7 +216,6 @@ def make_server(
         server_header=False,
         limit_concurrency=None,  # guard.py refuses who is too many, as it refuses everything else
         timeout_keep_alive=max(1, round(limits.idle_seconds)),
-        timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),
         h11_max_incomplete_event_size=limits.header_bytes,
     )
     server = DrainingServer(config, service, on_listening=on_listening)

@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import functools
+import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -11,7 +13,8 @@ import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.translation import Translation
-from heedful.serving.batcher import Batcher, Found, Room, Tell
+from heedful.serving.backlog import Backlog, size_of, work_of
+from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
 from heedful.serving.detect import Detected, Detector, has_letters
 from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
@@ -19,11 +22,14 @@ from heedful.serving.markup import Markup
 from heedful.serving.metrics import Family, Metrics
 from heedful.serving.pairs import Pair, Pairs
 from heedful.serving.rate import Rate
-from heedful.serving.refusals import Refusal
+from heedful.serving.refusals import Refusal, where
+
+log = logging.getLogger("heedful.serving")
 
 AUTO = "auto"
 WARM_UP = "Hello."
 WARM_UPS = 2  # the first is slow, the second tells how fast the model is
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a failed one is tried again
 READY_BELOW = 0.9  # of the queue
 Format = Literal["text", "html"]
 T = TypeVar("T")
@@ -90,9 +96,19 @@ class Service:
         self._warming = asyncio.create_task(self._warm_up())
 
     async def _warm_up(self) -> None:
-        for batcher in self._batchers.values():
-            for _ in range(WARM_UPS):
-                await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+        for name, batcher in self._batchers.items():
+            n_done, pause = 0, FIRST_PAUSE
+            while n_done < WARM_UPS:
+                try:
+                    await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
+                    n_done += 1
+                except (Refusal, CannotTranslate) as error:
+                    if self.room.is_closed:
+                        return
+                    why = error.words if isinstance(error, Refusal) else where(error)
+                    log.warning("%s: no first translation yet, again in %g s: %s", name, pause, why)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
         self.is_warm = True
 
     def drain(self) -> None:
@@ -125,6 +141,9 @@ class Service:
         detected = ready.detected
         sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
         pairs = [self.pairs.find(source, wish.target) for source in sources]
+        for pair in dict.fromkeys(pairs):
+            if pair is not None:
+                pair.require(wish.settings)
         if ready.pages is not None:
             found = await self._translate_html(ready.pages, pairs, wish.settings)
         else:
@@ -149,7 +168,7 @@ class Service:
         if wish.source != AUTO and wish.format == "text":
             return Prepared()
         first = next(iter(self._batchers.values()))  # who is refused is told to wait for one model or the other
-        with self.room.preparing(sum(map(len, wish.texts)), first.backlog):
+        with self.room.preparing(sum(map(size_of, wish.texts)), first.backlog):
             return await anyio.to_thread.run_sync(self._prepare, wish)
 
     def _prepare(self, wish: Wish) -> Prepared:
@@ -189,23 +208,23 @@ class Service:
             if pair is not None and has_letters(text):
                 groups.setdefault((pair.name, settings[number].attention), []).append(number)
 
-        n_waiting = len(groups)
-
-        def one_accepted() -> None:
-            nonlocal n_waiting
-            n_waiting -= 1
-            if n_waiting == 0:
-                accepted()
-
         async def group(name: str, numbers: list[int]) -> None:
             heard = None if tell is None else lambda place, text: tell(numbers[place], text)
             chosen = [texts[number] for number in numbers]
-            batcher = self._batchers[name]
-            translated = await batcher.translate(chosen, settings[numbers[0]], tell=heard, accepted=one_accepted)
+            translated = await self._batchers[name].search(chosen, settings[numbers[0]], tell=heard)
             for number, translations in zip(numbers, translated, strict=True):
                 found[number] = translations
 
-        await _together([group(name, numbers) for (name, _), numbers in groups.items()])
+        if not groups:
+            return found
+        work: Counter[Backlog] = Counter()
+        for (name, _), numbers in groups.items():
+            chosen = [texts[number] for number in numbers]
+            work[self._batchers[name].backlog] += work_of(chosen, beam=settings[numbers[0]].beam)
+        n_characters = sum(size_of(texts[number]) for numbers in groups.values() for number in numbers)
+        with self.room.place(n_characters, work):
+            accepted()
+            await _together([group(name, numbers) for (name, _), numbers in groups.items()])
         return found
 
     def numbers(self) -> list[Family]:
@@ -213,7 +232,12 @@ class Service:
         per_pair = [({"pair": name}, batcher.work) for name, batcher in self._batchers.items()]
         return [
             ("queue_requests", "gauge", "Requests accepted, not yet answered.", [("", {}, self.room.requests)]),
-            ("queue_characters", "gauge", "Characters of those.", [("", {}, self.room.characters)]),
+            (
+                "queue_characters",
+                "gauge",
+                "Characters of those, as the limit counts them.",
+                [("", {}, self.room.characters)],
+            ),
             ("accepted_total", "counter", "Requests let into the queue.", [("", {}, self.room.accepted)]),
             ("answered_total", "counter", "Requests that left it with an answer.", [("", {}, self.room.answered)]),
             ("ready", "gauge", "1 if the server is ready.", [("", {}, int(self.state == "ready"))]),

@@ -1,0 +1,30 @@
+"""`heedful` with an engine that is never done with a long text, and with looks that never end."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import echo_engine
+from heedful.cli.main import main
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.serving.looking import Looking
+
+LONG = 20  # tokens
+
+
+class StuckEngine(echo_engine.EchoEngine):
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        if any(len(request) > LONG for request in requests):
+            time.sleep(600)
+        return super().search(requests, settings)
+
+
+if __name__ == "__main__":
+    echo_engine.install(engine=StuckEngine())
+    Looking._subject = lambda looking, pair: None  # type: ignore[assignment,method-assign,return-value]
+    Looking._trace = lambda looking, asked, subject: time.sleep(600)  # type: ignore[assignment,method-assign]
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""GET /docs: what the spec says, for people, without anything that the content security policy forbids."""
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from served import echo_service
+from starlette.testclient import TestClient
+
+from heedful.serving.app import make_app
+from heedful.serving.guard import POLICY
+from heedful.serving.manual import page_of
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(make_app(echo_service())) as one:
+        yield one
+
+
+class Reader(HTMLParser):
+    """The tags with their attributes, and all text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def test_it_names_every_path_with_its_method_and_fields(client):
+    answer = client.get("/docs")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
+    words = Reader(answer.text).words
+    spec = client.get("/spec").json()
+    for path, methods in spec["paths"].items():
+        for method in methods:
+            assert f"{method.upper()} {path}\n" in words
+    for name in (*spec["components"]["schemas"]["Asked"]["properties"], "alternatives", "masked_words"):
+        assert f"{name}" in words
+    assert "integer, 1 to 8" in words and "one of auto, de, en, fr, zh-Hans; required" in words
+
+
+def test_it_needs_nothing_that_the_policy_forbids(client):
+    answer = client.get("/docs")
+    assert answer.headers["content-security-policy"] == POLICY
+    tags = Reader(answer.text).tags
+    assert not {tag for tag, _ in tags} & {"script", "style", "img", "iframe", "form"}
+    assert not [one for _, one in tags if "style" in one or any(name.startswith("on") for name in one)]
+    links = [one["href"] for _, one in tags if "href" in one]
+    assert links == ["docs.css", "spec"]
+    assert [client.get(f"/{link}").status_code for link in links] == [200, 200]
+    assert client.get("/docs.css").headers["content-type"].startswith("text/css")
+
+
+def test_its_examples_work(client):
+    examples = [
+        shlex.split(html.unescape(one)) for one in re.findall(r"<pre>(curl .*)</pre>", client.get("/docs").text)
+    ]
+    assert len(examples) == len(client.get("/spec").json()["paths"])
+    for _, *options, address in examples:
+        path = address.removeprefix("http://127.0.0.1:8000")
+        answer = client.post(path, json=json.loads(options[-1])) if options else client.get(path)
+        if path != "/api/v1/look":  # the echo has no inside
+            assert answer.status_code in (200, 503 if path == "/ready" else 200), (path, answer.text)
+
+
+def test_what_the_spec_says_never_becomes_markup():
+    info = {"title": "<b>", "version": "&", "description": "<script>"}
+    acts = {"/<i>": {"get": {"summary": "<u>", "responses": {"200": {"description": "<s>"}}}}}
+    read = Reader(page_of({"info": info, "paths": acts}, {}))
+    assert not {tag for tag, _ in read.tags} & {"b", "script", "i", "u", "s"}
+    assert all(one in read.words for one in ("<b> &", "<script>", "/<i>", "<u>", "<s>"))
