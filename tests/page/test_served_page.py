@@ -321,6 +321,33 @@ def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched
     assert server.asked == []
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("A dog.\r\nCafé.\r\nA cat.\r\n".encode("latin-1"), 2),
+        ("A dog.\rA cat.\rCafé".encode("cp1252"), 3),
+        ("A dog.\n".encode("utf-16"), 1),
+        ("A dog.\n".encode("utf-16-le"), 1),
+    ],
+)
+def test_a_file_that_is_not_utf_8_is_refused_in_words(
+    seen: Watched, server: Stub, tmp_path: Path, content: bytes, line: int
+) -> None:
+    """Read anyhow it would come back with its letters lost, and as many lines as it had."""
+    file = tmp_path / "text.txt"
+    file.write_bytes(content)
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    page.set_input_files("input[type=file]", file)
+    expect(page, ".file").to_contain_text(f"Line {line} of the file is not UTF-8")
+    assert server.asked == []
+    with page.expect_download() as download:  # the same file, saved again
+        file.write_bytes("\N{BYTE ORDER MARK}Café \N{REPLACEMENT CHARACTER}".encode())
+        page.set_input_files("input[type=file]", file)
+    assert got(download) == "\N{REPLACEMENT CHARACTER} éfaC"
+
+
 def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:
     with watched(browser) as seen:
         page = seen.page

@@ -299,6 +299,7 @@ export const WORDS = {
   "translate.says": ["Translated on this server, by a model that you can look into. Look shows what happened inside.", "在这台服务器上翻译，模型可以打开来看。“查看”显示里面发生了什么。"],
   "file.choose": ["Translate a .txt file", "翻译 .txt 文件"],
   "file.large": ["The file is larger than {0} MB.", "文件大于 {0} MB。"],
+  "file.notUtf8": ["Line {0} of the file is not UTF-8, so its letters cannot be told; nothing was translated. Save the file again with the encoding UTF-8 (a text editor has it under “Save as”), and choose it again.", "文件第 {0} 行不是 UTF-8 编码，无法辨认其中的字符，因此什么都没有翻译。请用文本编辑器“另存为”，编码选 UTF-8，再选一次文件。"],
   "file.progress": ["{0} %", "{0} %"],
   "file.busy": ["the server is busy", "服务器正忙"],
   "file.wait": ["asked again in {0} s", "{0} 秒后再试"],
