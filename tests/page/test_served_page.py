@@ -241,6 +241,31 @@ def test_the_browser_s_way_back(seen: Watched, server: Stub) -> None:
     page.wait_for_selector(".ribbon")
 
 
+def test_a_long_text_is_not_lost_on_the_way_back(seen: Watched, server: Stub) -> None:
+    """Too long for an address, it is kept beside it."""
+    server.settings["charLimit"] = 5000
+    text = "a long text. " * 200
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", text)
+    says(page, text[::-1].strip())
+    page.click(".alternatives button")  # a reference as long
+    page.wait_for_selector(".sentence .badge")
+    asked = server.asked[-1]
+    assert asked[1]["q"] == text.strip() and len(asked[1]["reference"]) > 2000
+    assert len(page.url) < 2000
+    page.reload()
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1] == asked
+    for back in (page.go_back, page.reload):
+        back()
+        page.wait_for_selector(".alternatives li")
+        assert page.input_value("textarea") == text
+    page.go_forward()
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1] == asked
+
+
 def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "layers")
     page.click("text=Take this head out")
