@@ -14,6 +14,7 @@ from heedful.insight.subject import Subject, open_subject
 from real_server import make_folder, real_server
 
 TEXT = "A dog sleeps in the snow."
+TEXTS = (TEXT, "A dog runs.", "Two dogs sleep.", "The animal was too tired.", "A big man eats bread.", "Bread in the snow.")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,29 @@ def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, off
     expect(page, ".sentence .source").to_contain_text(TEXT)
     expect(page, ".sentence .target").to_contain_text(offline.target.text)
     assert seen.hosts == {server.address.split("/")[2]}
+
+
+def test_look_shows_the_search_of_the_translation_it_stands_beside(
+    seen: Watched, server: Served, tmp_path: Path
+) -> None:
+    """The page wants two alternatives, which a beam of one has not: the server searches wider, and so must Look."""
+    wide, narrow = ({text: server.translator.translate(text, beam=beam) for text in TEXTS} for beam in (3, 1))
+    text = next(text for text in TEXTS if wide[text] != narrow[text])
+    page = seen.page
+    with real_server(make_folder(tmp_path / "model"), "--engine", "torch", "--beam", "1") as running:
+        page.goto(f"{running.url}/")
+        page.fill("textarea", text)
+        expect(page, "output").to_have_text(wide[text])
+        page.click(".pane-foot .primary")
+        expect(page, ".sentence .target bdi").to_have_text(wide[text])
+        expect(page, ".sentence").not_to_contain_text("another one")
+        page.click("#view-beam")
+        expect(page, ".view .lead").to_contain_text("Beam of 3,")
+        page.click("#view-output")
+        page.fill("form.reference input", narrow[text])
+        page.keyboard.press("Enter")
+        expect(page, ".sentence .badge").to_have_count(1)
+        expect(page, ".view").to_contain_text(f"The model's own translation: {wide[text]}")
 
 
 def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served) -> None:

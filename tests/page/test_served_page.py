@@ -104,6 +104,19 @@ def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
+def test_a_look_at_another_translation_than_the_one_beside_it_says_so(seen: Watched, server: Stub) -> None:
+    """As with int8: this server turns a text around, and a look at it finds a German sentence."""
+    page = seen.page
+    page.goto(server.address)
+    for text, is_other in (("A dog.", True), (".eenhcS nefeit mi tleips dnuH regnuj niE", False)):
+        page.fill("textarea", text)
+        says(page, text[::-1])
+        page.click(".pane-foot .primary")
+        page.wait_for_selector(".matrix")
+        expect(page, ".sentence .note >> text=was another one").to_have_count(int(is_other))
+        page.click("#back")
+
+
 def asked_to_look(server: Stub, **values: object) -> None:
     assert server.asked[-1] == ("/api/v1/look", {"source": "en", "target": "de", **values})
 

@@ -18,6 +18,7 @@ export const WORDS = {
   "app.file": ["This file works without a network: everything is inside it.", "这个文件不需要网络：一切都在里面。"],
   "app.reference": ["given translation", "给定的译文"],
   "app.prefix": ["translation with a given beginning", "开头给定的译文"],
+  "app.other": ["The translation that you came from was another one: the server computes it with other numbers (int8, for example), and Look with the model's own, in float32.", "这与刚才的译文不同：服务器翻译时用的是另一种数值（例如 int8），而“查看”用模型自己的 float32 计算。"],
   "app.own": ["the model's own again", "回到模型自己的译文"],
   "pieces.name": ["Pieces of the text", "文本的各段"],
   "pieces.says": ["Piece {0} of {1}: the model gets each by itself.", "第 {0} 段，共 {1} 段：每一段单独交给模型。"],

@@ -1,7 +1,7 @@
 /** The page: which view, in which language and light; from a file on disk or from a server. */
 
 import { attentionView, chosenHeads, chosenKind, chosenLayer } from "./attention.js";
-import { postLook } from "./api.js";
+import { getSettings, postLook } from "./api.js";
 import { beamView } from "./beam.js";
 import { setDark } from "./colour.js";
 import { button } from "./controls.js";
@@ -12,7 +12,7 @@ import { outputView } from "./output.js";
 import { positionsView } from "./positions.js";
 import { change, onChange, recall, remember, startState, state } from "./state.js";
 import { layersOf, readTrace } from "./trace.js";
-import { keyed, translateView } from "./translate.js";
+import { alternativesWithin, keyed, translateView } from "./translate.js";
 import { chosenSide, walkView } from "./walk.js";
 import { setLanguage, t } from "./words.js";
 
@@ -37,7 +37,8 @@ const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot updat
 
 const embedded = document.getElementById("heedful-trace").textContent.trim();
 const app = document.getElementById("app");
-const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null };
+const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null, beside: {} };
+const search = { beam: null }; // that of this page's translations, where it is not the server's own
 
 function language() {
   if (state.lang) return state.lang;
@@ -113,6 +114,7 @@ function sentence(trace) {
     pieceChoice(embedded ? trace.raw.pieces : shown.pieces),
     el("p.source", {}, text(givenText(trace))),
     trace.source && trace.target ? written(trace, text) : null,
+    isOther(trace) ? el("p.note", {}, t("app.other")) : null,
     el("p.note", {}, modelLine(trace.model)),
   );
 }
@@ -150,6 +152,17 @@ function written(trace, text) {
   const isPlain = target.kind === "own" && !trace.raw.changes;
   const again = embedded || isPlain ? null : button(t("app.own"), () => look({}), { class: "quiet" });
   return el("p.target", {}, text(target.text), kind, again);
+}
+
+/** What a server translates with other numbers than a look (int8, say) may be another text. */
+function isOther(trace) {
+  const { of, text } = shown.beside;
+  const isOwn = trace.target?.kind === "own" && !trace.raw.changes;
+  return isOwn && Boolean(text) && of === textKey(state) && !text.includes(trace.target.text.trim());
+}
+
+function textKey({ q, from, to }) {
+  return JSON.stringify([q, from, to]);
 }
 
 /** Two stacks, or one; the layers of a Universal Transformer are steps. */
@@ -222,13 +235,28 @@ function wishOf({ q, from, to, heard, piece, prefix, reference, without, hidden 
 }
 
 /**
+ * A trace, searched with the beam that the translation had: the server's own, or wider where more alternatives were asked
+ * for. An answer tells the server's own; where it is too narrow, the look is asked for again, and from then on with the
+ * right one.
+ */
+async function searchedAsTranslated(wish, signal) {
+  const ask = async (values) => readTrace(await postLook(keyed(values), signal));
+  if (search.beam) return ask({ ...wish, beam: search.beam });
+  const [trace, settings] = await Promise.all([ask(wish), getSettings()]);
+  const needed = alternativesWithin(settings) + 1;
+  if (trace.raw.beam.width >= needed) return trace;
+  search.beam = needed;
+  return ask({ ...wish, beam: needed });
+}
+
+/**
  * The trace of what is wished, and the part of the state that only an answer can tell. The server cuts the text as
  * where it translates it, and says how: a piece is then asked for by its own text, which is one piece again.
  */
 async function askLook({ piece, ...values }, signal) {
   const { q, source, target } = values;
   const key = JSON.stringify([q, source, target]);
-  const ask = async (wish) => readTrace(await postLook(keyed(wish), signal));
+  const ask = (wish) => searchedAsTranslated(wish, signal);
   let whole = null;
   let { pieces } = shown;
   if (pieces?.key !== key || piece === undefined) {
@@ -289,7 +317,8 @@ function render() {
     app.replaceChildren(header(), status, main);
     shown.update = () => {};
     translateView(main, {
-      look: ({ q, source, target, ...more }) => {
+      look: ({ q, source, target, ...more }, beside = "") => {
+        shown.beside = { of: textKey({ q, from: source, to: target }), text: beside };
         look({ q, from: source, to: target, piece: -1, heard: "", ...more });
       },
     });
