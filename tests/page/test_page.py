@@ -1,6 +1,7 @@
 """The page as one file, opened from disk in a real browser: what it shows is what the trace has."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -374,6 +375,25 @@ def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None
             page = seen.open(path, view=view)
             assert page.locator("main img, main b").count() == 0
         assert page.locator(".sentence .target bdi").evaluate("e => getComputedStyle(e).direction") == "rtl"
+
+
+@pytest.mark.parametrize(
+    "text", ["It costs $5.", "`false` \\ $(false) \"so\" !!", "It's 5 o'clock.", "-m is\nan option", "Hello"]
+)
+def test_commands_can_be_pasted_into_a_shell(browser, tmp_path: Path, data: Values, text: str) -> None:
+    path = tmp_path / "odd.html"
+    source, model = data["source"] | {"text": text}, data["model"] | {"name": "my model"}
+    path.write_text(stand_alone_page(data | {"source": source, "model": model}), encoding="utf-8")
+    with watched(browser) as seen:
+        for view in ("output", "layers", "examples"):
+            page = seen.open(path, view=view)
+            command = page.locator("pre.command").first.text_content()
+            script = 'heedful() { for word in "$@"; do printf "%s\\0" "$word"; done; }\n' + command
+            words = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout.split("\0")
+            assert words[0] == "look" and words[words.index("-m") + 1] == "my model"
+            expected = text if view != "examples" else "The animal didn't cross the street because it was too tired."
+            before = [word for word in words if word != "--"].index(expected)
+            assert (words[before] == "--") == text.startswith("-") * (view != "examples")
 
 
 def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:

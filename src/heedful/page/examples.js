@@ -1,6 +1,7 @@
 /** View 7: the examples of the notes, one click away. */
 
 import thinkingMachines from "./thinking_machines.js";
+import { lookCommand } from "./command.js";
 import { el } from "./dom.js";
 import { button } from "./controls.js";
 import { matrixView } from "./matrix.js";
@@ -76,11 +77,7 @@ export function examplesView(host, context) {
     const text = `${ANIMAL} ${word}.`;
     const act = context.lookAt
       ? button(t("examples.look"), () => context.lookAt(text), { class: "primary" })
-      : el(
-          "pre.command",
-          {},
-          `heedful look ${JSON.stringify(text)} -m ${context.trace ? context.trace.model.name : "MODEL"} --output ${word}.html`,
-        );
+      : el("pre.command", {}, lookCommand(text, context.trace.model.name, `--output ${word}.html`));
     return el("li", {}, el("p.example", { lang: "en" }, `${ANIMAL} `, el("mark", {}, word), "."), act);
   });
   host.append(
