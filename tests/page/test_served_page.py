@@ -292,11 +292,43 @@ def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> No
         expect(page, ".changed").to_contain_text(words)
 
 
-def test_tired_and_wide_are_one_click_away(seen: Watched, server: Stub) -> None:
+ANIMAL = "The animal didn't cross the street because it was too"
+
+
+def test_the_examples_are_one_click_away(seen: Watched, server: Stub) -> None:
+    """At once, with no text translated or looked at; and from there the sentences about the animal, in English."""
+    page = seen.page
+    page.goto(f"{server.address}#from=de&to=en")
+    page.click("#examples")
+    for words in ("Thinking Machines", "112", "÷ 8", "0.8808", "tired", "wide"):
+        expect(page, "main").to_contain_text(words)
+    assert server.asked == []
+    page.reload()
+    page.click(".animals button >> nth=1")
+    expect(page, ".sentence .source").to_have_text(f"{ANIMAL} wide.")
+    asked_to_look(server, q=f"{ANIMAL} wide.")
+    expect(page, "h3.title").to_contain_text("Encoder self-attention")
+    page.go_back()
+    expect(page, "main").to_contain_text("Thinking Machines")
+    page.click("#back")
+    page.wait_for_selector("textarea")
+
+
+def test_tired_is_one_click_away_from_a_look_at_another_text(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "examples")
-    with page.expect_response("**/api/v1/look"):
-        page.click(".animals button >> nth=1")
-    assert server.asked[-1][1]["q"].endswith("because it was too wide.")
+    page.click(".animals button >> nth=0")
+    expect(page, ".sentence .source").to_have_text(f"{ANIMAL} tired.")
+    asked_to_look(server, q=f"{ANIMAL} tired.")
+    expect(page, "h3.title").to_contain_text("Encoder self-attention")
+
+
+def test_an_english_example_is_not_sent_as_german(seen: Watched, server: Stub) -> None:
+    server.languages = [{"code": "de", "name": "German", "targets": ["fr", "de"]}]
+    page = seen.page
+    page.goto(f"{server.address}#page=examples")
+    page.click(".animals button >> nth=0")
+    expect(page, ".animals li >> nth=0").to_contain_text("no model of this server translates from English")
+    assert server.asked == []
 
 
 def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> None:

@@ -283,6 +283,9 @@ export const WORDS = {
   "examples.animal": ["What does “it” mean?", "“it” 指的是什么？"],
   "examples.animal.says": ["Change one word, tired → wide, and “it” changes from the animal to the street. Look at the encoder's self-attention in the row of “it”.", "只换一个词，tired → wide，“it” 就从 animal 变成 street。请看编码器自注意力中 “it” 的那一行。"],
   "examples.look": ["Look", "查看"],
+  "examples.noEnglish": ["The sentence is English, and no model of this server translates from English.", "这个句子是英语，而这台服务器上没有从英语翻译的模型。"],
+  "examples.says": ["Step by step, with small numbers:", "用小数字一步一步看："],
+  "examples.show": ["Examples of the notes", "笔记里的例子"],
 
   "translate.from": ["From", "源语言"],
   "translate.to": ["To", "目标语言"],

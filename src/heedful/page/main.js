@@ -1,12 +1,12 @@
 /** The page: which view, in which language and light; from a file on disk or from a server. */
 
 import { attentionView, chosenHeads, chosenKind, chosenLayer } from "./attention.js";
-import { getSettings, postLook } from "./api.js";
+import { getLanguages, getSettings, postLook } from "./api.js";
 import { beamView } from "./beam.js";
 import { setDark } from "./colour.js";
 import { button } from "./controls.js";
 import { el } from "./dom.js";
-import { examplesView } from "./examples.js";
+import { englishPair, examplesView } from "./examples.js";
 import { layersView } from "./layers.js";
 import { outputView } from "./output.js";
 import { positionsView } from "./positions.js";
@@ -80,7 +80,7 @@ function header() {
     { id: "theme" },
   );
   const back =
-    !embedded && isLooking()
+    !embedded && (isLooking() || state.page === "examples")
       ? button(t("page.back"), () => change({ page: "translate" }), { id: "back", class: "quiet" })
       : null;
   return el(
@@ -291,13 +291,20 @@ async function look(patch) {
   }
 }
 
+/** Look at an English sentence, where the encoder reads it; false where no model here reads English. */
+async function lookAtEnglish(q) {
+  const pair = englishPair(await getLanguages(), state.to);
+  if (pair) look({ q, ...pair, piece: -1, heard: "", view: "attention", kind: "encoder" });
+  return Boolean(pair);
+}
+
 /** What a view may do besides showing; a file on disk can only show. */
 function lookContext() {
   if (embedded) return { trace: shown.trace };
   return {
     trace: shown.trace,
     force: (ids) => look({ prefix: ids.join(".") }),
-    lookAt: (q) => look({ q, piece: -1, heard: "" }),
+    lookAt: lookAtEnglish,
     lookAlong: (reference) => look({ reference }),
     lookWithout: (heads, words) =>
       look({
@@ -313,7 +320,12 @@ function render() {
   dressPage();
   const main = el("main", { id: "main", tabindex: "-1" });
   const status = el("p.status", { id: "status", role: "status" });
-  if (!isLooking()) {
+  if (!embedded && state.page === "examples") {
+    app.replaceChildren(header(), status, main);
+    const host = el(".view");
+    main.append(host);
+    shown.update = examplesView(host, { lookAt: lookAtEnglish });
+  } else if (!isLooking()) {
     app.replaceChildren(header(), status, main);
     shown.update = () => {};
     translateView(main, {
@@ -321,6 +333,7 @@ function render() {
         shown.beside = { of: textKey({ q, from: source, to: target }), text: beside };
         look({ q, from: source, to: target, piece: -1, heard: "", ...more });
       },
+      showExamples: () => change({ page: "examples" }),
     });
   } else if (shown.trace && (embedded || shown.asked === JSON.stringify(wishOf(state)))) {
     main.addEventListener("keydown", shortcuts);

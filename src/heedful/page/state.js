@@ -4,7 +4,7 @@
  */
 
 const DEFAULTS = {
-  page: "", // served: translate, look
+  page: "", // served: translate, look, examples
   view: "attention",
   kind: "cross",
   show: "", // matrix, lines, grid, image; "" = what suits the model

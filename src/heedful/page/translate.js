@@ -141,7 +141,7 @@ function resultPane({ look }) {
 }
 
 /** `look(values, beside)` opens the views on the text in the left pane; `beside` is the translation in the right one. */
-export async function translateView(host, { look }) {
+export async function translateView(host, { look, showExamples }) {
   let languages;
   let settings;
   try {
@@ -248,6 +248,7 @@ export async function translateView(host, { look }) {
     ),
     fileBox({ pair, keyed, settings }),
     el("p.note", {}, t("translate.says")),
+    el("p.note.offer", {}, t("examples.says"), " ", button(t("examples.show"), showExamples, { id: "examples" })),
   );
   swap.disabled = state.from === "auto" || !codes.includes(state.to);
   if (area.value.trim()) typed(true);
