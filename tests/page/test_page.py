@@ -261,6 +261,16 @@ def test_all_heads_are_sorted_by_what_is_asked(seen: Watched, page_file: Path, d
     expect(page, "h3.title").to_have_text(f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}")
 
 
+def test_the_legend_says_how_heads_are_sorted(seen: Watched, page_file: Path) -> None:
+    """The alignment is of cross-attention alone; other kinds are then in their order."""
+    page = seen.open(page_file, show="grid", kind="cross", sort="alignment")
+    expect(page, ".view").to_contain_text("Most word-to-word first")
+    page.click("text=Encoder >> nth=0")
+    expect(page, "select").to_have_value("order")
+    expect(page, ".view").to_contain_text("Below each: layer · head.")
+    expect(page, ".view").not_to_contain_text("word-to-word")
+
+
 def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, data: Values) -> None:
     page = seen.open(page_file, view="walk", side="decoder", token=4, layer=1, head=2)
     weights = weights_of(data, "decoder")[1, 2, 4]
@@ -292,6 +302,41 @@ def test_thinking_machines(seen: Watched, page_file: Path) -> None:
     text = page.inner_text("main")
     for expected in ("112", "96", "÷ 8", "14", "12", "0.8808", "0.1192", "tired", "wide"):
         assert expected in text
+
+
+def sinusoids(n_rows: int, width: int) -> np.ndarray:
+    """The notes' code: sines on the left, cosines on the right."""
+    angles = np.arange(n_rows)[:, None] / 10000 ** (np.arange(width // 2) * 2 / width)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def test_the_position_code_is_reached_by_keys_and_is_a_table(seen: Watched, page_file: Path) -> None:
+    page = seen.open(page_file, view="positions")
+    code = sinusoids(20, 512)
+    page.focus(".code-box")
+    for key, place in [
+        ("ArrowDown", (0, 0)),
+        ("ArrowRight", (0, 1)),
+        ("PageDown", (10, 1)),
+        ("ArrowDown", (11, 1)),
+        ("End", (11, 511)),
+        ("ArrowUp", (10, 511)),
+    ]:
+        page.keyboard.press(key)
+        said = re.fullmatch(r"position (\d+), number (\d+): (\S+)", page.inner_text(".code-figure .readout"))
+        assert said and (int(said[1]), int(said[2])) == place
+        assert number(said[3]) == pytest.approx(code[place], abs=6e-5)
+    box, here = page.locator("canvas.code").bounding_box(), page.locator(".code-cursor").bounding_box()
+    assert here["y"] == pytest.approx(box["y"] + box["height"] / 2, abs=2)
+    assert here["x"] + here["width"] >= box["x"] + box["width"] - 2
+    page.mouse.move(box["x"] + 3, box["y"] + 3)
+    expect(page, ".code-figure .readout").to_contain_text("position 0, number 1:")
+    page.click(".code-figure summary")
+    expect(page, ".code-figure tbody tr").to_have_count(20)
+    rows = page.locator(".code-figure tbody tr").evaluate_all("rows => rows.map((row) => row.innerText)")
+    shown = [[number(text) for text in row.split("\t")] for row in rows]
+    assert np.allclose(np.array(shown)[:, 1:], code, atol=6e-5)
+    assert [row[0] for row in shown] == list(range(20))
 
 
 def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None:
