@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from look_models import SENTENCE, subject, tokenizers
+from look_models import SENTENCE, other_subject, subject, tokenizers
 
 from deterministic import fill
 from heedful.errors import UserError
@@ -41,6 +41,27 @@ def test_npz_has_every_number_exactly(seen: Look, tmp_path: Path) -> None:
         assert arrays["tensors/head"].shape == (1, len(seen.target.ids), seen.model.config["target_vocab_size"])
         weights = arrays["tensors/decoder.layers.1.cross_attention.weights"][0]
         assert np.array_equal(weights, arrays["attention/cross"][1])
+
+
+@pytest.mark.parametrize("name", ["bart", "t5", "universal"])
+def test_npz_has_every_call(name: str, tmp_path: Path) -> None:
+    """A bart and a t5 embed both texts with one module; a universal goes through one layer again and again."""
+    seen = look(other_subject(name), SENTENCE, beam=2, target="Ein Hund rennt.")
+    with np.load(seen.save(tmp_path / "trace.npz"), allow_pickle=False) as arrays:
+        tensors = {key.removeprefix("tensors/"): arrays[key] for key in arrays if key.startswith("tensors/")}
+    assert not {key.split("@")[0] for key in tensors if "@" in key} & set(tensors)
+    if name == "universal":
+        steps = seen.model.n_encoder_layers, seen.model.n_decoder_layers
+        for side, n_steps in zip(("encoder", "decoder"), steps, strict=True):
+            calls = sorted(key for key in tensors if key.startswith(f"{side}_layer.attention.weights"))
+            assert n_steps > 1 and calls == [f"{side}_layer.attention.weights@{i}" for i in range(n_steps)]
+            weights = np.stack([tensors[key][0] for key in calls])
+            assert np.array_equal(weights, seen.attention[side].weights.values)
+    else:
+        source, target = tensors["embedding@0"], tensors["embedding@1"]
+        assert np.array_equal(tensors["embedding.table.input@0"][0], seen.source.ids)
+        assert np.array_equal(tensors["embedding.table.input@1"][0], seen.target.input_ids)
+        assert source.shape[1] == len(seen.source.ids) != target.shape[1] == len(seen.target.ids)
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
