@@ -210,7 +210,7 @@ export const WORDS = {
   "beam.why.over": ["It was still alive when the search was over.", "搜索结束时它还活着。"],
   "beam.forced": ["If this branch is forced, the model goes on:", "若强制走这一支，模型会写："],
   "beam.force": ["Force this branch and decode on", "强制走这一支并继续解码"],
-  "beam.standalone": ["With `heedful serve`, a click forces this branch and decodes on.", "用 heedful serve 打开时，可以强制走这一支并继续解码。"],
+  "beam.standalone": ["With `heedful serve`, a button here forces this branch and decodes on.", "用 heedful serve 打开时，这里有一个按钮，可以强制走这一支并继续解码。"],
   "beam.legend.best": ["the translation", "译文"],
   "beam.legend.other": ["another finished one", "其他完成的"],
   "beam.legend.kept": ["overtaken later", "后来被超过"],
