@@ -3,19 +3,23 @@
 import json
 import warnings
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from look_models import SENTENCE, subject, tokenizers
+from look_models import SENTENCE, other_subject, subject, tokenizers
 
 from deterministic import fill
+from heedful.cli.look import BRANCHES
+from heedful.cli.look import look as command
 from heedful.errors import UserError
 from heedful.insight.look import Look, look
-from heedful.insight.page import PAGE, stand_alone_page
+from heedful.insight.page import PAGE
 from heedful.insight.schema import check_trace
-from heedful.insight.subject import Subject
+from heedful.models.folder import save_model
+from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
@@ -43,6 +47,27 @@ def test_npz_has_every_number_exactly(seen: Look, tmp_path: Path) -> None:
         assert np.array_equal(weights, arrays["attention/cross"][1])
 
 
+@pytest.mark.parametrize("name", ["bart", "t5", "universal"])
+def test_npz_has_every_call(name: str, tmp_path: Path) -> None:
+    """A bart and a t5 embed both texts with one module; a universal goes through one layer again and again."""
+    seen = look(other_subject(name), SENTENCE, beam=2, target="Ein Hund rennt.")
+    with np.load(seen.save(tmp_path / "trace.npz"), allow_pickle=False) as arrays:
+        tensors = {key.removeprefix("tensors/"): arrays[key] for key in arrays if key.startswith("tensors/")}
+    assert not {key.split("@")[0] for key in tensors if "@" in key} & set(tensors)
+    if name == "universal":
+        steps = seen.model.n_encoder_layers, seen.model.n_decoder_layers
+        for side, n_steps in zip(("encoder", "decoder"), steps, strict=True):
+            calls = sorted(key for key in tensors if key.startswith(f"{side}_layer.attention.weights"))
+            assert n_steps > 1 and calls == [f"{side}_layer.attention.weights@{i}" for i in range(n_steps)]
+            weights = np.stack([tensors[key][0] for key in calls])
+            assert np.array_equal(weights, seen.attention[side].weights.values)
+    else:
+        source, target = tensors["embedding@0"], tensors["embedding@1"]
+        assert np.array_equal(tensors["embedding.table.input@0"][0], seen.source.ids)
+        assert np.array_equal(tensors["embedding.table.input@1"][0], seen.target.input_ids)
+        assert source.shape[1] == len(seen.source.ids) != target.shape[1] == len(seen.target.ids)
+
+
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
 def test_svg(seen: Look, tmp_path: Path, kind: str) -> None:
     path = seen.save(tmp_path / "picture.svg", kind=kind, layer=1, head=2)
@@ -66,13 +91,14 @@ def test_print(seen: Look, tmp_path: Path, suffix: str, magic: bytes) -> None:
     assert sorted(tmp_path.iterdir()) == paths  # nothing half-written is left
 
 
-def test_missing_glyphs_are_said(tmp_path: Path) -> None:
+def test_missing_glyphs_are_said(seen: Look, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    strange = look(subject(), "A \U00012000 dog.", beam=1)  # cuneiform; in bytes, unless the tokenizer has it
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        strange.save(tmp_path / "picture.png")
-    assert all("font on this machine" in str(one.message) for one in said)
+    strange = replace(seen.source, tokens=("\uf8fe", *seen.source.tokens[1:]))  # which no font has
+    with pytest.warns(UserWarning, match="no font on this machine has all characters"):
+        replace(seen, source=strange).save(tmp_path / "picture.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen.save(tmp_path / "plain.png")
 
 
 def test_html(seen: Look, tmp_path: Path) -> None:
@@ -98,14 +124,17 @@ def test_mistakes(seen: Look, tmp_path: Path, name: str, options: dict[str, obje
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_of_a_small_model_and_20_words_stays_below_5_mb() -> None:
+def test_a_page_of_a_small_model_and_20_words_stays_below_5_mb(tmp_path: Path) -> None:
+    """As the command writes it, with every branch that it follows."""
     words = tokenizers()
-    config = Seq2SeqConfig(
-        words.source.vocab_size, words.target.vocab_size, d_model=256, n_layers=3, n_heads=4, d_ff=64
-    )
+    sizes = SEQ2SEQ_PRESETS["small"] | {"d_ff": 64}  # of which a page has the first numbers alone
+    config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **sizes)  # type: ignore[arg-type]
     model = fill(Seq2Seq(config), dtype=torch.float32)
     assert isinstance(model, Seq2Seq)
     text = " ".join(["The animal was too tired and a big man eats bread."] * 2)[:-1]
-    seen = look(Subject(model, words, name="small"), text, target=text, branches=50)
     assert len(text.split()) >= 20
-    assert len(stand_alone_page(seen.to_values()).encode()) < 5_000_000
+    page = tmp_path / "page.html"
+    command(text, model=save_model(tmp_path / "small", model, words), target=text, output=page)
+    html = page.read_text(encoding="utf-8")
+    assert html.count('"continuation":{') == BRANCHES
+    assert page.stat().st_size < 5_000_000

@@ -52,6 +52,7 @@ class Stub:
     busy: list[int] = field(default_factory=list)  # so many seconds to wait, each for one translation that is refused
     poison: str = ""  # a text that no translation takes
     settings: Values = field(default_factory=lambda: dict(ANSWERS["/frontend/settings"]))
+    languages: object = field(default_factory=lambda: ANSWERS["/languages"])
     trace: Values | None = None  # what a look is answered with, in place of random numbers
     heard: Values = field(default_factory=dict)  # what is said about the language of a text
     gate: threading.Event = field(default_factory=threading.Event)  # translations are answered while it is set
@@ -113,7 +114,7 @@ def stub_server() -> Iterator[Stub]:
 
         def do_GET(self) -> None:
             if self.path in ANSWERS:
-                answer = stub.settings if self.path == "/frontend/settings" else ANSWERS[self.path]
+                answer = stub.settings if self.path == "/frontend/settings" else stub.languages
                 return self.reply(200, json.dumps(answer).encode(), "application/json")
             file = PAGE / (self.path.lstrip("/") or "index.html")
             if file.parent != PAGE or not file.is_file():

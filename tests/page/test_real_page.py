@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from chromium import Watched, drawn, expect, playwright
 
@@ -14,6 +15,14 @@ from heedful.insight.subject import Subject, open_subject
 from real_server import make_folder, real_server
 
 TEXT = "A dog sleeps in the snow."
+TEXTS = (
+    TEXT,
+    "A dog runs.",
+    "Two dogs sleep.",
+    "The animal was too tired.",
+    "A big man eats bread.",
+    "Bread in the snow.",
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,29 @@ def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, off
     assert seen.hosts == {server.address.split("/")[2]}
 
 
+def test_look_shows_the_search_of_the_translation_it_stands_beside(
+    seen: Watched, server: Served, tmp_path: Path
+) -> None:
+    """The page wants two alternatives, which a beam of one has not: the server searches wider, and so must Look."""
+    wide, narrow = ({text: server.translator.translate(text, beam=beam) for text in TEXTS} for beam in (3, 1))
+    text = next(text for text in TEXTS if wide[text] != narrow[text])
+    page = seen.page
+    with real_server(make_folder(tmp_path / "model"), "--engine", "torch", "--beam", "1") as running:
+        page.goto(f"{running.url}/")
+        page.fill("textarea", text)
+        expect(page, "output").to_have_text(wide[text])
+        page.click(".pane-foot .primary")
+        expect(page, ".sentence .target bdi").to_have_text(wide[text])
+        expect(page, ".sentence").not_to_contain_text("another one")
+        page.click("#view-beam")
+        expect(page, ".view .lead").to_contain_text("Beam of 3,")
+        page.click("#view-output")
+        page.fill("form.reference input", narrow[text])
+        page.keyboard.press("Enter")
+        expect(page, ".sentence .badge").to_have_count(1)
+        expect(page, ".view").to_contain_text(f"The model's own translation: {wide[text]}")
+
+
 def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served) -> None:
     lines = ["A dog runs.", "Two dogs sleep. The animal was tired."]
     page = seen.page
@@ -68,6 +100,21 @@ def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served
         page.click(f"#piece-{number}")
         expect(page, ".sentence .source").to_have_text(line)
         expect(page, ".sentence .target bdi").to_have_text(translated[number])
+
+
+def said(page) -> tuple[str, str, float]:
+    """Row, column and value of what is said under the matrix."""
+    text = drawn(page).inner_text(".matrix .readout")
+    found = re.match(r"(\S+) → (\S+) (\d[\d.]*(?:e−\d+)?)", text)
+    assert found, text
+    return found[1], found[2], float(found[3].replace("−", "-"))
+
+
+def names(seen: Look, kind: str, place: tuple[int, ...]) -> tuple[str, str]:
+    """The tokens of a row and a column; the same piece may stand in several places."""
+    rows = seen.source.tokens if kind == "encoder" else seen.target.tokens
+    columns = seen.target.inputs if kind == "decoder" else seen.source.tokens
+    return rows[place[0]], columns[place[1]]
 
 
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 2), ("encoder", 1, 3), ("decoder", 1, 0)])
@@ -83,9 +130,17 @@ def test_pointing_gives_the_model_s_own_number(
     weights = offline.attention[kind].weights.values[layer, head]
     for key, place in (("ArrowDown", (0, 0)), ("ArrowDown", (1, 0)), ("End", (1, weights.shape[1] - 1))):
         page.keyboard.press(key)
-        shown = re.search(r"→ \S+ (\d[\d.]*(?:e−\d+)?)", drawn(page).inner_text(".matrix .readout"))
-        assert shown, page.inner_text(".matrix .readout")
-        assert float(shown[1].replace("−", "-")) == pytest.approx(float(weights[place]), abs=6e-5)
+        assert said(page) == (*names(offline, kind, place), pytest.approx(float(weights[place]), abs=6e-5))
+    box = page.locator(".matrix-scroll").bounding_box()
+    met = set()
+    for right, down in ((0.2, 0.4), (0.25, 0.6), (0.35, 0.7), (0.3, 0.9)):  # where a decoder has written already
+        page.mouse.move(box["x"] + right * box["width"], box["y"] + down * box["height"])
+        row, column, value = said(page)
+        places = [place for place in np.ndindex(weights.shape) if names(offline, kind, place) == (row, column)]
+        assert any(value == pytest.approx(float(weights[place]), abs=6e-5) for place in places)
+        assert page.inner_text(".tip strong") in page.inner_text(".matrix .readout")
+        met.add((row, column, value))
+    assert len(met) > 1 and any(value > 0 for _, _, value in met)
 
 
 def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: Look) -> None:

@@ -104,6 +104,19 @@ def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
+def test_a_look_at_another_translation_than_the_one_beside_it_says_so(seen: Watched, server: Stub) -> None:
+    """As with int8: this server turns a text around, and a look at it finds a German sentence."""
+    page = seen.page
+    page.goto(server.address)
+    for text, is_other in (("A dog.", True), (".eenhcS nefeit mi tleips dnuH regnuj niE", False)):
+        page.fill("textarea", text)
+        says(page, text[::-1])
+        page.click(".pane-foot .primary")
+        page.wait_for_selector(".matrix")
+        expect(page, ".sentence .note >> text=was another one").to_have_count(int(is_other))
+        page.click("#back")
+
+
 def asked_to_look(server: Stub, **values: object) -> None:
     assert server.asked[-1] == ("/api/v1/look", {"source": "en", "target": "de", **values})
 
@@ -241,6 +254,31 @@ def test_the_browser_s_way_back(seen: Watched, server: Stub) -> None:
     page.wait_for_selector(".ribbon")
 
 
+def test_a_long_text_is_not_lost_on_the_way_back(seen: Watched, server: Stub) -> None:
+    """Too long for an address, it is kept beside it."""
+    server.settings["charLimit"] = 5000
+    text = "a long text. " * 200
+    page = seen.page
+    page.goto(server.address)
+    page.fill("textarea", text)
+    says(page, text[::-1].strip())
+    page.click(".alternatives button")  # a reference as long
+    page.wait_for_selector(".sentence .badge")
+    asked = server.asked[-1]
+    assert asked[1]["q"] == text.strip() and len(asked[1]["reference"]) > 2000
+    assert len(page.url) < 2000
+    page.reload()
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1] == asked
+    for back in (page.go_back, page.reload):
+        back()
+        page.wait_for_selector(".alternatives li")
+        assert page.input_value("textarea") == text
+    page.go_forward()
+    page.wait_for_selector(".sentence .badge")
+    assert server.asked[-1] == asked
+
+
 def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "layers")
     page.click("text=Take this head out")
@@ -254,11 +292,43 @@ def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> No
         expect(page, ".changed").to_contain_text(words)
 
 
-def test_tired_and_wide_are_one_click_away(seen: Watched, server: Stub) -> None:
+ANIMAL = "The animal didn't cross the street because it was too"
+
+
+def test_the_examples_are_one_click_away(seen: Watched, server: Stub) -> None:
+    """At once, with no text translated or looked at; and from there the sentences about the animal, in English."""
+    page = seen.page
+    page.goto(f"{server.address}#from=de&to=en")
+    page.click("#examples")
+    for words in ("Thinking Machines", "112", "÷ 8", "0.8808", "tired", "wide"):
+        expect(page, "main").to_contain_text(words)
+    assert server.asked == []
+    page.reload()
+    page.click(".animals button >> nth=1")
+    expect(page, ".sentence .source").to_have_text(f"{ANIMAL} wide.")
+    asked_to_look(server, q=f"{ANIMAL} wide.")
+    expect(page, "h3.title").to_contain_text("Encoder self-attention")
+    page.go_back()
+    expect(page, "main").to_contain_text("Thinking Machines")
+    page.click("#back")
+    page.wait_for_selector("textarea")
+
+
+def test_tired_is_one_click_away_from_a_look_at_another_text(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "examples")
-    with page.expect_response("**/api/v1/look"):
-        page.click(".animals button >> nth=1")
-    assert server.asked[-1][1]["q"].endswith("because it was too wide.")
+    page.click(".animals button >> nth=0")
+    expect(page, ".sentence .source").to_have_text(f"{ANIMAL} tired.")
+    asked_to_look(server, q=f"{ANIMAL} tired.")
+    expect(page, "h3.title").to_contain_text("Encoder self-attention")
+
+
+def test_an_english_example_is_not_sent_as_german(seen: Watched, server: Stub) -> None:
+    server.languages = [{"code": "de", "name": "German", "targets": ["fr", "de"]}]
+    page = seen.page
+    page.goto(f"{server.address}#page=examples")
+    page.click(".animals button >> nth=0")
+    expect(page, ".animals li >> nth=0").to_contain_text("no model of this server translates from English")
+    assert server.asked == []
 
 
 def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> None:
@@ -319,6 +389,33 @@ def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched
     put_in(page, tmp_path, "a\n" + "\N{GRINNING FACE}" * 500 + "\n" + "x" * 501)
     expect(page, ".file").to_contain_text("Line 3 has 501 characters, and this server takes 500 at once.")
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("A dog.\r\nCafé.\r\nA cat.\r\n".encode("latin-1"), 2),
+        ("A dog.\rA cat.\rCafé".encode("cp1252"), 3),
+        ("A dog.\n".encode("utf-16"), 1),
+        ("A dog.\n".encode("utf-16-le"), 1),
+    ],
+)
+def test_a_file_that_is_not_utf_8_is_refused_in_words(
+    seen: Watched, server: Stub, tmp_path: Path, content: bytes, line: int
+) -> None:
+    """Read anyhow it would come back with its letters lost, and as many lines as it had."""
+    file = tmp_path / "text.txt"
+    file.write_bytes(content)
+    page = seen.page
+    page.goto(server.address)
+    page.wait_for_selector("textarea")
+    page.set_input_files("input[type=file]", file)
+    expect(page, ".file").to_contain_text(f"Line {line} of the file is not UTF-8")
+    assert server.asked == []
+    with page.expect_download() as download:  # the same file, saved again
+        file.write_bytes("\N{BYTE ORDER MARK}Café \N{REPLACEMENT CHARACTER}".encode())
+        page.set_input_files("input[type=file]", file)
+    assert got(download) == "\N{REPLACEMENT CHARACTER} éfaC"
 
 
 def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:

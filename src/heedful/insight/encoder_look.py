@@ -57,7 +57,7 @@ class EncoderLook:
     hidden: tuple[int, ...]  # which tokens are hidden words
     positions: Positions
     walk: Walk
-    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass, by module path
+    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass (Trace.tensors)
     pixels: Pixels | None = field(default=None, repr=False)  # (C, H, W) of the image, as the model got it
 
     @property
@@ -245,6 +245,6 @@ def _seen(
         hidden=hidden,
         positions=position_facts(model, len(source.tokens)),
         walk=walk_through(t),
-        tensors={path: calls[-1] for path, calls in t.calls.items()},
+        tensors=t.tensors(),
         pixels=pixels,
     )

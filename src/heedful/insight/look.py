@@ -97,7 +97,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Look:
-    """What docs/look.md says, as values; `tensors` are all named tensors of the pass, by module path."""
+    """What docs/look.md says, as values; `tensors` are all named tensors of the pass (Trace.tensors)."""
 
     model: ModelFacts
     source: SourceText
@@ -222,7 +222,7 @@ class _Sentence:
             halting=halting_of(t),
             changes=self._changes(request) if self.heads or self.masked_words else None,
             pieces=self.part.pieces,
-            tensors={name: calls[-1] for name, calls in t.calls.items()},
+            tensors=t.tensors(),
         )
 
     def _shown(self, best: Hypothesis, target: str | None, prefix: tuple[int, ...]) -> TargetText:

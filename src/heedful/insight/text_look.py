@@ -56,7 +56,7 @@ class TextLook:
     positions: Positions
     lens: tuple[DecoderLayerLens, ...]  # before the first layer, and after each: what it would say there
     walk: Walk
-    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass, by module path
+    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass (Trace.tensors)
 
     @property
     def text(self) -> str:
@@ -171,7 +171,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
             DecoderLayerLens(number, lens_steps(said, came, tokenizer)) for number, said in enumerate(said_by_layer(t))
         ),
         walk=walk_through(t),
-        tensors={name: calls[-1] for name, calls in t.calls.items()},
+        tensors=t.tensors(),
     )
 
 

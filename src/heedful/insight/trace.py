@@ -55,6 +55,14 @@ class Trace(Generic[M]):
             raise KeyError(f"nothing was recorded as {name!r}; the names are those of `calls`")
         return self.calls[name][-1]
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All that was recorded: by its name, or, of a name that was called again, `name@0`, `name@1`, … in order."""
+        return {
+            name if len(calls) == 1 else f"{name}@{number}": one
+            for name, calls in self.calls.items()
+            for number, one in enumerate(calls)
+        }
+
     def at(self, place: Place) -> Tensor:
         """What was recorded there, of the first row of the batch."""
         return self.calls[place.path][place.call][0]

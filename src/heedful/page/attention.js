@@ -18,6 +18,11 @@ export function chosenKind(trace) {
   return kinds.includes(state.kind) ? state.kind : kinds[0];
 }
 
+/** What the grid is sorted by: only cross-attention has an alignment. */
+function chosenSort(kind) {
+  return state.sort === "alignment" && kind !== "cross" ? "order" : state.sort;
+}
+
 function chosenShow(trace) {
   const isThere = state.show && (state.show !== "image" || trace.raw.image);
   return isThere ? state.show : trace.raw.image ? "image" : "matrix";
@@ -194,7 +199,7 @@ export function attentionView(host, { trace }) {
     units.set(Number(state.words));
     several.set(state.several);
     dim.set(state.dim);
-    sort.set(kind !== "cross" && state.sort === "alignment" ? "order" : state.sort);
+    sort.set(chosenSort(kind));
     const isGrid = show === "grid";
     updateLayers(layerHost, trace, kind);
     heads();
@@ -207,7 +212,7 @@ export function attentionView(host, { trace }) {
     grid.element.hidden = !isGrid;
     title.textContent = isGrid ? t("grid.title", t(`kind.${kind}`)) : shownMatrix(trace).name;
     legend.textContent = isGrid
-      ? t(`sort.${state.sort}.meaning`)
+      ? t(`sort.${chosenSort(kind)}.meaning`)
       : [t(show === "image" ? "legend.image" : `legend.${kind}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
           .filter(Boolean)
           .join(" ");
@@ -216,7 +221,7 @@ export function attentionView(host, { trace }) {
     if (show === "lines") lines.update(state.row);
     if (isGrid) {
       const isChosen = (layer, head) => layer === chosenLayer(trace, kind) && chosenHeads(trace).includes(head);
-      grid.update(trace, { kind, sort: state.sort, words: state.words, isChosen });
+      grid.update(trace, { kind, sort: chosenSort(kind), words: state.words, isChosen });
     }
   }
   update();

@@ -1,6 +1,7 @@
 /** View 7: the examples of the notes, one click away. */
 
 import thinkingMachines from "./thinking_machines.js";
+import { lookCommand } from "./command.js";
 import { el } from "./dom.js";
 import { button } from "./controls.js";
 import { matrixView } from "./matrix.js";
@@ -57,6 +58,29 @@ function weightMatrix(name, rows) {
   return el("details.weights", {}, el("summary", {}, ...formula(name), ` · ${rows.length} × ${width}`), view.element);
 }
 
+/** From English into the language that is wished, or else the first there is; null where no model reads English. */
+export function englishPair(languages, wish) {
+  for (const { code, targets } of languages) {
+    const others = targets.filter((target) => target !== code);
+    if (code.split(/[-_]/)[0] === "en" && others.length)
+      return { from: code, to: others.includes(wish) ? wish : others[0] };
+  }
+  return null;
+}
+
+/** The button that looks at an English sentence, and what is said when that cannot be. */
+function lookButton(text, lookAt) {
+  const said = el("span.note", { role: "status" });
+  const act = async () => {
+    try {
+      said.textContent = (await lookAt(text)) ? "" : t("examples.noEnglish");
+    } catch (error) {
+      said.textContent = t("app.error", error.message);
+    }
+  };
+  return el(".example-act", {}, button(t("examples.look"), act, { class: "primary" }), said);
+}
+
 export function examplesView(host, context) {
   const { words, w_q: wQ, w_k: wK, w_v: wV } = thinkingMachines;
   const cards = el("ol.cards");
@@ -75,12 +99,8 @@ export function examplesView(host, context) {
   const animals = ["tired", "wide"].map((word) => {
     const text = `${ANIMAL} ${word}.`;
     const act = context.lookAt
-      ? button(t("examples.look"), () => context.lookAt(text), { class: "primary" })
-      : el(
-          "pre.command",
-          {},
-          `heedful look ${JSON.stringify(text)} -m ${context.trace ? context.trace.model.name : "MODEL"} --output ${word}.html`,
-        );
+      ? lookButton(text, context.lookAt)
+      : el("pre.command", {}, lookCommand(text, context.trace.model.name, `--output ${word}.html`));
     return el("li", {}, el("p.example", { lang: "en" }, `${ANIMAL} `, el("mark", {}, word), "."), act);
   });
   host.append(

@@ -14,6 +14,8 @@ const LARGEST_FILE = 5_000_000; // bytes
 const TRIES = 6; // of one part
 const USUAL_WAIT = 5; // s, where a refusal does not say how long
 const LONGEST_WAIT = 300; // s
+const LF = 10;
+const CR = 13;
 
 // One file at a time; it goes on while the page is drawn anew, in another language or with another view.
 const work = { job: null, draw: () => {} };
@@ -34,6 +36,34 @@ export function linesOf(text) {
   for (let i = 0; i < parts.length; i += 2) lines.push({ text: parts[i], end: parts[i + 1] || "" });
   if (!lines[lines.length - 1].text) lines.pop();
   return lines;
+}
+
+/** The text of a file, or the number of its first line that is not UTF-8: read anyhow, its letters would be lost. */
+export function textOf(bytes) {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  try {
+    const text = decoder.decode(bytes);
+    if (!text.includes("\0")) return { text }; // with them it is UTF-16, every letter with a zero beside it
+  } catch {
+    return { badLine: badLine(bytes, (line) => decoder.decode(line)) };
+  }
+  return { badLine: 1 + bytes.subarray(0, bytes.indexOf(0)).filter((byte) => byte === LF).length };
+}
+
+/** The first line that cannot be read. The ends of lines are no part of other letters in UTF-8. */
+function badLine(bytes, read) {
+  let start = 0;
+  for (let number = 1; ; number++) {
+    let end = start;
+    while (end < bytes.length && bytes[end] !== LF && (bytes[end] !== CR || bytes[end + 1] === LF)) end += 1;
+    try {
+      read(bytes.subarray(start, end));
+    } catch {
+      return number;
+    }
+    if (end === bytes.length) return number;
+    start = end + 1;
+  }
 }
 
 function isFull({ text }) {
@@ -141,7 +171,16 @@ function save(job) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Why a file is not even begun, or nothing. */
+/** The lines of a file; `error` says why it is not even begun. */
+async function readLines(file, limits) {
+  if (file.size > LARGEST_FILE) return { lines: [], error: t("file.large", LARGEST_FILE / 1e6) };
+  const { text, badLine: number } = textOf(new Uint8Array(await file.arrayBuffer()));
+  if (text === undefined) return { lines: [], error: t("file.notUtf8", number) };
+  const lines = linesOf(text);
+  return { lines, error: refusal(lines, limits) };
+}
+
+/** Lines that the server would refuse, or nothing. */
 function refusal(lines, limits) {
   const place = lines.findIndex(({ text }) => text.length > limits.line && [...text].length > limits.line);
   return place < 0 ? "" : t("file.longLine", place + 1, [...lines[place].text].length, limits.line);
@@ -183,11 +222,9 @@ export function fileBox({ pair, keyed, settings }) {
   const label = el("label.button", {}, input, t("file.choose"));
   async function begin(file) {
     if (!file) return;
-    const isLarge = file.size > LARGEST_FILE;
-    const lines = isLarge ? [] : linesOf(await file.text());
-    input.value = "";
     const limits = limitsOf(settings);
-    const error = isLarge ? t("file.large", LARGEST_FILE / 1e6) : refusal(lines, limits);
+    const { lines, error } = await readLines(file, limits);
+    input.value = "";
     work.job = { name: file.name, lines, limits, ...pair(), keyed, out: [], next: 0, wait: 0, phase: "refused", error };
     if (error) work.draw();
     else await run(work.job);

@@ -2,6 +2,7 @@
 
 import { el, foreign } from "./dom.js";
 import { inkOn, shade } from "./colour.js";
+import { lookCommand } from "./command.js";
 import { button, choice, listChoice, tableView } from "./controls.js";
 import { matrixView } from "./matrix.js";
 import { write, writePercent } from "./numbers.js";
@@ -253,5 +254,5 @@ export function layersView(host, context) {
 
 /** For a file opened from disk: what to type, with a head and a word to begin with. */
 function commandFor(trace) {
-  return `heedful look ${JSON.stringify(trace.source.text)} -m ${trace.model.name} --without cross:1:1 --hide 2 --output changed.html`;
+  return lookCommand(trace.source.text, trace.model.name, "--without cross:1:1 --hide 2 --output changed.html");
 }

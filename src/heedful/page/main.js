@@ -1,18 +1,18 @@
 /** The page: which view, in which language and light; from a file on disk or from a server. */
 
 import { attentionView, chosenHeads, chosenKind, chosenLayer } from "./attention.js";
-import { postLook } from "./api.js";
+import { getLanguages, getSettings, postLook } from "./api.js";
 import { beamView } from "./beam.js";
 import { setDark } from "./colour.js";
 import { button } from "./controls.js";
 import { el } from "./dom.js";
-import { examplesView } from "./examples.js";
+import { englishPair, examplesView } from "./examples.js";
 import { layersView } from "./layers.js";
 import { outputView } from "./output.js";
 import { positionsView } from "./positions.js";
 import { change, onChange, recall, remember, startState, state } from "./state.js";
 import { layersOf, readTrace } from "./trace.js";
-import { keyed, translateView } from "./translate.js";
+import { alternativesWithin, keyed, translateView } from "./translate.js";
 import { chosenSide, walkView } from "./walk.js";
 import { setLanguage, t } from "./words.js";
 
@@ -37,7 +37,8 @@ const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot updat
 
 const embedded = document.getElementById("heedful-trace").textContent.trim();
 const app = document.getElementById("app");
-const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null };
+const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null, beside: {} };
+const search = { beam: null }; // that of this page's translations, where it is not the server's own
 
 function language() {
   if (state.lang) return state.lang;
@@ -79,7 +80,7 @@ function header() {
     { id: "theme" },
   );
   const back =
-    !embedded && isLooking()
+    !embedded && (isLooking() || state.page === "examples")
       ? button(t("page.back"), () => change({ page: "translate" }), { id: "back", class: "quiet" })
       : null;
   return el(
@@ -113,6 +114,7 @@ function sentence(trace) {
     pieceChoice(embedded ? trace.raw.pieces : shown.pieces),
     el("p.source", {}, text(givenText(trace))),
     trace.source && trace.target ? written(trace, text) : null,
+    isOther(trace) ? el("p.note", {}, t("app.other")) : null,
     el("p.note", {}, modelLine(trace.model)),
   );
 }
@@ -150,6 +152,17 @@ function written(trace, text) {
   const isPlain = target.kind === "own" && !trace.raw.changes;
   const again = embedded || isPlain ? null : button(t("app.own"), () => look({}), { class: "quiet" });
   return el("p.target", {}, text(target.text), kind, again);
+}
+
+/** What a server translates with other numbers than a look (int8, say) may be another text. */
+function isOther(trace) {
+  const { of, text } = shown.beside;
+  const isOwn = trace.target?.kind === "own" && !trace.raw.changes;
+  return isOwn && Boolean(text) && of === textKey(state) && !text.includes(trace.target.text.trim());
+}
+
+function textKey({ q, from, to }) {
+  return JSON.stringify([q, from, to]);
 }
 
 /** Two stacks, or one; the layers of a Universal Transformer are steps. */
@@ -222,13 +235,28 @@ function wishOf({ q, from, to, heard, piece, prefix, reference, without, hidden 
 }
 
 /**
+ * A trace, searched with the beam that the translation had: the server's own, or wider where more alternatives were asked
+ * for. An answer tells the server's own; where it is too narrow, the look is asked for again, and from then on with the
+ * right one.
+ */
+async function searchedAsTranslated(wish, signal) {
+  const ask = async (values) => readTrace(await postLook(keyed(values), signal));
+  if (search.beam) return ask({ ...wish, beam: search.beam });
+  const [trace, settings] = await Promise.all([ask(wish), getSettings()]);
+  const needed = alternativesWithin(settings) + 1;
+  if (trace.raw.beam.width >= needed) return trace;
+  search.beam = needed;
+  return ask({ ...wish, beam: needed });
+}
+
+/**
  * The trace of what is wished, and the part of the state that only an answer can tell. The server cuts the text as
  * where it translates it, and says how: a piece is then asked for by its own text, which is one piece again.
  */
 async function askLook({ piece, ...values }, signal) {
   const { q, source, target } = values;
   const key = JSON.stringify([q, source, target]);
-  const ask = async (wish) => readTrace(await postLook(keyed(wish), signal));
+  const ask = (wish) => searchedAsTranslated(wish, signal);
   let whole = null;
   let { pieces } = shown;
   if (pieces?.key !== key || piece === undefined) {
@@ -263,13 +291,20 @@ async function look(patch) {
   }
 }
 
+/** Look at an English sentence, where the encoder reads it; false where no model here reads English. */
+async function lookAtEnglish(q) {
+  const pair = englishPair(await getLanguages(), state.to);
+  if (pair) look({ q, ...pair, piece: -1, heard: "", view: "attention", kind: "encoder" });
+  return Boolean(pair);
+}
+
 /** What a view may do besides showing; a file on disk can only show. */
 function lookContext() {
   if (embedded) return { trace: shown.trace };
   return {
     trace: shown.trace,
     force: (ids) => look({ prefix: ids.join(".") }),
-    lookAt: (q) => look({ q, piece: -1, heard: "" }),
+    lookAt: lookAtEnglish,
     lookAlong: (reference) => look({ reference }),
     lookWithout: (heads, words) =>
       look({
@@ -285,13 +320,20 @@ function render() {
   dressPage();
   const main = el("main", { id: "main", tabindex: "-1" });
   const status = el("p.status", { id: "status", role: "status" });
-  if (!isLooking()) {
+  if (!embedded && state.page === "examples") {
+    app.replaceChildren(header(), status, main);
+    const host = el(".view");
+    main.append(host);
+    shown.update = examplesView(host, { lookAt: lookAtEnglish });
+  } else if (!isLooking()) {
     app.replaceChildren(header(), status, main);
     shown.update = () => {};
     translateView(main, {
-      look: ({ q, source, target, ...more }) => {
+      look: ({ q, source, target, ...more }, beside = "") => {
+        shown.beside = { of: textKey({ q, from: source, to: target }), text: beside };
         look({ q, from: source, to: target, piece: -1, heard: "", ...more });
       },
+      showExamples: () => change({ page: "examples" }),
     });
   } else if (shown.trace && (embedded || shown.asked === JSON.stringify(wishOf(state)))) {
     main.addEventListener("keydown", shortcuts);

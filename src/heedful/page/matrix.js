@@ -276,21 +276,28 @@ function say(view, cell) {
 }
 
 function press(view, event, draw) {
+  const next = cellAfter(event, view.cursor, [view.data.rows.length, view.data.columns.length]);
   if (event.key === "Enter" || event.key === " ") view.pinned = same(view.cursor, view.pinned) ? null : view.cursor;
   else if (event.key === "Escape") view.cursor = view.pinned = null;
-  else if (MOVES[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) move(view, MOVES[event.key]);
+  else if (next) move(view, next);
   else return;
   event.preventDefault();
   say(view, view.cursor || view.pinned);
   draw();
 }
 
-/** To the next cell, and scroll so that it can be seen. */
-function move(view, [down, right]) {
+/** The cell to which a key leads from another, or at first from outside; nothing where the key leads nowhere. */
+export function cellAfter(event, cell, [nRows, nColumns]) {
+  if (!MOVES[event.key] || event.ctrlKey || event.metaKey || event.altKey) return null;
+  const [down, right] = MOVES[event.key];
   const clamp = (x, n) => Math.max(0, Math.min(n - 1, x));
-  const { rows, columns } = view.data;
-  const [r, c] = view.cursor || [-Math.sign(down), -Math.sign(right)];
-  view.cursor = [clamp(r + down, rows.length), clamp(c + right, columns.length)];
+  const [r, c] = cell || [-Math.sign(down), -Math.sign(right)];
+  return [clamp(r + down, nRows), clamp(c + right, nColumns)];
+}
+
+/** To the next cell, and scroll so that it can be seen. */
+function move(view, next) {
+  view.cursor = next;
   const { left, top, cell } = view.layout;
   const box = view.scroller;
   const x = view.cursor[1] * cell;

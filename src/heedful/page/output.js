@@ -2,6 +2,7 @@
 
 import { el, foreign } from "./dom.js";
 import { inkOn, shade } from "./colour.js";
+import { lookCommand } from "./command.js";
 import { tableView, tick } from "./controls.js";
 import { write, writePercent } from "./numbers.js";
 import { change, state } from "./state.js";
@@ -93,7 +94,7 @@ function summary(steps) {
 function referenceForm(trace, lookAlong) {
   const heading = el("h3.title", {}, t("output.try"));
   if (!lookAlong) {
-    const command = `heedful look ${JSON.stringify(trace.source.text)} -m ${trace.model.name} --target "…" --output reference.html`;
+    const command = lookCommand(trace.source.text, trace.model.name, "--target '…' --output reference.html");
     return el("section", {}, heading, el("pre.command", {}, command));
   }
   const input = el("input.wide", {

@@ -2,43 +2,71 @@
 
 import { el, perFrame, sharpen } from "./dom.js";
 import { signedPixel } from "./colour.js";
-import { choice } from "./controls.js";
+import { choice, tableView } from "./controls.js";
 import { filmView } from "./film.js";
-import { matrixView } from "./matrix.js";
+import { cellAfter, matrixView } from "./matrix.js";
 import { positionCode, similarities, write } from "./numbers.js";
 import { change, state } from "./state.js";
 import { t } from "./words.js";
 
 const NOTES = { rows: 20, width: 512 }; // the picture in the notes
 
-/** Rows of numbers as an image: one pixel each, enlarged by the style sheet, and the value where one points. */
+/** Rows of numbers as an image: one pixel each, enlarged by the style sheet; the value where one points, and a table. */
 function codeImage() {
-  const canvas = el("canvas.code", { role: "img" });
+  const canvas = el("canvas.code", { "aria-hidden": "true" });
+  const frame = el(".code-cursor", { "aria-hidden": "true", hidden: true });
+  const box = el(".code-box", { tabindex: "0", role: "img" }, canvas, frame);
   const readout = el("p.readout", { role: "status" }, t("positions.hint"));
+  const table = tableView(t("matrix.table"), () => tableOf(shown));
   let shown = null;
-  canvas.addEventListener("pointermove", (event) => {
-    if (!shown) return;
-    const box = canvas.getBoundingClientRect();
-    const c = Math.min(
-      shown.width - 1,
-      Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * shown.width)),
-    );
-    const r = Math.min(shown.rows - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * shown.rows)));
-    readout.textContent = t("positions.value", r, c, write(shown.values[r * shown.width + c]));
+  let cursor = null;
+  function point(cell) {
+    cursor = cell;
+    frame.hidden = !cell;
+    readout.textContent = t("positions.hint");
+    if (!cell) return;
+    const [r, c] = cell;
+    const { rows, width, values } = shown;
+    const share = (part, whole) => `${(100 * part) / whole}%`;
+    Object.assign(frame.style, { left: share(c, width), top: share(r, rows), width: share(1, width), height: share(1, rows) });
+    readout.textContent = t("positions.value", r, c, write(values[r * width + c]));
+  }
+  box.addEventListener("pointermove", (event) => {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const place = (share, n) => Math.min(n - 1, Math.max(0, Math.floor(share * n)));
+    point([place((event.clientY - top) / height, shown.rows), place((event.clientX - left) / width, shown.width)]);
+  });
+  box.addEventListener("keydown", (event) => {
+    const next = event.key === "Escape" ? null : cellAfter(event, cursor, [shown.rows, shown.width]);
+    if (!next && event.key !== "Escape") return;
+    event.preventDefault();
+    point(next);
   });
   function update(code) {
     shown = code;
+    point(cursor && cursor[0] < code.rows && cursor[1] < code.width ? cursor : null);
     canvas.width = code.width;
     canvas.height = code.rows;
-    canvas.setAttribute("aria-label", t("positions.image", code.rows, code.width));
+    box.setAttribute("aria-label", `${t("positions.image", code.rows, code.width)}. ${t("positions.keys")}`);
     const context = canvas.getContext("2d");
     const image = context.createImageData(code.width, code.rows);
     const pixels = new Uint32Array(image.data.buffer);
     const largest = code.values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     for (let i = 0; i < pixels.length; i++) pixels[i] = signedPixel(code.values[i], largest);
     context.putImageData(image, 0, 0);
+    table.refresh();
   }
-  return { element: el("figure.code-figure", {}, canvas, readout), update };
+  return { element: el("figure.code-figure", {}, box, readout, table.element), update };
+}
+
+/** A row for each position, a column for each of its numbers, both counted from 0 as where one points. */
+function tableOf({ rows, width, values }) {
+  const numbers = (n) => Array.from({ length: n }, (_, i) => i);
+  return {
+    caption: t("positions.image", rows, width),
+    head: ["", ...numbers(width).map(String)],
+    rows: numbers(rows).map((r) => [String(r), ...numbers(width).map((c) => write(values[r * width + c]))]),
+  };
 }
 
 /** The code of the notes (computed here), or the one that the model really adds. */

@@ -1,7 +1,10 @@
-/** What is shown, kept in the address after #, so that a reload, a bookmark or a link shows the same. */
+/**
+ * What is shown, kept in the address after #, so that a reload, a bookmark or a link shows the same. Texts that are too
+ * long for an address are kept beside it, in the browser's history: a reload and the way back find them, a link does not.
+ */
 
 const DEFAULTS = {
-  page: "", // served: translate, look
+  page: "", // served: translate, look, examples
   view: "attention",
   kind: "cross",
   show: "", // matrix, lines, grid, image; "" = what suits the model
@@ -31,15 +34,26 @@ const DEFAULTS = {
   without: "", // heads taken out, cross:0:1.encoder:2:3
   hidden: "", // words hidden from the model, 1.4
 };
-const LONGEST_TEXT = 2000; // of q: an address must stay an address
+const TEXTS = ["q", "reference"];
+const LONGEST_TEXT = 2000; // an address must stay an address
 
 const listeners = new Set();
 export const state = { ...DEFAULTS };
 
-function parse(hash) {
+function isKeptBeside(name) {
+  return TEXTS.includes(name) && state[name].length > LONGEST_TEXT;
+}
+
+/** The long texts, for the browser's history. */
+function besideAddress() {
+  const names = TEXTS.filter(isKeptBeside);
+  return names.length ? Object.fromEntries(names.map((name) => [name, state[name]])) : null;
+}
+
+function parse(hash, beside) {
   const found = new URLSearchParams(hash.replace(/^#/, ""));
   for (const [name, value] of Object.entries(DEFAULTS)) {
-    const text = found.get(name);
+    const text = found.get(name) ?? beside?.[name] ?? null;
     if (text === null) state[name] = value;
     else if (typeof value === "number") state[name] = Number.isInteger(Number(text)) ? Number(text) : value;
     else if (typeof value === "boolean") state[name] = text === "1";
@@ -51,7 +65,7 @@ function hashOf() {
   const out = new URLSearchParams();
   for (const [name, value] of Object.entries(DEFAULTS)) {
     if (state[name] === value) continue;
-    if (name === "q" && state.q.length > LONGEST_TEXT) continue;
+    if (isKeptBeside(name)) continue;
     out.set(name, typeof value === "boolean" ? String(Number(state[name])) : state[name]);
   }
   return `#${out}`;
@@ -59,18 +73,20 @@ function hashOf() {
 
 /** The address as it is, read once at the start and whenever the reader changes it. */
 export function startState() {
-  parse(location.hash);
-  window.addEventListener("hashchange", () => {
-    if (hashOf() === location.hash || (!location.hash && hashOf() === "#")) return;
-    parse(location.hash);
+  parse(location.hash, history.state);
+  window.addEventListener("popstate", () => {
+    const before = JSON.stringify(state);
+    parse(location.hash, history.state);
+    if (JSON.stringify(state) === before) return;
     for (const listener of listeners) listener({});
   });
 }
 
 export function change(patch) {
   Object.assign(state, patch);
-  const isStep = "page" in patch || "view" in patch; // the browser's way back goes from page to page and view to view
-  history[isStep ? "pushState" : "replaceState"](null, "", hashOf());
+  // The browser's way back goes from page to page and view to view; what a reload shows again is no step.
+  const isStep = ("page" in patch || "view" in patch) && hashOf() !== location.hash;
+  history[isStep ? "pushState" : "replaceState"](besideAddress(), "", hashOf());
   for (const listener of listeners) listener(patch);
 }
 

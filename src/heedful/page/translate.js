@@ -10,6 +10,11 @@ import { t } from "./words.js";
 const PAUSE = 350; // ms after the last key
 const ALTERNATIVES = 2;
 
+/** How many other translations are asked for; the server searches with a beam that is wide enough for them. */
+export function alternativesWithin(settings) {
+  return within(ALTERNATIVES, settings.alternativesLimit);
+}
+
 /** What the address, the reader's last choice or the server says, as long as the server knows it. */
 function firstOf(codes, ...wishes) {
   return wishes.find((code) => code && codes.includes(code)) || codes[0] || "";
@@ -87,7 +92,7 @@ function resultPane({ look }) {
     copy(output, copyButton).catch((error) => (status.textContent = error.message)),
   );
   let heard = ""; // a piece of the text may sound like another language than the whole
-  const lookButton = button(t("translate.look"), () => look({ heard }), { class: "primary" });
+  const lookButton = button(t("translate.look"), () => look({ heard }, output.textContent), { class: "primary" });
   function show(found, values) {
     output.classList.remove("old");
     heard = (values.source === "auto" && found.detectedLanguage?.language) || "";
@@ -135,8 +140,8 @@ function resultPane({ look }) {
   };
 }
 
-/** `look(values)` opens the views on the text in the left pane. */
-export async function translateView(host, { look }) {
+/** `look(values, beside)` opens the views on the text in the left pane; `beside` is the translation in the right one. */
+export async function translateView(host, { look, showExamples }) {
   let languages;
   let settings;
   try {
@@ -157,7 +162,7 @@ export async function translateView(host, { look }) {
   state.from = firstOf([...codes, "auto"], state.from, recall("from"), wishes.source?.code);
   state.to = firstOf(sensible(state.from), state.to, recall("to"), wishes.target?.code);
 
-  const result = resultPane({ look: (more) => look({ q: area.value.trim(), ...pair(), ...more }) });
+  const result = resultPane({ look: (more, beside) => look({ q: area.value.trim(), ...pair(), ...more }, beside) });
   const ask = liveTranslation(result.show, (error) => {
     result.status.textContent = error instanceof ServerError ? error.message : t("translate.offline");
   });
@@ -212,7 +217,7 @@ export async function translateView(host, { look }) {
     counter.textContent = settings.charLimit > 0 ? `${q.length} / ${settings.charLimit}` : String(q.length);
     change({ q });
     result.outdate();
-    if (q.trim()) ask({ q, ...pair(), alternatives: within(ALTERNATIVES, settings.alternativesLimit) }, isNow);
+    if (q.trim()) ask({ q, ...pair(), alternatives: alternativesWithin(settings) }, isNow);
     else {
       ask(null);
       result.clear();
@@ -243,6 +248,7 @@ export async function translateView(host, { look }) {
     ),
     fileBox({ pair, keyed, settings }),
     el("p.note", {}, t("translate.says")),
+    el("p.note.offer", {}, t("examples.says"), " ", button(t("examples.show"), showExamples, { id: "examples" })),
   );
   swap.disabled = state.from === "auto" || !codes.includes(state.to);
   if (area.value.trim()) typed(true);
