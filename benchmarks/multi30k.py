@@ -1,16 +1,19 @@
 """Multi30k from its files to a score: check for overlap, train with a recipe, translate, evaluate; for several seeds.
 
     python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
-        [--keep docs/results/multi30k] [--set key=value …]
+        [--together] [--keep docs/results/multi30k] [--set key=value …]
 
 FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
 that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
 other text is scored cased and detokenised. Validation alone decides anything: a test set is translated once, at the
-end, by the mean of the last checkpoints. A run that was interrupted goes on.
+end, by the mean of the last checkpoints. A run that was interrupted goes on. With --together the models of all seeds
+also translate as one, each word chosen by the mean of what they say.
 """
 
 import argparse
 import json
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -32,6 +35,7 @@ def main() -> None:
     parser.add_argument("--name", help="of the runs (default: the recipe's)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--together", action="store_true", help="score the models of all seeds as one, too")
     parser.add_argument("--keep", type=Path, help="copy log, hypotheses and scores of each run into this folder")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
@@ -44,11 +48,18 @@ def main() -> None:
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
         train(run, corpus, options.recipe, [*options.set, f"run.seed={seed}"])
-        rows.append({"seed": seed, **facts_of(run), "overlap": shared, "scores": score_all(run, corpus)})
-        (run / "scores.json").write_text(json.dumps(rows[-1], indent=1) + "\n", encoding="utf-8")
-        if options.keep:
-            keep(run, options.keep / run.name, (corpus.folder, options.recipe.parent))
+        scores = score_all([run / "average"], run, corpus)
+        rows.append({"seed": seed, **facts_of(run), "overlap": shared, "scores": scores})
+        finish(run, rows[-1], options)
     print("\n".join(report(rows)))
+    if options.together:
+        run = options.runs / f"{name}-together"
+        run.mkdir(exist_ok=True)
+        models = [options.runs / f"{name}-{seed}" / "average" for seed in options.seeds]
+        together = {"seeds": options.seeds, "scores": score_all(models, run, corpus)}
+        finish(run, together, options)
+        for what, (bleu, chrf) in together["scores"].items():
+            print(f"{len(models)} models together, {what}: BLEU {bleu['value']:.2f}, chrF2 {chrf['value']:.2f}")
 
 
 class Corpus:
@@ -100,15 +111,16 @@ def train(run: Path, corpus: Corpus, recipe: Path, settings: list[str]) -> None:
     heedful("train", run, *files, "--recipe", recipe, "--set", *settings)
 
 
-def score_all(run: Path, corpus: Corpus) -> dict[str, Values]:
+def score_all(models: Sequence[Path], folder: Path, corpus: Corpus) -> dict[str, Values]:
     """Beam 5 and greedy on validation and on every test set: scores with intervals and signatures."""
+    named = [word for model in models for word in ("-m", model)]
     found = {}
     tokenize = "none" if corpus.is_tokenised else "13a"
     for split in ("val", *corpus.tests()):
         source, target = corpus.pair(split)
         for beam in (5, 1):
-            output = run / f"{split}.beam{beam}.{corpus.target}"
-            heedful("translate", source, "-m", run / "average", "--beam", str(beam), "--output", output)
+            output = folder / f"{split}.beam{beam}.{corpus.target}"
+            heedful("translate", source, *named, "--beam", str(beam), "--output", output)
             scored = ["--hypotheses", output, "--target", target, "--tokenize", tokenize, "--json"]
             (system,) = heedful("evaluate", *scored, reads=True)["systems"]
             found[f"{split}, beam {beam}"] = system["scores"]
@@ -151,14 +163,21 @@ def report(rows: list[Values]) -> Iterator[str]:
         yield f"seed {row['seed']}, BLEU on validation (greedy): {', '.join(reached)}"
 
 
-def keep(run: Path, folder: Path, places: Sequence[Path]) -> None:
-    """Copy what must last; where the files lay on this machine is nobody's business."""
+def finish(run: Path, row: Values, options: argparse.Namespace) -> None:
+    (run / "scores.json").write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    if options.keep:
+        keep(run, options.keep / run.name)
+
+
+def keep(run: Path, folder: Path) -> None:
+    """Copy what must last; where files lay on this machine is nobody's business."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [run / "log.jsonl", run / "settings.toml", run / "scores.json", *run.glob("*.beam*.*")]:
-        text = path.read_text(encoding="utf-8")
-        for place in (run, *places):
-            text = text.replace(str(place.resolve()), place.name)
-        (folder / path.name).write_text(text, encoding="utf-8")
+    for hypotheses in run.glob("*.beam*.*"):
+        shutil.copyfile(hypotheses, folder / hypotheses.name)
+    for record in (run / name for name in ("log.jsonl", "settings.toml", "scores.json")):
+        if record.exists():
+            text = re.sub(r'"/[^"\s]*/', '"', record.read_text(encoding="utf-8"))
+            (folder / record.name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
