@@ -43,7 +43,8 @@ def causes_of(
     for row, number in enumerate(visible, start=1):
         masks[row, slice(*words[number])] = False
     at_once = max(1, LOGITS_AT_ONCE // (len(ids) * (anatomy(model).vocab_size or 1)))
-    log_p = torch.cat([_log_probabilities(model, source_ids, some, target_in, ids) for some in masks.split(at_once)])
+    parts = torch.split(masks, at_once)
+    log_p = torch.cat([_log_probabilities(model, source_ids, some, target_in, ids) for some in parts])
     hidden = torch.zeros(len(ids), len(words), dtype=log_p.dtype)
     hidden[:, visible] = (log_p[0] - log_p[1:]).T.cpu()
     return Causes(pack(hidden, "f32"))
@@ -56,4 +57,5 @@ def _log_probabilities(
     rows = len(masks)
     logits = model(source_ids.expand(rows, -1), target_in.expand(rows, -1), masks).double()  # (rows, T, V)
     came = torch.tensor(ids, device=logits.device).expand(rows, -1)[..., None]
-    return logits.gather(-1, came)[..., 0] - logits.logsumexp(dim=-1)
+    log_p: Tensor = logits.gather(-1, came)[..., 0] - logits.logsumexp(dim=-1)
+    return log_p
