@@ -7,6 +7,7 @@ ENCODERS = ("insight/test_encoder_look.py",)
 TEXTS = ("insight/test_text_look.py",)
 AUXILIARY = ("training/test_auxiliary.py",)
 EXTRACT = ("training/test_extract_then_write.py",)
+CAUSES = ("insight/test_causes.py",)
 PAGES = ("page/test_family_pages.py",)
 
 IN_LOOKS = [
@@ -107,5 +108,26 @@ IN_LOOKS = [
         "part if extract is None else Reduced(part, extract),",
         "part,",
         EXTRACT,
+    ),
+    Mutant(
+        "what a word gives is taken for what it takes away",
+        "insight/causes.py",
+        "(log_p[0] - log_p[1:]).T",
+        "(log_p[1:] - log_p[0]).T",
+        CAUSES,
+    ),
+    Mutant(
+        "words that are hidden one by one stay hidden",
+        "insight/causes.py",
+        "masks[row, slice(*words[number])] = False",
+        "masks[row:, slice(*words[number])] = False",
+        CAUSES,
+    ),
+    Mutant(
+        "in a notebook's frame the page asks for an address of its own",
+        "page/state.js",
+        'if (location.protocol !== "about:") {',
+        "{",
+        ("page/test_page.py",),
     ),
 ]

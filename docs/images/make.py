@@ -59,6 +59,7 @@ SHOTS = [
     Shot("look-output", {"view": "output", "step": 14}, most=700),
     Shot("look-beam", {"view": "beam", "theme": "dark"}, last=".tree", width=1100),
     Shot("look-layers", {"view": "layers"}),
+    Shot("look-causes", {"view": "layers"}, "section.causes", "section.causes .readout", most=1100),
     Shot("zh-attention", ZH | {"words": 1}, "h3.title", ".matrix .readout", most=1100),
     Shot("zh-tired", ZH | IT, "h3.title", ".lines-figure", 760),
     Shot("zh-wide", ZH | IT, "h3.title", ".lines-figure", 760, text=WIDE),

@@ -51,6 +51,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(folder, fill(Seq2Seq(config), dtype=torch.float32), tokenizers())
 
 
+def test_an_id_of_a_spare_row_is_no_text() -> None:
+    """Public models have more rows than pieces; nothing keeps one from writing such an id."""
+    spare = tokenizers().target.vocab_size + 2
+    translator = Translator(EchoEngine(lambda ids: [spare, *ids, spare]), tokenizers(), reach=Reach(64))
+    (best,) = translator.search("A dog.")
+    assert best.text == "A dog." and best.tokens[0] == best.tokens[-1] == f"<{spare}>"
+    assert "".join(best.tokens[1:-1]).replace("▁", " ").strip() == "A dog."
+
+
 def test_a_text_gives_a_text_and_a_list_a_list_in_order(translator: Translator) -> None:
     assert translator.translate("A dog.") == "A dog."
     assert translator.translate(["b", "a", "longer than both", "a"]) == ["b", "a", "longer than both", "a"]

@@ -9,7 +9,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from look_models import tokenizers
 
 from heedful.insight.packing import pack, to_plain, unpack
-from heedful.insight.words import pieces_of, word_spans
+from heedful.insight.words import word_spans
+from heedful.text.written import pieces_of
 
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 

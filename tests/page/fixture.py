@@ -181,6 +181,13 @@ class Maker:
             | kinds
         )
 
+    def causes(self) -> Values:
+        """Every token leans on the word at its own place, and a little against the others."""
+        words = len(spans(self.source))
+        hidden = np.full((len(self.target), words), -0.25)
+        hidden[np.arange(len(self.target)), np.arange(len(self.target)) % words] = 2.0
+        return {"hidden": packed(hidden, "f32")}
+
     def walk(self) -> Values:
         n_source, n_target = len(self.source), len(self.target)
         parts = ("attention", "cross_attention", "feed_forward")
@@ -214,7 +221,7 @@ def make_trace(
     n_source, n_target = len(make.source), len(make.target)
     return {
         "format": "heedful-trace",
-        "version": 3,
+        "version": 4,
         "model": make.model(),
         **make.texts(),
         "attention": {
@@ -227,6 +234,7 @@ def make_trace(
         "beam": make.beam(),
         "positions": make.positions(),
         "lens": {"decoder": make.lens(texts=False), "encoder": make.lens(texts=True)},
+        "causes": make.causes(),
         "walk": make.walk(),
         **dict.fromkeys(("halting", "changes", "answer", "image", "pieces")),
     }

@@ -1,5 +1,6 @@
 """The page as one file, opened from disk in a real browser: what it shows is what the trace has."""
 
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from chromium import Watched, drawn, expect, playwright, watched
 from fixture import Values, make_trace, weights_of
 from large_look import look_at_60_words
 
-from heedful.insight.page import PAGE, stand_alone_page
+from heedful.insight.page import PAGE, framed, stand_alone_page
 from heedful.insight.schema import check_trace
 
 VIEWS = ("attention", "walk", "output", "beam", "positions", "layers", "examples")
@@ -443,12 +444,43 @@ def test_commands_can_be_pasted_into_a_shell(browser, tmp_path: Path, data: Valu
             assert (words[before] == "--") == text.startswith("-") * (view != "examples")
 
 
+def test_what_each_word_does_is_told_with_its_numbers(seen: Watched, page_file: Path, data: Values) -> None:
+    page = seen.open(page_file, view="layers")
+    part = page.locator("section.causes")
+    part.locator(".matrix-scroll").focus()
+    page.keyboard.press("ArrowDown")  # the first token, without the first word
+    whole = data["steps"][0]["probability"]
+    token = data["target"]["tokens"][0].replace("▁", "")
+    told = part.locator(".readout").inner_text()
+    assert token in told and f"{100 * whole * math.exp(-2.0):.1f}" in told and f"{100 * whole:.1f}" in told
+    page.keyboard.press("ArrowRight")  # without the second it would be likelier
+    assert f"{100 * whole * math.exp(0.25):.1f}" in part.locator(".readout").inner_text()
+
+
+def test_in_the_frame_of_a_notebook_it_works_and_reaches_nothing_around_it(
+    browser, tmp_path: Path, data: Values
+) -> None:
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><p>before</p>{framed(stand_alone_page(data))}<p>after</p>", encoding="utf-8")
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(path.as_uri())
+        frame = page.frame_locator("iframe")
+        for view in VIEWS:
+            frame.locator(f"#view-{view}").click()
+            playwright.expect(frame.locator(f"#view-{view}")).to_have_attribute("aria-current", "page")
+        assert page.url == path.as_uri() and page.inner_text("p >> nth=-1") == "after"
+        reach = "() => { try { return parent.document.title } catch (error) { return error.name } }"
+        assert page.frames[1].evaluate(reach) == "SecurityError"
+        assert seen.complaints == []
+
+
 def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "new.html"
-    path.write_text(stand_alone_page(data | {"version": 4}), encoding="utf-8")
+    path.write_text(stand_alone_page(data | {"version": 5}), encoding="utf-8")
     with watched(browser) as seen:
         seen.page.goto(path.as_uri())
-        assert "version 3, found heedful-trace 4" in seen.page.inner_text("[role=alert]")
+        assert "version 4, found heedful-trace 5" in seen.page.inner_text("[role=alert]")
 
 
 def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path, data: Values) -> None:

@@ -1,6 +1,7 @@
 """A look at a sentence for the terminal: plain lines, with a little colour where there is a terminal."""
 
 import io
+import math
 import shutil
 import sys
 from collections.abc import Iterator
@@ -75,13 +76,24 @@ def _word(seen: Look, number: int) -> str:
 
 def _steps(seen: Look, width: int) -> Iterator[Line]:
     """One line for each token: where it looked, and its rivals."""
-    yield "each step: its token, the source token it looked at most, the likeliest tokens", "dim"
+    yield "each step: its token, the source token it looked at most, its probability without the word", "dim"
+    yield "that it needs most (− word, hidden from the model), the likeliest tokens", "dim"
     looked = {target: source for source, target in seen.alignment}
     for number, step in enumerate(seen.steps):
         source = seen.source.tokens[looked[number]] if number in looked else ""
-        line = f"{number + 1:3} {_cell(step.token)} {step.probability:6.1%}  ← {_cell(source)} {_rivals(step)}"
+        line = f"{number + 1:3} {_cell(step.token)} {step.probability:6.1%}  ← {_cell(source)} "
+        line += f"{_needed(seen, number)} {_rivals(step)}"
         surprise = "" if step.rank == 0 else "yellow"
         yield _cut(line, width), surprise
+
+
+def _needed(seen: Look, number: int) -> str:
+    """The word without which this token would be least likely, and how likely it would be."""
+    if seen.causes is None:
+        return _cell("")
+    row = seen.causes.hidden.values[number]
+    word = int(row.argmax())
+    return _cell(f"{100 * seen.steps[number].probability * math.exp(-row[word]):.2g}% − {_word(seen, word)}")
 
 
 def _rivals(step: OutputStep) -> str:

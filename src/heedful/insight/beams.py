@@ -13,10 +13,10 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.encoder_decoder import EncoderDecoder
 from heedful.decoding.steps.reference import Seq2SeqState
-from heedful.insight.words import pieces_of
 from heedful.models.marks import MarksConfig
 from heedful.models.memory import Memory
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of, text_of
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _follow(
     found = search(step, [Request(request.source, prefix) for prefix in prefixes], greedy)
     return {
         event.node: Continuation(
-            text=tokenizer.decode(best[0].ids),
+            text=text_of(tokenizer, best[0].ids),
             tokens=tuple(pieces_of(tokenizer, best[0].ids)),
             ids=tuple(best[0].ids),
             score=best[0].score,
@@ -205,7 +205,7 @@ def _found(
         if event.fate == "finished" and tuple(token_of[node] for node in paths[event.node]) == written
     )
     return Found(
-        text=tokenizer.decode(hypothesis.ids),
+        text=text_of(tokenizer, hypothesis.ids),
         tokens=tuple(pieces_of(tokenizer, hypothesis.ids)),
         ids=tuple(hypothesis.ids),
         score=hypothesis.score,

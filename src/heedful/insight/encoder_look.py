@@ -26,7 +26,7 @@ from heedful.insight.attention import CrossAttention
 from heedful.insight.look import SourceText
 from heedful.insight.maps import AttentionMaps, attention_maps
 from heedful.insight.overlay import data_url, overlay_picture, overlay_png
-from heedful.insight.page import stand_alone_page
+from heedful.insight.page import framed, stand_alone_page
 from heedful.insight.picture import attention_picture
 from heedful.insight.places import Positions, position_facts
 from heedful.insight.plot import plot_attention
@@ -35,12 +35,13 @@ from heedful.insight.subject import ModelFacts, model_facts
 from heedful.insight.trace import trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import pieces_of, word_spans
+from heedful.insight.words import word_spans
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder, wrong_family
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of
 
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
 Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledToken, ...]
@@ -112,6 +113,10 @@ class EncoderLook:
 
     def to_json(self) -> str:
         return to_text(self.to_values())
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page itself."""
+        return framed(stand_alone_page(self.to_values()))
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
         """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count

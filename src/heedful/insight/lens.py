@@ -15,11 +15,11 @@ from heedful.insight.anatomy import Side, Writer, anatomy
 from heedful.insight.beams import MemoryStep, write_greedily
 from heedful.insight.outputs import LensStep, lens_steps
 from heedful.insight.trace import M, Trace
-from heedful.insight.words import pieces_of
 from heedful.models.memory import Memory
 from heedful.models.universal import Universal
 from heedful.nn.record import structural_copy
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of, text_of
 
 W = TypeVar("W", bound=Writer)
 MORE = 20  # tokens beyond the shown translation that an encoder layer may write: an early one may never end
@@ -131,7 +131,7 @@ def _encoder_lenses(
     return tuple(
         EncoderLayerLens(
             layer=layer,
-            text=tokenizer.decode(written[layer]),
+            text=text_of(tokenizer, written[layer]),
             tokens=tuple(pieces_of(tokenizer, written[layer])),
             ids=tuple(written[layer]),
             steps=lens_steps(logits[layer], ids, tokenizer),

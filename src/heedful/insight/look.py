@@ -21,23 +21,26 @@ from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.anatomy import Writer
 from heedful.insight.beams import Beam, MemoryStep, as_written, search_watched
+from heedful.insight.causes import Causes, causes_of
 from heedful.insight.change import Head, as_heads, without_heads
 from heedful.insight.halting import Halting, halting_of
 from heedful.insight.lens import Lens, look_through
 from heedful.insight.maps import AttentionMaps, attention_maps, word_alignment
 from heedful.insight.outputs import OutputStep, output_steps
+from heedful.insight.page import framed, stand_alone_page
 from heedful.insight.pieces import Part, Pieces, chosen_part
 from heedful.insight.places import Positions, position_facts
 from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subject
 from heedful.insight.trace import Trace, trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import pieces_of, word_spans
+from heedful.insight.words import word_spans
 from heedful.models.bounds import check_positions
 from heedful.models.folder import LoadedModel
 from heedful.models.marks import MarksConfig
 from heedful.nn.record import structural_copy
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of, text_of
 
 LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
 Spans = tuple[tuple[int, int], ...]
@@ -109,6 +112,7 @@ class Look:
     beam: Beam
     positions: Positions
     lens: Lens
+    causes: Causes | None
     walk: Walk
     halting: Halting | None
     changes: Changes | None
@@ -121,6 +125,10 @@ class Look:
 
     def to_json(self) -> str:
         return to_text(self.to_values())
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page itself."""
+        return framed(stand_alone_page(self.to_values()))
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None, kind: str = "cross") -> Path:
         """By its suffix: .html, .json, .npz, .svg, .png, .pdf; in a picture `layer` and `head` count from 1."""
@@ -208,7 +216,7 @@ class _Sentence:
             source=self.source,
             target=shown,
             translation=OwnTranslation(
-                self.tokenizer.decode(found[0].ids), found[0].score, found[0].rank, found[0].complete
+                text_of(self.tokenizer, found[0].ids), found[0].score, found[0].rank, found[0].complete
             ),
             attention=maps,
             alignment=word_alignment(
@@ -218,6 +226,7 @@ class _Sentence:
             beam=beam,
             positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
             lens=look_through(t, self.given, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
+            causes=causes_of(self.changed, self.source_ids, self.seen, self.source.words, target_in, shown.ids),
             walk=walk_through(t),
             halting=halting_of(t),
             changes=self._changes(request) if self.heads or self.masked_words else None,
@@ -228,7 +237,7 @@ class _Sentence:
     def _shown(self, best: Hypothesis, target: str | None, prefix: tuple[int, ...]) -> TargetText:
         if target is None:
             ids, complete = best.ids, best.complete
-            text, kind = self.tokenizer.decode(ids), "prefix" if prefix else "own"
+            text, kind = text_of(self.tokenizer, ids), "prefix" if prefix else "own"
         else:
             ids, complete = self.tokenizer.encode(target), True
             text, kind = target, "reference"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.insight.words import pieces_of
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of
 
 TOP = 10
 TOP_OF_A_LENS = 3

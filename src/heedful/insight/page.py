@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path, PurePosixPath
 
 PAGE = Path(__file__).parents[1] / "page"
@@ -54,6 +55,11 @@ def stand_alone_page(data: dict[str, object], *, folder: Path = PAGE) -> str:
     html = _once(re.compile(r"<meta charset[^>]*>"), html, lambda found: f"{found[0]}\n{meta}")
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return _once(_TRACE, html, lambda found: f"{found[1]}{text}{found[2]}")
+
+
+def framed(page: str) -> str:
+    """The same for a notebook: in a frame, whose scripts reach nothing around it."""
+    return f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" style="width:100%;height:50rem;border:0"></iframe>'
 
 
 def bundle(folder: Path, entry: str) -> str:

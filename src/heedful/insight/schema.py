@@ -53,6 +53,7 @@ def check_trace(trace: object) -> None:
             "beam": where(both, _beam),
             "positions": _positions(sizes),
             "lens": where(writes, _lens(sizes, with_encoder=reads)),
+            "causes": maybe(_causes(trace, sizes)) if both else just(None),
             "walk": _walk(sizes, trace["model"]["residual"], reads=reads, writes=writes, family=family),
             "halting": maybe(_halting(sizes)) if family == "universal" else just(None),
             "changes": maybe(_CHANGES) if both else just(None),
@@ -230,6 +231,11 @@ def _lens(sizes: Sizes, *, with_encoder: bool) -> Check:
         decoder=list_of(object_of(layer=count, steps=steps), sizes["L"] + 1),
         encoder=encoder if with_encoder else just(None),
     )
+
+
+def _causes(trace: Mapping[str, Mapping[str, object]], sizes: Sizes) -> Check:
+    words = trace["source"]["words"]
+    return object_of(hidden=packed(sizes["T"], len(words) if isinstance(words, list) else 0))
 
 
 def _halting(sizes: Sizes) -> Check:

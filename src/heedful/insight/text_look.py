@@ -26,7 +26,7 @@ from heedful.insight.lens import DecoderLayerLens, said_by_layer
 from heedful.insight.look import OwnTranslation, TargetText
 from heedful.insight.maps import AttentionMaps, attention_maps
 from heedful.insight.outputs import OutputStep, lens_steps, output_steps
-from heedful.insight.page import stand_alone_page
+from heedful.insight.page import framed, stand_alone_page
 from heedful.insight.picture import attention_picture
 from heedful.insight.places import Positions, position_facts
 from heedful.insight.plot import plot_attention
@@ -35,9 +35,10 @@ from heedful.insight.subject import ModelFacts, model_facts
 from heedful.insight.trace import trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import pieces_of, word_spans
+from heedful.insight.words import word_spans
 from heedful.nn.record import structural_copy
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of
 
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
 NEW = 24  # tokens that the model adds
@@ -103,6 +104,10 @@ class TextLook:
 
     def to_json(self) -> str:
         return to_text(self.to_values())
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page itself."""
+        return framed(stand_alone_page(self.to_values()))
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
         """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count

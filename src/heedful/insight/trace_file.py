@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from heedful.insight.packing import to_plain
 
-FORMAT, VERSION = "heedful-trace", 3
+FORMAT, VERSION = "heedful-trace", 4
 PARTS = (
     "model",
     "source",
@@ -17,6 +17,7 @@ PARTS = (
     "beam",
     "positions",
     "lens",
+    "causes",
     "walk",
     "halting",
     "changes",

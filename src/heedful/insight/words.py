@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 
-from heedful.text import Tokenizer
-
 MARK = "▁"  # how tokenizers write a space; byte-level ones write Ġ
 SPACES = (MARK, "Ġ")
 INSIDE = "##"  # how WordPiece writes that no space stands before
@@ -14,12 +12,6 @@ _UNSPACED = re.compile(
 )
 # heedful's own, and those of the families' public models
 _SPECIAL = re.compile(r"</?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\]")
-
-
-def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """How each id is written; one beyond the vocabulary, of a spare row as public models have them, as its number."""
-    known = iter(tokenizer.pieces([id for id in ids if id < tokenizer.vocab_size]))
-    return [next(known) if id < tokenizer.vocab_size else f"<{id}>" for id in ids]
 
 
 def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:

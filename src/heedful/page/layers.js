@@ -1,6 +1,7 @@
 /** View 6: layer by layer. What the model would say if it stopped earlier; what changes without a head or a word. */
 
 import { el, foreign } from "./dom.js";
+import { causesPart } from "./causes.js";
 import { inkOn, shade } from "./colour.js";
 import { lookCommand } from "./command.js";
 import { button, choice, listChoice, tableView } from "./controls.js";
@@ -238,6 +239,8 @@ export function layersView(host, context) {
     host.append(lensPart(trace, "encoder"), el("h4", {}, t("lens.texts")), earlierTexts(trace));
   if (trace.raw.halting) host.append(thinkingPart(trace, "encoder"), thinkingPart(trace, "decoder"));
   if (!trace.source) return () => {}; // a language model is not searched with a beam, and not changed
+  const causes = causesPart(trace);
+  if (causes) host.append(causes);
   host.append(
     context.lookWithout
       ? changeForm(context)

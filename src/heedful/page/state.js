@@ -86,7 +86,10 @@ export function change(patch) {
   Object.assign(state, patch);
   // The browser's way back goes from page to page and view to view; what a reload shows again is no step.
   const isStep = ("page" in patch || "view" in patch) && hashOf() !== location.hash;
-  history[isStep ? "pushState" : "replaceState"](besideAddress(), "", hashOf());
+  // In a notebook's frame (about:srcdoc) there is no address of one's own to keep it in.
+  if (location.protocol !== "about:") {
+    history[isStep ? "pushState" : "replaceState"](besideAddress(), "", hashOf());
+  }
   for (const listener of listeners) listener(patch);
 }
 

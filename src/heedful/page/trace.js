@@ -2,7 +2,7 @@
 
 import { unpack } from "./numbers.js";
 
-const VERSION = 3;
+const VERSION = 4;
 const MARK = /^(<\/?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\])$/; // as in words.py: </s>, <|endoftext|>, [CLS]
 
 export function isMark(piece) {

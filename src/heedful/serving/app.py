@@ -16,6 +16,7 @@ from heedful.serving.libre import LibreTranslate
 from heedful.serving.looking import Looking
 from heedful.serving.manual import Manual
 from heedful.serving.metrics import CONTENT_TYPE
+from heedful.serving.other_apis import OtherApis
 from heedful.serving.page import File, Page
 from heedful.serving.refusals import Refusal
 from heedful.serving.service import Service
@@ -53,6 +54,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             Route("/api/v1/translate", own.translate, methods=["POST"]),
             Route("/api/v1/translate/stream", own.stream, methods=["POST"]),
             Route("/api/v1/look", looking.look, methods=["POST"]),
+            *OtherApis(service).routes(),
             *files.routes(),  # last: routes are tried in turn, and there are many files
         ],
         middleware=[Middleware(Guard, service=service)],

@@ -1,6 +1,6 @@
 """Requests as values: JSON, or a form and the query, as LibreTranslate takes them; checked against the limits."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -41,8 +41,8 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
-async def read_values(request: Request, limits: Limits) -> tuple[Values, bool]:
-    """The fields of a request, and whether they came as JSON."""
+async def read_values(request: Request, limits: Limits, *, repeated: Collection[str] = ()) -> tuple[Values, bool]:
+    """The fields of a request, and whether they came as JSON. Of a form's name the last counts; of `repeated` all."""
     body = await read_body(request, limits)
     kind = request.headers.get("content-type", "")
     essence = kind.partition(";")[0].strip().lower()
@@ -56,7 +56,11 @@ async def read_values(request: Request, limits: Limits) -> tuple[Values, bool]:
             fields += multipart_fields(body, kind)
     except ValueError:  # not UTF-8, too many, or not what it says it is
         raise Refusal(400, "Invalid request: the form cannot be read") from None
-    return dict(fields), False
+    values: dict[str, Any] = dict(fields)
+    for name in repeated:
+        if name in values:
+            values[name] = [value for other, value in fields if other == name]
+    return values, False
 
 
 def form_fields(text: bytes) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Plan
 from heedful.decoding.writing.translation import Translation, put_together
 from heedful.decoding.writing.translator import Translator
+from heedful.text.written import text_of
 
 if TYPE_CHECKING:
     from heedful.decoding.engines.torch_engine import TorchEngine
@@ -91,14 +92,14 @@ class Pieces:
         """Of a piece so much is written. Those behind it wait: nothing is put into the middle of what was told."""
         for number, place in self._owners[key]:
             if number in self._listeners and place == len(self._found[number]):
-                self._tell(number, [*self._found[number], self._tokenizer.decode(ids)])
+                self._tell(number, [*self._found[number], text_of(self._tokenizer, ids)])
 
     def tell_found(self, found: Mapping[Key, Sequence[Hypothesis]]) -> None:
         """After a turn. Of a text that is all found nothing is told: its translation follows."""
         for number, texts in self._found.items():
             pieces, n_before = self._plans[number].pieces, len(texts)
             while len(texts) < len(pieces) and (best := found.get(tuple(pieces[len(texts)].ids))):
-                texts.append(self._tokenizer.decode(best[0].ids))
+                texts.append(text_of(self._tokenizer, best[0].ids))
             if n_before < len(texts) < len(pieces):
                 self._tell(number, texts)
 

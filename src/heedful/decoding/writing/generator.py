@@ -20,6 +20,7 @@ from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.writing.texts import checked, in_blocks
 from heedful.errors import UserError, warn
 from heedful.text import Tokenizer
+from heedful.text.written import pieces_of, text_of
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
@@ -120,7 +121,7 @@ class Generator:
                     prompt=prompt,
                     text=Continuation(tokenizer, given).whole(one.ids),
                     score=one.score,
-                    tokens=tuple(tokenizer.pieces(one.ids)),
+                    tokens=tuple(pieces_of(tokenizer, one.ids)),
                     complete=one.complete,
                 )
                 for one in best
@@ -184,8 +185,8 @@ class Continuation:
 
     def whole(self, ids: Sequence[int]) -> str:
         """The text of all that came after."""
-        text = self._tokenizer.decode([*self._before, *ids])
-        return text[len(self._prompt) :] if text.startswith(self._prompt) else self._tokenizer.decode(ids)
+        text = text_of(self._tokenizer, [*self._before, *ids])
+        return text[len(self._prompt) :] if text.startswith(self._prompt) else text_of(self._tokenizer, ids)
 
     def add(self, ids: Sequence[int]) -> str:
         """What further ids add; characters of which only some bytes are there wait for the rest."""

@@ -7,6 +7,7 @@ from heedful.decoding.search.request import Hypothesis
 from heedful.decoding.writing.long_text import Plan, Tally
 from heedful.models.find import Reach
 from heedful.text import Tokenizers
+from heedful.text.written import pieces_of, text_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def put_together(
     """The n best translations of a text from the n best of each of its pieces, best first."""
     if not plan.pieces:
         return [Translation(plan.join([]))]
-    texts = [tokenizers.target.decode_batch([hypothesis.ids for hypothesis in best]) for best in found]
+    texts = [[text_of(tokenizers.target, hypothesis.ids) for hypothesis in best] for best in found]
     source_tokens = tuple(piece for part in plan.pieces for piece in tokenizers.source.pieces(part.ids))
     translations = []
     for choice in best_choices([[hypothesis.rank for hypothesis in best] for best in found], n_best):
@@ -49,7 +50,7 @@ def put_together(
                 text=plan.join([options[number] for options, number in zip(texts, choice, strict=True)]),
                 score=sum(hypothesis.score for hypothesis in chosen),
                 rank=sum(hypothesis.rank for hypothesis in chosen),
-                tokens=tuple(tokenizers.target.pieces([id for hypothesis in chosen for id in hypothesis.ids])),
+                tokens=tuple(pieces_of(tokenizers.target, [id for hypothesis in chosen for id in hypothesis.ids])),
                 source_tokens=source_tokens,
                 alignment=_alignment(plan, chosen),
                 attention=_attention(chosen),
