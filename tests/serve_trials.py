@@ -391,9 +391,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=TRIALS, default=list(TRIALS))
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--minutes", type=float, default=5.0, help="of the soak")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of the soak")
     parser.add_argument("--json", type=Path, help="write all figures here, after each trial")
     given = parser.parse_args()
+    if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
     report: dict[str, dict[str, object]] = {}
     for name in given.only:
         how = How(given.quick, given.minutes)
