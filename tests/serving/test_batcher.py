@@ -188,10 +188,13 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again():
     assert seconds < 0.05
 
 
-def test_who_leaves_frees_the_place_and_is_not_decoded():
-    engine = HeldEngine()
+def test_who_leaves_frees_the_place_and_is_neither_tokenised_nor_decoded():
+    engine, tokenised = HeldEngine(), []
 
     async def act(batcher):
+        planner = batcher.translator.planner
+        plan = planner.plan
+        planner.plan = lambda texts: (tokenised.extend(texts), plan(texts))[1]
         for _ in range(50):
             leaving = asyncio.create_task(batcher.translate(["never"] * 10, SETTINGS))
             await asyncio.sleep(0)
@@ -204,7 +207,7 @@ def test_who_leaves_frees_the_place_and_is_not_decoded():
 
     asyncio.run(held(engine, act, requests=2))
     asked = tokenizers().source.decode_batch([list(request.source) for request in engine.asked])
-    assert asked == ["first", "stays"]
+    assert asked == ["first", "stays"] and tokenised == ["stays"]
 
 
 def test_a_search_drops_who_left_at_its_next_step():
