@@ -145,6 +145,27 @@ IN_SERVING = [
         "return [one.text for one in translations]",
         LIBRE,
     ),
+    Mutant(
+        "options of DeepL that nobody obeys are taken in silence",
+        "serving/other_apis.py",
+        "if name not in HARMLESS and not is_default:",
+        "if False:",
+        OTHERS,
+    ),
+    Mutant(
+        "of a form with several texts the last is translated",
+        "serving/asking.py",
+        "values[name] = [value for other, value in fields if other == name]",
+        "pass",
+        OTHERS,
+    ),
+    Mutant(
+        "DeepL's clients need no key",
+        "serving/other_apis.py",
+        "client = self._client(request, _deepl_key(request, values))",
+        'client = "anybody"',
+        OTHERS,
+    ),
 ]
 
 IN_PAGE = [
@@ -216,25 +237,4 @@ IN_PAGE = [
         SERVED,
     ),
     Mutant("a busy server is asked once", "page/file.js", "const TRIES = 6;", "const TRIES = 1;", SERVED),
-    Mutant(
-        "options of DeepL that nobody obeys are taken in silence",
-        "serving/other_apis.py",
-        "if name not in HARMLESS and not is_default:",
-        "if False:",
-        OTHERS,
-    ),
-    Mutant(
-        "of a form with several texts the last is translated",
-        "serving/asking.py",
-        "values[name] = [value for other, value in fields if other == name]",
-        "pass",
-        OTHERS,
-    ),
-    Mutant(
-        "DeepL's clients need no key",
-        "serving/other_apis.py",
-        "client = self._client(request, _deepl_key(request, values))",
-        'client = "anybody"',
-        OTHERS,
-    ),
 ]

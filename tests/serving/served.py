@@ -19,6 +19,7 @@ from heedful.serving.server import DrainingServer, make_server, open_socket
 from heedful.serving.service import Service
 
 detector = Detector()
+KEY = "a-key-of-the-tests-0123456789"
 
 
 def backwards(ids: list[int]) -> list[int]:

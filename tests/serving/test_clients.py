@@ -2,27 +2,10 @@
 
 import json
 import threading
-from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
-from served import echo_service, running
-
-from heedful.serving.keys import Keys, hash_key
-
-KEY = "a-key-of-the-tests-0123456789"
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with running(echo_service()) as (url, _):
-        yield url
-
-
-@pytest.fixture(scope="module")
-def locked() -> Iterator[str]:
-    with running(echo_service(keys=Keys([hash_key(KEY)]))) as (url, _):
-        yield url
+from served import KEY
 
 
 def test_mastodon(address, locked):

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
-from served import HeldEngine, echo_service
+from served import KEY, HeldEngine, echo_service
 from starlette.testclient import TestClient
 from test_server import wait_until
 
 from heedful.serving.app import make_app
 from heedful.serving.keys import Keys, hash_key
-
-KEY = "a-key-of-the-tests-0123456789"
 
 
 @pytest.fixture(scope="module")

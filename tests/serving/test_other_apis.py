@@ -1,28 +1,11 @@
 """The shapes of DeepL, Google and OpenNMT: what their clients send, and DeepL's own client unchanged."""
 
-from collections.abc import Iterator
-
 import httpx2 as httpx
 import pytest
-from served import echo_service, running
+from served import KEY, echo_service, running
 
-from heedful.serving.keys import Keys, hash_key
-
-KEY = "a-key-of-the-tests-0123456789"
 GERMAN = "Das ist ein ziemlich langer deutscher Satz."
 PATHS = ("/v2/translate", "/language/translate/v2", "/translator/translate")
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with running(echo_service()) as (url, _):
-        yield url
-
-
-@pytest.fixture(scope="module")
-def locked() -> Iterator[str]:
-    with running(echo_service(keys=Keys([hash_key(KEY)]))) as (url, _):
-        yield url
 
 
 def test_deepls_own_client_unchanged(locked: str) -> None:

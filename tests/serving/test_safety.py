@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import HeldEngine, echo_service
+from served import KEY, HeldEngine, echo_service
 from starlette.testclient import TestClient
 
 from heedful.cli.serve import is_loopback
@@ -20,7 +20,6 @@ from heedful.serving.page import read_page
 from heedful.serving.rate import Rate
 from heedful.serving.refusals import Refusal
 
-KEY = "a-key-of-the-tests-0123456789"
 JSON = {"Content-Type": "application/json"}
 
 

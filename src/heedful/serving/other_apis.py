@@ -66,7 +66,7 @@ class OtherApis:
         for name, value in values.items():
             is_default = value in (None, "", False, "0", "default") or str(value).startswith("prefer_")
             if name not in HARMLESS and not is_default:
-                raise Refusal(400, f"{quoted(name)} is not supported by this server")
+                raise Refusal(400, f"{quoted(name)} is not supported by this server: leave it out")
         markup = values.get("tag_handling") or "text"
         if markup not in ("text", "html"):
             raise Refusal(400, f"tag_handling: {quoted(markup)} is not supported, html is")

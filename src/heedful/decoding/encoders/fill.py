@@ -12,6 +12,7 @@ from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder
 from heedful.models.folder import load_model
 from heedful.text import Tokenizer
+from heedful.text.written import text_of
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,11 @@ class Filler:
         hidden = self.model.config.mask_id
         filled = [one for one in [*ids[:at], token, *ids[at + 1 :]][1:-1] if one != hidden or one == token]
         known = token < self.tokenizer.vocab_size  # a table may have spare rows
-        if not known:
-            filled = [one for one in filled if one != token]
         return Candidate(
             score=score,
             token=token,
             token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if known else "",
-            text=self.tokenizer.decode(filled),
+            text=text_of(self.tokenizer, filled),
         )
 
     def _target_ids(self, targets: Sequence[str]) -> list[int]:

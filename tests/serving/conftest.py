@@ -1,0 +1,20 @@
+"""Servers for whole files of tests: one that is open to all, one that wants a key."""
+
+from collections.abc import Iterator
+
+import pytest
+from served import KEY, echo_service, running
+
+from heedful.serving.keys import Keys, hash_key
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running(echo_service()) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[str]:
+    with running(echo_service(keys=Keys([hash_key(KEY)]))) as (url, _):
+        yield url
