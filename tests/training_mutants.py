@@ -7,6 +7,7 @@ PARTS = ("training/test_parts.py",)
 TASKS = ("training/test_tasks.py",)
 TAGGED = ("data/test_tagged.py",)
 PRECISION = ("training/test_precision.py",)
+LOSS = ("training/test_loss.py",)
 
 IN_TRAINING = [
     Mutant(
@@ -17,18 +18,18 @@ IN_TRAINING = [
         PRECISION,
     ),
     Mutant(
-        "the loss multiplies in float32 whatever is asked for",
+        "two passes that should agree forget how far they are apart already",
         "training/loss.py",
-        "if torch.is_autocast_enabled(device) else states.dtype",
-        "if False else states.dtype",
-        PRECISION,
+        "logs.sub_(divergence).mul_(share)",
+        "logs.mul_(share)",
+        LOSS,
     ),
     Mutant(
-        "the probabilities are bfloat16 too",
+        "only one of two passes moves towards the other",
         "training/loss.py",
-        "torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)",
-        "torch.mm(rows, weight.T)[: len(wanted)]",
-        PRECISION,
+        "(q, p), strict=True",
+        "(q, q), strict=True",
+        LOSS,
     ),
     Mutant(
         "packed documents see each other",

@@ -88,23 +88,41 @@ def test_kl_is_cross_entropy_without_the_entropy_of_the_target(label_smoothing: 
 
 
 @pytest.mark.usefixtures("few_rows")
-def test_agreement_is_the_papers_formula() -> None:
-    states, weight, _, target = inputs(10)
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("n_pairs", [1, 2, 9])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_agreement_is_the_papers_formula(label_smoothing: float, n_pairs: int, with_bias: bool) -> None:
+    states, weight, bias, target = inputs(n_pairs)
     twice = torch.cat([states.detach(), states.detach() * 1.5]).requires_grad_()
-    ours = agreeing_cross_entropy(twice, weight, target.repeat(2), label_smoothing=0.1, agreement=5.0)
-    p, q = ((part @ weight.T).log_softmax(-1) for part in twice.chunk(2))
-    both = smoothed_cross_entropy(p, target, 0.1) + smoothed_cross_entropy(q, target, 0.1)
+    ours = agreeing_cross_entropy(
+        twice,
+        weight,
+        target.repeat(2),
+        bias=bias if with_bias else None,
+        label_smoothing=label_smoothing,
+        agreement=5.0,
+    )
+    p, q = ((part @ weight.T + (bias if with_bias else 0)).log_softmax(-1) for part in twice.chunk(2))
+    both = smoothed_cross_entropy(p, target, label_smoothing) + smoothed_cross_entropy(q, target, label_smoothing)
     kl = torch.nn.functional.kl_div
     apart = kl(p, q, log_target=True, reduction="sum") + kl(q, p, log_target=True, reduction="sum")
     expected = (both + 5.0 * apart / 2) / 2
     assert largest_difference(ours, expected) <= 1e-10
-    for a, b in zip(
-        torch.autograd.grad(ours, [twice, weight]), torch.autograd.grad(expected, [twice, weight]), strict=True
-    ):
+    wanted = [twice, weight, bias] if with_bias else [twice, weight]
+    for a, b in zip(torch.autograd.grad(3 * ours, wanted), torch.autograd.grad(3 * expected, wanted), strict=True):
         assert largest_difference(a, b) <= 1e-10
 
 
-def test_logits_of_a_batch_never_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_passes_over_no_rows_give_no_loss_and_no_gradient() -> None:
+    states, weight, _, target = inputs(0)
+    value = agreeing_cross_entropy(states, weight, target, label_smoothing=0.1, agreement=5.0)
+    value.backward()
+    assert value.item() == 0.0
+    assert weight.grad is not None and not weight.grad.any()
+
+
+@pytest.mark.parametrize("agreement", [None, 5.0])
+def test_logits_of_a_batch_never_exist(agreement: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest tensor that is made has ROWS rows, however many tokens there are."""
     largest = 0
 
@@ -120,5 +138,8 @@ def test_logits_of_a_batch_never_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_module, "ROWS", 8)
     states, weight, _, target = inputs(64, vocab_size=1000)
     with Watch():
-        linear_cross_entropy(states, weight, target, label_smoothing=0.1).backward()
+        if agreement is None:
+            linear_cross_entropy(states, weight, target, label_smoothing=0.1).backward()
+        else:
+            agreeing_cross_entropy(states, weight, target, label_smoothing=0.1, agreement=agreement).backward()
     assert largest <= 8 * 1000

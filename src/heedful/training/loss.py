@@ -11,9 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from heedful.nn.linear import evened, linear
+from heedful.nn.linear import evened
 
 ROWS = 512  # rows of logits alive at a time: enough for a good matrix product, few enough to be small beside the model
 
@@ -59,41 +58,10 @@ def agreeing_cross_entropy(
 ) -> Tensor:
     """R-Drop (Liang et al. 2021): two passes over the same tokens, (2M, D), the second half after the first.
 
-    The mean of both cross-entropies, plus `agreement` / 4 x (KL(p || q) + KL(q || p)): the paper's proportion. The
-    logits of a chunk are computed again in the backward pass rather than kept.
+    The mean of both cross-entropies, plus `agreement` / 4 x (KL(p || q) + KL(q || p)): the paper's proportion.
     """
-    first, second = states.chunk(2)
-    wanted = target[: len(first)]
-    total = 0.0 * (states.sum() + weight.sum())  # a rank without rows still takes part, with gradients of zero
-    for start in range(0, len(first), ROWS):
-        chunk = slice(start, start + ROWS)
-        part = checkpoint(
-            _agreeing,
-            first[chunk],
-            second[chunk],
-            weight,
-            bias,
-            wanted[chunk],
-            label_smoothing,
-            agreement,
-            use_reentrant=False,
-        )
-        total = total + part
-    return total
-
-
-def _agreeing(
-    first: Tensor,
-    second: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    label_smoothing: float,
-    agreement: float,
-) -> Tensor:
-    p, q = linear(first, weight, bias).log_softmax(-1), linear(second, weight, bias).log_softmax(-1)
-    loss = (smoothed_cross_entropy(p, target, label_smoothing) + smoothed_cross_entropy(q, target, label_smoothing)) / 2
-    return loss + agreement / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
+    loss: Tensor = _AgreeingCrossEntropy.apply(states, weight, bias, target, label_smoothing, agreement)  # type: ignore[no-untyped-call]
+    return loss
 
 
 def product_type(states: Tensor) -> torch.dtype:
@@ -102,8 +70,18 @@ def product_type(states: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
-    """Forward computes the gradients too, while each chunk's probabilities are at hand; backward only scales them.
+class _KnowsItsGradients(torch.autograd.Function):
+    """Forward computes the gradients too, while each chunk's probabilities are at hand; backward only scales them."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = grads
+        scaled = tuple(None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
+        return scaled + (None,) * (len(ctx.needs_input_grad) - len(scaled))
+
+
+class _LinearCrossEntropy(_KnowsItsGradients):
+    """The gradients of smoothed_cross_entropy.
 
     With p = softmax(z): dL/dz = p - (1 - e) onehot(y) - e / V. The last term is the same for every word, so it is
     never subtracted from the big matrix: it adds -e / V x (sum of all rows of W) to each gradient of a state, and
@@ -154,8 +132,58 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         return total.to(grad_states.dtype)
 
+
+class _AgreeingCrossEntropy(_KnowsItsGradients):
+    """The gradients of R-Drop's loss.
+
+    With p = softmax(z) of one pass, q that of the other and k = KL(p || q), the sum of both divergences has the
+    gradient dL/dz = p (log p - log q + 1 - k) - q; that of the cross-entropy is as above.
+    """
+
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
-        (scale,) = grads
-        grad_states, grad_weight, grad_bias = ctx.saved_tensors
-        return grad_states * scale, grad_weight * scale, None if grad_bias is None else grad_bias * scale, None, None
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        label_smoothing: float,
+        agreement: float,
+    ) -> Tensor:
+        n_pairs, uniform, share = len(states) // 2, label_smoothing / weight.size(0), agreement / 4
+        grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
+        kind = product_type(states)
+        weight = weight.to(kind)
+        total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
+        for start in range(0, n_pairs, ROWS // 2):
+            # Both passes over a few tokens, one below the other.
+            here = [slice(half + start, half + min(start + ROWS // 2, n_pairs)) for half in (0, n_pairs)]
+            rows = evened(torch.cat([states[part] for part in here]).to(kind))
+            wanted = torch.cat([target[part] for part in here])[:, None]
+            logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
+            if bias is not None:
+                logits += bias
+            logs = logits.log_softmax(dim=1)
+            slope = logs.exp()
+            right = logs.gather(1, wanted)
+            total -= ((1.0 - label_smoothing) * right.sum() + uniform * logs.sum()) / 2
+            (p, q), (log_p, log_q) = slope.chunk(2), logs.chunk(2)
+            apart = log_p.sub_(log_q)  # in place of log p; and its opposite in place of log q
+            torch.neg(apart, out=log_q)
+            divergence = torch.linalg.vecdot(slope, logs)[:, None]  # (R, 1): KL(p || q), then KL(q || p)
+            total += share * divergence.sum()
+            # logs becomes what each probability is multiplied with, then the whole gradient.
+            gradient = logs.sub_(divergence).mul_(share).add_(share + 0.5).mul_(slope)
+            for mine, other in zip(gradient.chunk(2), (q, p), strict=True):
+                mine.sub_(other, alpha=share)
+            gradient.sub_(uniform / 2).scatter_add_(1, wanted, right.new_full(right.shape, (label_smoothing - 1.0) / 2))
+            if grad_bias is not None:
+                grad_bias += gradient.sum(dim=0)
+            product = evened(gradient.to(kind))
+            of_states = torch.mm(product, weight)
+            for part, found in zip(here, of_states[: len(wanted)].chunk(2), strict=True):
+                grad_states[part] = found
+            grad_weight += torch.mm(product.T, rows)
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
+        return total.to(grad_states.dtype)
