@@ -2,7 +2,8 @@
 
     python benchmarks/loss.py [--tokens 4096] [--width 256] [--vocabularies 8000 32000] [--threads 1] [--rounds 5]
 
-Forward and backward from the decoder's last vectors, label smoothing 0.1, float32. Each way runs in processes of its
+Forward and backward from the decoder's last vectors, label smoothing 0.1, float32; for R-Drop half of the vectors are
+the second pass over the tokens of the first. Each way runs in processes of its
 own, which take turns; memory is the growth of the largest resident set.
 """
 
@@ -13,31 +14,52 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
+from typing import TYPE_CHECKING
 
-WAYS = {"logits of the whole batch": "whole", "a few rows at a time (`linear_cross_entropy`)": "chunks"}
+if TYPE_CHECKING:  # torch itself is imported where it is measured
+    from torch import Tensor
+
+AGREEMENT = 2.0
+WAYS = {
+    "logits of the whole batch": "whole",
+    "a few rows at a time (`linear_cross_entropy`)": "chunks",
+    "R-Drop, logits of the whole batch": "twice",
+    "R-Drop, a few rows at a time (`agreeing_cross_entropy`)": "twice in chunks",
+}
 
 
 def measure(way: str, tokens: int, width: int, vocabulary: int, threads: int) -> tuple[float, float]:
     """Seconds of one pass (the best of three) and megabytes."""
     import torch
 
-    from heedful.training.loss import linear_cross_entropy, smoothed_cross_entropy
+    from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
 
+    def in_whole(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
+        return smoothed_cross_entropy(states @ weight.T, target, 0.1)
+
+    def twice_in_whole(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
+        p, q = (states @ weight.T).log_softmax(-1).chunk(2)
+        loss = smoothed_cross_entropy(p, target[: len(p)], 0.1) + smoothed_cross_entropy(q, target[len(p) :], 0.1)
+        return loss / 2 + AGREEMENT / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
+
+    losses = {
+        "whole": in_whole,
+        "chunks": partial(linear_cross_entropy, label_smoothing=0.1),
+        "twice": twice_in_whole,
+        "twice in chunks": partial(agreeing_cross_entropy, label_smoothing=0.1, agreement=AGREEMENT),
+    }
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     states = torch.randn(tokens, width, requires_grad=True)
     weight = (torch.randn(vocabulary, width) * width**-0.5).requires_grad_()
-    target = torch.randint(vocabulary, (tokens,))
+    target = torch.randint(vocabulary, (tokens // 2,)).repeat(2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []
     for _ in range(3):
         states.grad = weight.grad = None
         start = time.perf_counter()
-        if way == "whole":
-            loss = smoothed_cross_entropy(states @ weight.T, target, 0.1)
-        else:
-            loss = linear_cross_entropy(states, weight, target, label_smoothing=0.1)
-        loss.backward()
+        losses[way](states, weight, target).backward()
         seconds.append(time.perf_counter() - start)
     return min(seconds), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
