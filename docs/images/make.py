@@ -1,6 +1,8 @@
 """The screenshots of the docs, from the model that `heedful demo` leaves: python docs/images/make.py demo/en-fr/run
 
-Needs heedful[dev] and Chromium. A picture is one part of the page, in few colours: small enough for the repository.
+With --gpt, --bert and --vit (runs of recipes/shakespeare.toml, bert-pretrain.toml and vit-mnist.toml) those of the
+other families too; --image is what the last one looks at. Needs heedful[dev] and Chromium. A picture is one part of
+the page, in few colours: small enough for the repository.
 """
 
 import argparse
@@ -19,12 +21,16 @@ import playwright.sync_api as playwright
 from PIL import Image
 
 import heedful
+from heedful.insight.encoder_look import EncoderLook, look_encoder
+from heedful.insight.look import Look
+from heedful.insight.text_look import TextLook, look_at_text
 
 HERE = Path(__file__).parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 COLOURS = 160
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = TIRED.replace("tired", "wide")
+GUITAR = "A man is [MASK] a guitar on the street."
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -42,6 +48,7 @@ class Shot:
     click: str = ""
     text: str = TIRED
     served: bool = False
+    of: str = "model"  # which of the given models
     most: int = 900  # pixels of its height
     more: dict[str, str] = field(default_factory=dict)  # for the browser
 
@@ -66,6 +73,9 @@ SHOTS = [
     Shot("zh-walk", ZH | WALK, most=1500),
     Shot("zh-beam", ZH | {"view": "beam"}, last=".tree", width=1100),
     Shot("zh-positions", ZH | {"view": "positions"}, most=400),
+    Shot("look-gpt", {"show": "lines"}, ".controls", ".lines-figure", text="ROMEO:\nBut soft", of="gpt"),
+    Shot("look-bert", {}, ".sentence", ".matrix .readout", text=GUITAR, of="bert", most=1100),
+    Shot("look-vit", {}, ".controls", "main", text="", of="vit", most=1000),
     Shot("serve-page", TYPED, "body", "body", height=640, served=True, most=640),
     Shot("serve-phone", TYPED | ZH | {"theme": "dark"}, "body", "body", 390, 900, served=True, most=900),
 ]  # fmt: skip
@@ -113,6 +123,12 @@ def take(browser: playwright.Browser, shot: Shot, address: str) -> bytes:
     return data
 
 
+def look(of: str, model: Path, text: str) -> Look | TextLook | EncoderLook:
+    if of == "model":
+        return heedful.look(model, text, branches=200)
+    return look_at_text(model, text) if of == "gpt" else look_encoder(model, text)
+
+
 def write(path: Path, data: bytes) -> None:
     picture = Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     picture.save(path, optimize=True)
@@ -121,20 +137,22 @@ def write(path: Path, data: bytes) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, nargs="?")
+    for name in ("--gpt", "--bert", "--vit", "--image"):
+        parser.add_argument(name, type=Path)
     parser.add_argument("--only", nargs="+", default=[shot.name for shot in SHOTS])
     parser.add_argument("--into", type=Path, default=HERE)
     given = parser.parse_args()
-    shots = [shot for shot in SHOTS if shot.name in given.only]
+    shots = [shot for shot in SHOTS if shot.name in given.only and getattr(given, shot.of) is not None]
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=FLAGS)
         pages = {}
-        for text in {shot.text for shot in shots if not shot.served}:
-            path = heedful.look(given.model, text, branches=200).save(Path(folder) / f"{len(pages)}.html")
-            pages[text] = path.as_uri()
+        for of, text in {(shot.of, shot.text) for shot in shots if not shot.served}:
+            path = look(of, getattr(given, of), text or str(given.image)).save(Path(folder) / f"{len(pages)}.html")
+            pages[of, text] = path.as_uri()
         for shot in (one for one in shots if not one.served):
-            write(given.into / f"{shot.name}.png", take(browser, shot, pages[shot.text]))
+            write(given.into / f"{shot.name}.png", take(browser, shot, pages[shot.of, shot.text]))
         if any(shot.served for shot in shots):
             with server(given.model) as address:
                 for shot in (one for one in shots if one.served):
