@@ -7,6 +7,8 @@ from torch import nn
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import LoadedModel
+from heedful.models.t5 import T5, T5Config
+from heedful.models.universal import Universal, UniversalConfig
 from heedful.training.optimiser import OptimiserSettings, make_optimiser, set_rate
 from heedful.training.parts import begin_with, depths_of, freeze, thaw
 
@@ -25,6 +27,21 @@ def test_depths_count_from_the_input() -> None:
     assert depths["embedding.table.weight"] == depths["positions.table.weight"] == 0
     layer = next(name for name in depths if name.startswith("encoder.layers.1."))
     assert (depths[layer], depths["head.linear.bias"]) == (2, 4)
+
+
+def test_tables_of_distances_are_at_the_input() -> None:
+    config = T5Config(20, d_model=8, d_ff=16, n_heads=2, d_head=4, n_layers=2)
+    depths = depths_of(T5(config))
+    tables = [name for name in depths if name.endswith("table.weight")]
+    assert len(tables) == 3 and {depths[name] for name in tables} == {0}
+    assert depths["decoder.final_norm.weight"] == 3
+
+
+@pytest.mark.parametrize("settings", [{"layer_decay": 0.5}, {"unfreeze_every": 5}])
+def test_one_layer_for_all_has_no_depths(settings: dict[str, float]) -> None:
+    model = Universal(UniversalConfig(20, 20, d_model=8, d_ff=16, n_heads=2, n_steps=2))
+    with pytest.raises(UserError, match="one layer again and again"):
+        make_optimiser(model, OptimiserSettings(**settings))  # type: ignore[arg-type]
 
 
 def test_lower_layers_learn_more_slowly() -> None:

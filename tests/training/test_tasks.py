@@ -1,6 +1,7 @@
 """Every task trains by the same `fit`: it learns, leaves models that load, and goes on bit for bit."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,20 @@ from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
 from small_tasks import CASES, Case
 
+from deterministic import fill, largest_difference
 from heedful import pipeline
 from heedful.config import read_toml
 from heedful.errors import UserError
+from heedful.models.bert import Bert
 from heedful.models.folder import FAMILIES, load_model, save_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.log import read_log
+from heedful.training.record import Files
 from heedful.training.run import Run, train
+from heedful.training.settle import settle
 from heedful.training.tasks.table import TASKS, choose_task
+
+SPARE = ["data.batch_tokens=16", "optimiser.lr=1e-12", "run.steps=1", "run.device=cpu", "run.threads=1"]
 
 
 def run_case(case: Case, folder: Path, *overrides: str, **options: object) -> Run:
@@ -247,3 +254,44 @@ def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: 
     with pytest.raises(UserError, match="has no tokenizer, so nobody knows which words its ids stand for"):
         train(folder=tmp_path / "run", start_from=start, **Case(kind, family).files(tmp_path / "files"))  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
+
+
+def test_spare_rows_of_a_start_stay(tmp_path: Path) -> None:
+    """Public models have more rows than pieces: without them the whole table would begin anew."""
+    run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
+    first = load_model(tmp_path / "first" / "last")
+    config = replace(first.model.config, vocab_size=first.model.config.vocab_size + 28)
+    start = save_model(tmp_path / "start", fill(Bert(config), dtype=torch.float32), first.tokenizers)
+    case = Case("labels", "bert")
+    train(folder=tmp_path / "run", overrides=SPARE, start_from=start, **case.files(tmp_path / "labels"))  # type: ignore[arg-type]
+    before, after = load_model(start).model, load_model(tmp_path / "run" / "last").model
+    assert after.config.vocab_size == config.vocab_size
+    assert largest_difference(before.embedding.table.weight, after.embedding.table.weight) < 1e-6  # type: ignore[union-attr, arg-type]
+    with pytest.raises(UserError, match=r"'model\.vocab_size' comes from the tokenizer"):
+        run_case(CASES["masked_tokens"], tmp_path / "other", "model.vocab_size=500")
+
+
+def test_each_family_learns_its_own_task() -> None:
+    wanted = {"t5": "spans", "bart": "denoising", "gpt": "next_token", "bert": "masked_tokens"}
+    assert {family: choose_task(family, "", "text") for family in wanted} == wanted
+
+
+def test_a_refused_run_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
+    case = CASES["next_token"]
+    for wrong in ("tokenizer.vocab_size=3", 'optimiser.frozen=["embeddingz"]'):
+        with pytest.raises(UserError, match=r"vocab_size|embeddingz"):
+            run_case(case, tmp_path / "run", wrong)
+    run_case(case, tmp_path / "run", "run.steps=1")
+    with pytest.raises(UserError, match="there is a run in this folder already"):
+        run_case(case, tmp_path / "run")
+    with pytest.raises(UserError, match="cannot become"):  # and one that has begun keeps what it has
+        train(folder=tmp_path / "run", resume=True, overrides=["tokenizer.vocab_size=500"])
+    assert (tmp_path / "run" / "data" / "ready").exists()
+
+
+def test_texts_are_as_short_as_a_start_needs_them(tmp_path: Path) -> None:
+    run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
+    files = Files.of(tmp_path / "files" / "text.txt", (), None, None, tmp_path / "first", "text")
+    assert settle(files, None, None, []).settings.data.max_len == 32
+    with pytest.raises(UserError, match=r"has learned 32 positions, and data\.max_len is 33: --set data\.max_len=32"):
+        settle(files, None, None, ["data.max_len=33"])

@@ -58,7 +58,13 @@ def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: b
     matrices = matrices_within(model) if settings.kind == "muon" else []
     chosen = {id(matrix) for matrix in matrices}
     rest = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in chosen}
-    adamw = make_adamw(rest, settings, depths_of(model) if settings.by_depth else dict.fromkeys(rest, 0))
+    depths = depths_of(model) if settings.by_depth else dict.fromkeys(rest, 0)
+    if settings.by_depth and not any(depths.values()):
+        raise UserError(
+            "'optimiser.layer_decay' and 'optimiser.unfreeze_every' are for models of several layers, and this one "
+            "goes through one layer again and again: leave them out"
+        )
+    adamw = make_adamw(rest, settings, depths)
     if not matrices:
         return adamw
     return Muon(matrices, adamw, momentum=settings.momentum, weight_decay=settings.weight_decay, bfloat16=bfloat16)

@@ -43,14 +43,18 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 
 
 def depths_of(model: nn.Module) -> dict[str, int]:
-    """How far from the input each parameter is: 0 before the first layer, 1 in it, …, the highest after the last."""
+    """How far from the input each parameter is: 0 before the first layer, 1 in it, …, the highest after the last.
+
+    A table that is looked up is at the input wherever it stands: T5's of distances belongs to all layers.
+    """
     names = [name for name, _ in model.named_parameters()]
+    tables = {f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.Embedding)}
     layers = [_LAYER.search(name) for name in names]
     numbers = [None if found is None else int(found[1]) for found in layers]
     top = max((number for number in numbers if number is not None), default=-1) + 2
     first = next((place for place, number in enumerate(numbers) if number is not None), len(names))
     return {
-        name: (0 if place < first else top) if number is None else number + 1
+        name: (0 if place < first or name in tables else top) if number is None else number + 1
         for place, (name, number) in enumerate(zip(names, numbers, strict=True))
     }
 

@@ -3,8 +3,9 @@
 import contextlib
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -153,19 +154,20 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     emit("note", text=f"recipe: {record.recipe}")
     if record.files.content == "pairs":
         emit("note", text=say_languages(record))
-    prepared = _prepare(folder, record, world, emit)
-    checkpoint = _newest(folder, record, world, emit)
-    record = read_record(folder)  # now with the fingerprints of the corpora
-    session, state = open_session(
-        folder,
-        record,
-        world,
-        prepared,
-        emit=emit,
-        checkpoint=checkpoint,
-        requests=requests,
-        start=load_model(record.files.start_from) if record.files.start_from and checkpoint is None else None,
-    )
+    with freed_if_refused(folder, world):
+        prepared = _prepare(folder, record, world, emit)
+        checkpoint = _newest(folder, record, world, emit)
+        record = read_record(folder)  # now with the fingerprints of the corpora
+        session, state = open_session(
+            folder,
+            record,
+            world,
+            prepared,
+            emit=emit,
+            checkpoint=checkpoint,
+            requests=requests,
+            start=load_model(record.files.start_from) if record.files.start_from and checkpoint is None else None,
+        )
     if checkpoint is None:
         if run.threads is None and world.size == 1 and world.device.type == "cpu" and torch.get_num_threads() > 1:
             choose_threads(session)
@@ -187,6 +189,20 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     if not interrupted:
         emit("done", folders=session.finish(state), command=session.lesson.about.command)
     return Run(folder, state.step, reason, interrupted, state.scores)
+
+
+@contextlib.contextmanager
+def freed_if_refused(folder: Path, world: World) -> Iterator[None]:
+    """A new run that is refused before its first step (a bad line, a word misspelt) leaves its folder to the next."""
+    is_new = world.speaks and not (folder / "settings.toml").exists()
+    try:
+        yield
+    except UserError:
+        if is_new:
+            (folder / "settings.toml").unlink(missing_ok=True)
+            for name in ("data", "tokenizers"):
+                shutil.rmtree(folder / name, ignore_errors=True)
+        raise
 
 
 def _spent(session: Session, state: State) -> dict[str, int | float]:

@@ -144,7 +144,8 @@ class Settings:
     def model_config(self, **from_data: Any) -> Any:
         """The family's config: `[model]`, and what comes from the data.
 
-        Special ids, the channels and the scale of pixels in `[model]` are those of a model to start from, and stay.
+        Special ids, rows of the vocabulary (which may be more than the pieces), the channels and the scale of pixels in
+        `[model]` are those of a model to start from, and stay.
         """
         kind = FAMILIES[self.family][0]
         for name in from_data:
@@ -198,13 +199,11 @@ def find_recipe(recipe: str | Path) -> Path:
 
 
 def _may_be_given(name: str) -> bool:
-    return name.endswith("_id") or name in ("n_channels", "mean", "std")
+    return name.endswith("_id") or name in ("vocab_size", "n_channels", "mean", "std")
 
 
 _REMEDIES = {
-    **dict.fromkeys(
-        ("vocab_size", "source_vocab_size", "target_vocab_size"), "the tokenizer; set tokenizer.vocab_size"
-    ),
+    **dict.fromkeys(("source_vocab_size", "target_vocab_size"), "the tokenizer; set tokenizer.vocab_size"),
     "image_size": "the pictures; set data.image_size",
 }
 

@@ -15,7 +15,7 @@ from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
-    {"source_vocab_size", "target_vocab_size", "vocab_size", "labels", "exclusive", "head", "dropout"}
+    {"source_vocab_size", "target_vocab_size", "labels", "exclusive", "head", "dropout"}
     | {"attention_dropout", "image_size", "prefixes", "pooler"}
 )
 
@@ -26,7 +26,10 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
-    found = with_overrides(read_toml(find_recipe(recipe)) if recipe is not None else {}, [*start, *typed])
+    asked = with_overrides(read_toml(find_recipe(recipe)) if recipe is not None else {}, typed)
+    if "vocab_size" in asked.get("model", {}):
+        raise UserError("'model.vocab_size' comes from the tokenizer; set tokenizer.vocab_size instead")
+    found = with_overrides(asked, [*start, *typed])
     chosen = str(found.get("family", "seq2seq"))
     if start and wanted.get("family", chosen) != (own := with_overrides({}, start)["family"]):
         raise UserError(
@@ -34,9 +37,12 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
             "a model can only go on as what it is"
         )
     task = choose_task(chosen, str(found.get("task", "")), files.content)
+    settled = [*typed, f"family={chosen}", f"task={task}", *start]
     if recipe is None:
         recipe = TASKS[task].recipe(chosen, files)
-    settings = read_settings(recipe, [*typed, f"family={chosen}", f"task={task}", *start])
+        if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
+            settled += _within_reach(read_settings(recipe, settled))
+    settings = read_settings(recipe, settled)
     if files.start_from:
         _check_reach(files.start_from, settings)
         _check_size(files.start_from, settings, wanted)
@@ -56,12 +62,17 @@ def with_metric(settings: Settings) -> Settings:
 
 def _check_reach(start: str, settings: Settings) -> None:
     """A model that has learned so many positions can read no more of them."""
-    reach, learned = settings.model.get("max_len"), settings.model.get("positions", "learned") == "learned"
-    if reach is not None and learned and settings.data.max_len > reach:
+    if shorter := _within_reach(settings):
         raise UserError(
-            f"{start}: has learned {reach} positions, and data.max_len is {settings.data.max_len}: "
-            f"--set data.max_len={reach}"
+            f"{start}: has learned {settings.model['max_len']} positions, and data.max_len is {settings.data.max_len}: "
+            f"--set {shorter[0]}"
         )
+
+
+def _within_reach(settings: Settings) -> list[str]:
+    """The change that makes texts as short as a model with learned positions needs them; none, if they are."""
+    reach, learned = settings.model.get("max_len"), settings.model.get("positions", "learned") == "learned"
+    return [f"data.max_len={reach}"] if reach is not None and learned and settings.data.max_len > reach else []
 
 
 def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> None:

@@ -41,7 +41,7 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
     longest = settings.data.max_len - N_MARKS
     masking = Masking(
         mask_id=config.mask_id,
-        vocab_size=config.vocab_size,
+        vocab_size=tokenizer.vocab_size,  # spare rows of a model to start from are no words
         rate=settings.noise.rate or RATE,
         starts=word_starts(tokenizer) if settings.noise.whole_words else None,
         protected=protected_ids(tokenizer),

@@ -15,7 +15,7 @@ from heedful.training.tasks.restoring import DENOISING, SPANS
 from heedful.training.tasks.tagging import TAGGING
 from heedful.training.tasks.task import Task
 
-# name -> task; of several that fit a family and its files, the first is meant unless settings name another
+# name -> task; of several that fit a family and its files, the one that names the family first is meant, or the first
 TASKS: dict[str, Task[Any]] = {
     "translation": TRANSLATION,
     "next_token": NEXT_TOKEN,
@@ -64,9 +64,8 @@ def choose_task(family: str, task: str, content: Content) -> str:
             raise UserError(f"task = '{task}' learns from {OPTIONS[found.content]}, not from {OPTIONS[content]}")
         return task
     of_family = {name: one for name, one in TASKS.items() if family in one.families}
-    for name, one in of_family.items():
-        if one.content == content:
-            return name
+    if usual := [name for name, one in of_family.items() if one.content == content]:
+        return min(usual, key=lambda name: TASKS[name].families.index(family))
     fitting = dict.fromkeys(OPTIONS[one.content] for one in of_family.values())
     others = dict.fromkeys(f for one in TASKS.values() if one.content == content for f in one.families)
     raise UserError(

@@ -95,7 +95,10 @@ def mask_id_of(tokenizer: Tokenizer) -> int:
     """The id that hides others."""
     found = tokenizer.special.mask
     if found is None:
-        raise UserError(f"the tokenizer has no piece that hides others ({MASK_PIECE}): learn a new one")
+        raise UserError(
+            f"the tokenizer has no piece that hides others ({MASK_PIECE}): learn a new one, or, if it is one of T5's, "
+            "--set task=spans"
+        )
     return found
 
 
