@@ -5,9 +5,10 @@
 
 FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
 that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
-other text is scored cased and detokenised. Validation alone decides anything: a test set is translated once, at the
-end, by the mean of the last checkpoints. A run that was interrupted goes on. With --together the models of all seeds
-also translate as one, each word chosen by the mean of what they say.
+other text is scored cased and detokenised. Validation alone decides anything: the best checkpoint or the mean of the
+last ones, whichever translates validation better with a beam of 5, translates each test set once, at the end. A run
+that was interrupted goes on. With --together the models of all seeds also translate as one, each word chosen by the
+mean of what they say.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any
 
 from heedful.data.corpus import read_text
 
+CANDIDATES = ("average", "best")
 GOALS = (30, 35, 38, 40, 41, 42)  # BLEU on validation: when is each reached?
 Values = dict[str, Any]
 
@@ -44,22 +46,25 @@ def main() -> None:
     shared = overlap(corpus)
     counts = ", ".join(f"{count} in {split}" for split, count in shared.items())
     print(f"training sources that also stand elsewhere: {counts}", flush=True)
-    rows = []
+    rows: list[Values] = []
+    chosen: list[Path] = []
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
         train(run, corpus, options.recipe, [*options.set, f"run.seed={seed}"])
-        scores = score_all([run / "average"], run, corpus)
-        rows.append({"seed": seed, **facts_of(run), "overlap": shared, "scores": scores})
+        judged = {name: bleu_on_validation(run / name, run, corpus) for name in CANDIDATES}
+        chosen.append(run / max(judged, key=lambda name: judged[name]))
+        scores = score_all(chosen[-1:], run, corpus)
+        how = {"validation": judged, "chosen": chosen[-1].name}
+        rows.append({"seed": seed, **facts_of(run), "overlap": shared, **how, "scores": scores})
         finish(run, rows[-1], options)
     print("\n".join(report(rows)))
     if options.together:
         run = options.runs / f"{name}-together"
         run.mkdir(exist_ok=True)
-        models = [options.runs / f"{name}-{seed}" / "average" for seed in options.seeds]
-        together = {"seeds": options.seeds, "scores": score_all(models, run, corpus)}
+        together = {"seeds": options.seeds, "scores": score_all(chosen, run, corpus)}
         finish(run, together, options)
         for what, (bleu, chrf) in together["scores"].items():
-            print(f"{len(models)} models together, {what}: BLEU {bleu['value']:.2f}, chrF2 {chrf['value']:.2f}")
+            print(f"{len(chosen)} models together, {what}: BLEU {bleu['value']:.2f}, chrF2 {chrf['value']:.2f}")
 
 
 class Corpus:
@@ -111,20 +116,26 @@ def train(run: Path, corpus: Corpus, recipe: Path, settings: list[str]) -> None:
     heedful("train", run, *files, "--recipe", recipe, "--set", *settings)
 
 
-def score_all(models: Sequence[Path], folder: Path, corpus: Corpus) -> dict[str, Values]:
+def bleu_on_validation(model: Path, folder: Path, corpus: Corpus) -> float:
+    return float(score([model], folder, corpus, "val", 5)[0]["value"])
+
+
+def score_all(models: Sequence[Path], folder: Path, corpus: Corpus) -> dict[str, list[Values]]:
     """Beam 5 and greedy on validation and on every test set: scores with intervals and signatures."""
+    splits = ("val", *corpus.tests())
+    return {f"{split}, beam {beam}": score(models, folder, corpus, split, beam) for split in splits for beam in (5, 1)}
+
+
+def score(models: Sequence[Path], folder: Path, corpus: Corpus, split: str, beam: int) -> list[Values]:
+    """BLEU and chrF of what the models say together, which is kept in the folder."""
+    source, target = corpus.pair(split)
+    output = folder / f"{split}.beam{beam}.{corpus.target}"
     named = [word for model in models for word in ("-m", model)]
-    found = {}
+    heedful("translate", source, *named, "--beam", str(beam), "--output", output)
     tokenize = "none" if corpus.is_tokenised else "13a"
-    for split in ("val", *corpus.tests()):
-        source, target = corpus.pair(split)
-        for beam in (5, 1):
-            output = folder / f"{split}.beam{beam}.{corpus.target}"
-            heedful("translate", source, *named, "--beam", str(beam), "--output", output)
-            scored = ["--hypotheses", output, "--target", target, "--tokenize", tokenize, "--json"]
-            (system,) = heedful("evaluate", *scored, reads=True)["systems"]
-            found[f"{split}, beam {beam}"] = system["scores"]
-    return found
+    scored = ["--hypotheses", output, "--target", target, "--tokenize", tokenize, "--json"]
+    (system,) = heedful("evaluate", *scored, reads=True)["systems"]
+    return list(system["scores"])
 
 
 def facts_of(run: Path) -> Values:
@@ -157,6 +168,9 @@ def report(rows: list[Values]) -> Iterator[str]:
         values = [row["scores"][what][0]["value"] for row in rows]
         spread = f", from {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
         yield f"mean of {len(values)}, {what}: BLEU {statistics.mean(values):.2f}{spread}"
+    for row in rows:
+        judged = ", ".join(f"{name} {bleu:.2f}" for name, bleu in row["validation"].items())
+        yield f"seed {row['seed']}, validation with a beam of 5: {judged}; chosen: {row['chosen']}"
     yield f"signature: {next(iter(rows[0]['scores'].values()))[0]['signature']}"
     for row in rows:
         reached = [f"{goal} after {at:.0f} min" for goal, at in row["minutes_to"].items() if at is not None]
