@@ -22,12 +22,24 @@ from heedful.files import folder_aside
 from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, t5, vit
 from heedful.interop.marian import VOCABULARY
 from heedful.interop.table import Row, read_table, write_table
+from heedful.models.bert import BertConfig
 from heedful.models.find import find_model_folder
-from heedful.models.folder import CARD, CONFIG, FAMILIES, WEIGHTS, load_model, save_model, weights_of
+from heedful.models.folder import (
+    CARD,
+    CONFIG,
+    FAMILIES,
+    WEIGHTS,
+    check_vocabulary,
+    load_model,
+    save_model,
+    weights_of,
+)
 from heedful.models.weights import PRECISIONS
 from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizer, save_tokenizers
 from heedful.text.folder import JOINT
 from heedful.text.foreign import export_foreign, load_foreign
+from heedful.text.foreign_rows import SPARED, within_rows
+from heedful.text.foreign_tokenizer import ForeignTokenizer
 
 WITHOUT_TEXT = ("vit",)
 OWN = "heedful"  # the key of heedful's own settings in a config.json that it wrote
@@ -135,6 +147,8 @@ def import_huggingface(folder: str | Path, output: str | Path) -> Path:
     tokenizers = read_tokenizers(folder, kind)
     if tokenizers is None and family.family not in WITHOUT_TEXT:
         warnings.warn(f"{folder}: has no tokenizer files, so the model will take ids, not text", stacklevel=2)
+    if tokenizers is not None:
+        tokenizers = fitting_tokenizers(tokenizers, config, folder)
     if family.complete is not None:
         config = family.complete(config, folder, tokenizers)
     with torch.device("meta"):
@@ -239,6 +253,22 @@ def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
         return Tokenizers(source=joint, target=joint)
     own = marian.own_tokenizers(folder) if kind == "marian" else None
     return load_foreign(folder, model_type=kind) if own is None else own
+
+
+def fitting_tokenizers(tokenizers: Tokenizers, config: Any, folder: Path) -> Tokenizers:
+    """The tokenizers without special pieces that the model has no rows for, such as bart-large-cnn's <mask>."""
+    n_rows = getattr(config, "vocab_size", None)
+    if n_rows is not None and isinstance(tokenizers.source, ForeignTokenizer):
+        spared = () if isinstance(config, BertConfig) else SPARED  # BERT fills in hidden words: it needs its mask
+        tokenizer, left = within_rows(tokenizers.source, n_rows, spared=spared, where=str(folder))
+        if left:
+            warnings.warn(
+                f"{folder}: left out of the tokenizer, since the model has {n_rows:,} rows: {', '.join(left)}",
+                stacklevel=3,
+            )
+        tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
+    check_vocabulary(folder, config, tokenizers)
+    return tokenizers
 
 
 def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:

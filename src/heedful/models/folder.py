@@ -118,7 +118,7 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     model.tie()
     tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None
     if tokenizers is not None:
-        _check_vocabulary(folder, config, tokenizers)
+        check_vocabulary(folder, config, tokenizers)
     return LoadedModel(family, model.eval(), tokenizers, folder)
 
 
@@ -154,7 +154,8 @@ def _check_listed(folder: Path, listed: frozenset[str]) -> None:
             raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
 
 
-def _check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
+def check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer whose ids the model has no rows for."""
     if isinstance(config, (Seq2SeqConfig, UniversalConfig)):
         sizes = {
             "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),
