@@ -83,7 +83,6 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     given.require("static_position_embeddings", True)
     for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "is_decoder"):
         given.require(name, False)
-    given.require("extra_pos_embeddings", 0)
     for name in ("attention_heads", "ffn_dim"):
         given.same(f"encoder_{name}", f"decoder_{name}")
     config = Seq2SeqConfig(
@@ -105,7 +104,8 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     warn_of_prefixes(given)
     given.warn_unread(
         ("init_std", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout",
-         "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout")
+         "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout",
+         "extra_pos_embeddings")  # of the first OPUS-MT folders; nothing reads it any more
     )  # fmt: skip
     return config
 
