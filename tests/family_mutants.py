@@ -126,7 +126,7 @@ IN_FAMILIES = [
     ),
     Mutant(
         "a shard may lie outside of the folder",
-        "interop/huggingface.py",
+        "interop/their_weights.py",
         'if Path(name).name != name or not name.endswith(".safetensors"):',
         'if not name.endswith(".safetensors"):',
         T5,

@@ -302,7 +302,10 @@ def test_a_base_model_that_needs_one_is_refused(case: str, tmp_path: Path) -> No
         ({"model_type": "gpt2", "add_cross_attention": True}, "'add_cross_attention' is True"),
         ({"model_type": "gpt2", "activation_function": "tanh"}, "'activation_function' must be one of"),
         ({"model_type": "gpt2", "n_embd": "768"}, "'n_embd' must be a whole number"),
-        ({"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"]}, "'architectures' is .*reads GPT2LM"),
+        (
+            {"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"]},
+            "'architectures' is .*GPT2LM",
+        ),
         ({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}, "'architectures' is .*LlamaFor"),
         ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "'rope_type' is 'yarn'"),
         ({"model_type": "llama", "partial_rotary_factor": 0.5}, "'partial_rotary_factor'"),

@@ -1,6 +1,6 @@
 """Pieces of a tokenizer that the table of its model has no row for.
 
-Some public checkpoints have them: of bart-large-cnn, fine-tuned without the row of <mask>, the tokenizer still knows it.
+Some public checkpoints have them: bart-large-cnn was fine-tuned without the row of <mask>, which its tokenizer knows.
 """
 
 import json
