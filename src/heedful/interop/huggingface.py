@@ -18,7 +18,7 @@ from torch import Tensor
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.files import folder_aside
-from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, t5, vit
+from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, pegasus, t5, vit
 from heedful.interop.marian import VOCABULARY
 from heedful.interop.table import Row, read_table, write_table
 from heedful.interop.their_weights import one_precision, read_folder_weights
@@ -41,6 +41,7 @@ from heedful.text.foreign_rows import SPARED, within_rows
 from heedful.text.foreign_tokenizer import ForeignTokenizer
 
 WITHOUT_TEXT = ("vit",)
+MARIANS = ("marian", "pegasus")  # heedful's own tokenizers go there as Marian's, which both can have
 OWN = "heedful"  # the key of heedful's own settings in a config.json that it wrote
 
 
@@ -56,6 +57,7 @@ class Family(NamedTuple):
     settle: Callable[..., Any] | None = None  # (config, tensors, *, where) -> config, for what the tensors alone say
     complete: Callable[..., Any] | None = None  # (config, folder, tokenizers) -> config, for what other files say
     finish_export: Callable[[Any, Path], None] | None = None  # (config, folder): writes other files
+    computed: Callable[[Any], dict[str, Tensor]] | None = None  # config -> what their file has and heedful computes
 
 
 # model_type -> how. Of several for one family the export takes the first whose config_to does not refuse.
@@ -69,6 +71,17 @@ MODEL_TYPES: dict[str, Family] = {
         settle=marian.settle,
         complete=generation.complete,
         finish_export=generation.write,
+    ),
+    "pegasus": Family(
+        "seq2seq",
+        pegasus.config_from,
+        pegasus.config_to,
+        pegasus.table,
+        ignored=marian.IGNORED,
+        settle=marian.settle,
+        complete=generation.complete,
+        finish_export=generation.write,
+        computed=pegasus.computed,
     ),
     "bart": Family(
         "bart",
@@ -171,9 +184,13 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
     family, ours = MODEL_TYPES[kind], weights_of(loaded.model)
     with folder_aside(output) as aside:
         values |= {OWN: {**to_values(loaded.model.config)}}
-        values["dtype"] = str(next(iter(ours.values())).dtype).removeprefix("torch.")
+        precision = next(iter(ours.values())).dtype
+        values["dtype"] = str(precision).removeprefix("torch.")
         write_json(aside / CONFIG, values)
-        save_file(write_table(family.table(loaded.model.config), ours), aside / WEIGHTS, metadata={"format": "pt"})
+        theirs = write_table(family.table(loaded.model.config), ours)
+        if family.computed is not None:
+            theirs |= {name: tensor.to(precision) for name, tensor in family.computed(loaded.model.config).items()}
+        save_file(theirs, aside / WEIGHTS, metadata={"format": "pt"})
         if loaded.tokenizers is not None:
             write_tokenizers(loaded.tokenizers, aside, kind)
         elif family.family not in WITHOUT_TEXT:
@@ -260,7 +277,7 @@ def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
     if (folder / JOINT).is_file() and not (folder / VOCABULARY).is_file():
         joint = load_tokenizer(folder / JOINT)
         return Tokenizers(source=joint, target=joint)
-    own = marian.own_tokenizers(folder) if kind == "marian" else None
+    own = marian.own_tokenizers(folder) if kind in MARIANS else None
     return load_foreign(folder, model_type=kind) if own is None else own
 
 
@@ -284,7 +301,7 @@ def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
     """As `transformers` reads them; heedful's own stand beside, so that they come back as they were."""
     if not isinstance(tokenizers.source, SentencePieceTokenizer):
         export_foreign(tokenizers, folder, model_type=kind)
-    elif kind == "marian":
+    elif kind in MARIANS:
         marian.write_tokenizers(folder, tokenizers)
     else:
         save_tokenizers(folder, tokenizers)

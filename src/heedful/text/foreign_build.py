@@ -13,6 +13,7 @@ from heedful.errors import UserError
 from heedful.text.safe import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
 
 MARK = "▁"
+PEGASUS_OFFSET = 103  # of a piece's id to its place in the SentencePiece model
 N_SENTINELS = 100  # T5's <extra_id_0> … <extra_id_99>
 
 
@@ -75,10 +76,30 @@ def t5_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str
         raise UserError(f"{where}: 'extra_ids' must be a number from 0 to 10,000, found {n_sentinels!r}")
     sentinels = [f"<extra_id_{number}>" for number in reversed(range(n_sentinels))]
     pieces = [*zip(facts.pieces, facts.scores, strict=True), *((piece, 0.0) for piece in sentinels)]
+    return _unigram_words(pieces, facts, roles, sentinels)
+
+
+def pegasus_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
+    """Pegasus' SentencePiece model behind the marks of its pre-training: two for what is hidden, 101 without a use."""
+    offset = settings.get("offset", PEGASUS_OFFSET)
+    if type(offset) is not int or not 2 <= offset <= 10_000:
+        raise UserError(f"{where}: 'offset' must be a number from 2 to 10,000, found {offset!r}")
+    marks = [roles["pad_token"], roles["eos_token"], "<mask_1>", "<mask_2>"]
+    unused = [f"<unk_{number}>" for number in range(2, offset)]
+    own = list(zip(facts.pieces, facts.scores, strict=True))[2:]  # without its own padding and end
+    pieces = [*((piece, 0.0) for piece in marks), *((piece, -100.0) for piece in unused), *own]
+    return _unigram_words(pieces, facts, roles, [*marks, *unused])
+
+
+def _unigram_words(
+    pieces: Sequence[tuple[str, float]], facts: ModelFacts, roles: Mapping[str, str], special: Iterable[str]
+) -> str:
+    """A unigram model of the words between spaces, and an end after each text."""
     vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
     metaspace = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
-    model = {"type": "Unigram", "unk_id": facts.types.index(UNKNOWN), "vocab": pieces, "byte_fallback": False}
-    added = added_tokens(vocabulary, [*roles.values(), *sentinels], _own_symbols(facts))
+    unknown = vocabulary[facts.pieces[facts.types.index(UNKNOWN)]]
+    model = {"type": "Unigram", "unk_id": unknown, "vocab": pieces, "byte_fallback": False}
+    added = added_tokens(vocabulary, [*roles.values(), *special], _own_symbols(facts))
     return content_of(
         model,
         added,
