@@ -118,6 +118,13 @@ IN_FAMILIES = [
         ("parity/test_marian.py",),
     ),
     Mutant(
+        "Pegasus' last norms keep the paper's order of sines and cosines",
+        "interop/pegasus.py",
+        'f"{side}.final_norm.{part}", order=order)',
+        'f"{side}.final_norm.{part}")',
+        ("parity/test_pegasus.py",),
+    ),
+    Mutant(
         "code of a model's own is not noticed",
         "interop/huggingface.py",
         'if "auto_map" in values:',
@@ -126,7 +133,7 @@ IN_FAMILIES = [
     ),
     Mutant(
         "a shard may lie outside of the folder",
-        "interop/huggingface.py",
+        "interop/their_weights.py",
         'if Path(name).name != name or not name.endswith(".safetensors"):',
         'if not name.endswith(".safetensors"):',
         T5,

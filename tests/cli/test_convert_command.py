@@ -1,6 +1,7 @@
 """`heedful convert`: each way there is, and what is said where there is none."""
 
 import json
+import re
 from pathlib import Path
 
 import ctranslate2
@@ -10,7 +11,10 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
+from heedful.decoding.pipelines.pipeline import pipeline
 from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
+from heedful.interop.ctranslate2_cache import key_of
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.folder import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -83,3 +87,68 @@ def test_what_has_no_place_is_refused_with_the_reason(model: Path, tmp_path: Pat
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "whisper"}))
     assert "whisper" in refused(tmp_path / "other", tmp_path / "out", "--to", "heedful", capsys=capsys)
     assert "--to heedful" in refused(tmp_path / "other", tmp_path / "out", "--to", "onnx", capsys=capsys)
+
+
+def theirs(folder: Path, config: object = None, *names: str) -> Path:
+    """A folder of somebody else's: its settings, and files of which only the names matter."""
+    folder.mkdir()
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    for name in names:
+        (folder / name).write_bytes(b"{}")
+    return folder
+
+
+def test_a_folder_of_hugging_faces_is_told_at_every_door(tmp_path: Path, capsys) -> None:
+    folder = theirs(tmp_path / "theirs", {"model_type": "gpt2"}, "model.safetensors")
+    words = f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
+    (tmp_path / "text.txt").write_text("a\nb\n")
+    for line in (
+        ["generate", "a", "-m", folder],
+        ["translate", "-m", folder, tmp_path / "text.txt"],
+        ["classify", "-m", folder, tmp_path / "text.txt"],
+        ["look", "a", "-m", folder],
+        ["train", tmp_path / "run", "--from", folder, "--text", tmp_path / "text.txt"],
+        ["convert", folder, tmp_path / "out", "--to", "heedful", "--precision", "int8"],
+    ):
+        assert main.run([str(word) for word in line]) == 1, line
+        assert words in capsys.readouterr().err, line
+    for opened in (load_model, lambda path: pipeline("text-generation", model=path), key_of):
+        with pytest.raises(UserError, match=r"heedful convert .*theirs OUTPUT --to heedful"):
+            opened(folder)
+
+
+OTHERS = {
+    "an adapter": (None, ("adapter_config.json", "adapter_model.safetensors"), "adapter.*merge_and_unload"),
+    "an adapter with settings": ({"model_type": "gpt2"}, ("adapter_config.json",), "adapter.*merge_and_unload"),
+    "llama.cpp's": (None, ("model-q4.gguf",), r"llama\.cpp \(model-q4\.gguf\).*model\.safetensors"),
+    "llama.cpp's with settings": ({"model_type": "gpt2"}, ("model-q4.gguf",), r"llama\.cpp"),
+    "nothing": ({"model_type": "gpt2"}, (), r"has no weights \(model\.safetensors\); copy the folder again"),
+    "packed": (
+        {"model_type": "gpt2", "quantization_config": {"quant_method": "gptq"}},
+        ("model.safetensors",),
+        r"config\.json: 'quantization_config' .*packed \(gptq\)",
+    ),
+    "a relative by name": ({"model_type": "roberta"}, (), "'model_type' is 'roberta'\nheedful reads: marian"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_a_folder_is_that_holds_no_such_model(case: str, tmp_path: Path, capsys) -> None:
+    config, names, words = OTHERS[case]
+    folder = theirs(tmp_path / "theirs", config, *names)
+    message = refused(folder, tmp_path / "out", "--to", "heedful", capsys=capsys)
+    assert re.search(words, message) and str(folder) in message and "did you mean" not in message
+    if config is None:  # at the other doors, too
+        with pytest.raises(UserError, match=words):
+            load_model(folder)
+
+
+def test_a_wrong_width_is_named_in_their_words(model: Path, tmp_path: Path, capsys) -> None:
+    converted(model, tmp_path / "theirs", "--to", "huggingface", capsys=capsys)
+    path = tmp_path / "theirs" / "config.json"
+    changed = {f"{side}_ffn_dim": 20 for side in ("encoder", "decoder")}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    message = refused(tmp_path / "theirs", tmp_path / "out", "--to", "heedful", capsys=capsys)
+    assert "'model.encoder.layers.0.fc1.weight' ('encoder.layers.0.feed_forward.inner.weight' in heedful)" in message
+    assert "has shape (12, 16), but config.json asks for (20, 16)" in message

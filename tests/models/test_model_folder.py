@@ -134,6 +134,7 @@ def test_the_folder_that_a_path_means(tmp_path):
         save_model(run / name, make(), None)
         assert find_model_folder(run) == run / name
         assert find_model_folder(str(run / name)) == run / name
+        assert load_model(run).folder == run / name
     with pytest.raises(UserError, match="nowhere: no such folder"):
         find_model_folder(tmp_path / "nowhere")
     with pytest.raises(UserError, match="neither a model folder"):

@@ -1,6 +1,7 @@
 """heedful's BART and Hugging Face's: the same numbers, the same texts, both ways."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
     assert loaded.family == "bart" and loaded.tokenizers is None
     assert loaded.model.config.marks.n_opening == ("forced_bos_token_id" in CASES[case])
     same_outputs(theirs, loaded.model, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+def test_a_first_token_forced_in_the_old_words_is_written(tmp_path: Path) -> None:
+    """Folders from before `forced_bos_token_id`, which have no generation_config.json either."""
+    theirs = hugging_face(forced_bos_token_id=None)
+    theirs.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "generation_config.json").unlink()
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "force_bos_token_to_be_generated": True}))
+    old = transformers.BartForConditionalGeneration.from_pretrained(tmp_path / "theirs").eval()
+    assert old.generation_config.forced_bos_token_id == old.config.bos_token_id
+    ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
+    assert ours.config.marks.n_opening == 1
+    same_searches(old, ours)
 
 
 def test_the_model_without_its_head_is_read(tmp_path: Path) -> None:

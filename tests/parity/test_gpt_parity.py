@@ -280,12 +280,33 @@ def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
     assert set(fitting(MODEL_TYPES["llama"], old, ours.config, where="")) == set(weights_of(ours))
 
 
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("case", ["gpt2", "llama, one key head, tied"])
+def test_a_base_model_that_needs_no_head_is_read(case: str, tmp_path: Path) -> None:
+    theirs = reference(case)
+    theirs.base_model.save_pretrained(tmp_path / "theirs")
+    read = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
+    assert all(torch.equal(weights_of(read)[name], tensor) for name, tensor in weights_of(converted(theirs)).items())
+
+
+@pytest.mark.parametrize("case", ["gpt2, not tied", "llama"])
+def test_a_base_model_that_needs_one_is_refused(case: str, tmp_path: Path) -> None:
+    reference(case).base_model.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(UserError, match=r"theirs: has no 'lm_head\.weight'.* Save it with its head"):
+        import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"model_type": "gpt2", "add_cross_attention": True}, "'add_cross_attention' is True"),
         ({"model_type": "gpt2", "activation_function": "tanh"}, "'activation_function' must be one of"),
         ({"model_type": "gpt2", "n_embd": "768"}, "'n_embd' must be a whole number"),
+        (
+            {"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"]},
+            "'architectures' is .*GPT2LM",
+        ),
+        ({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}, "'architectures' is .*LlamaFor"),
         ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "'rope_type' is 'yarn'"),
         ({"model_type": "llama", "partial_rotary_factor": 0.5}, "'partial_rotary_factor'"),
         ({"model_type": "llama", "hidden_act": "relu"}, "'hidden_act' must be one of"),

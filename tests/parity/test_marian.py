@@ -159,7 +159,7 @@ def test_words_are_the_same_where_they_are_known(tmp_path: Path, transformers) -
 
 
 REFUSED = {
-    "residual": "pre",
+    "residual": "none",
     "norm": "rms",
     "positions": "rotary",
     "activation": "swiglu",
@@ -228,7 +228,7 @@ def changed(folder: Path, file: str, **values: object) -> None:
 
 
 HOSTILE = {
-    "another family": ({"model_type": "pegasus"}, "model_type"),
+    "another family": ({"model_type": "mbart"}, "model_type"),
     "pre-norm": ({"normalize_before": True}, "normalize_before"),
     "marks outside": ({"decoder_start_token_id": 58100}, "58100"),
     "two ends": ({"eos_token_id": [3, 4]}, "eos_token_id"),

@@ -100,6 +100,19 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "marian")
 
 
+@pytest.mark.filterwarnings("error:.*not read")
+def test_what_the_first_folders_say_of_positions_changes_nothing(opus: Path, tmp_path: Path) -> None:
+    """`extra_pos_embeddings`, of a table that nothing has had since: transformers' code has no such word."""
+    path = opus / "config.json"
+    values = json.loads(path.read_text())
+    wanted = load_model(import_huggingface(opus, tmp_path / "plain")).model
+    path.write_text(json.dumps({**values, "extra_pos_embeddings": values["vocab_size"], "_num_labels": 3}))
+    found = load_model(import_huggingface(opus, tmp_path / "old")).model
+    path.write_text(json.dumps(values))
+    assert found.config == wanted.config
+    same_outputs(transformers.MarianMTModel.from_pretrained(opus).eval(), found, atol=1e-5)
+
+
 def learned(lines: list[str], size: int) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

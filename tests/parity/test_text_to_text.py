@@ -11,6 +11,7 @@ from encoder_decoders import shuffled
 from heedful import pipeline
 from heedful.cli.main import run
 from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
 from heedful.interop.huggingface import export_huggingface, import_huggingface
@@ -47,19 +48,20 @@ def t5_folder(folder: Path) -> Path:
     return folder
 
 
-def bart_folder(folder: Path) -> Path:
+def bart_folder(folder: Path, n_without_row: int = 0) -> Path:
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trained.train_from_iterator(LINES, vocab_size=300, special_tokens=special, show_progress=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trained.train_from_iterator(LINES, vocab_size=299, special_tokens=special, show_progress=False)
+    trained.add_special_tokens(["<mask>"])  # the last, as in the public ones
     folder.mkdir()
     trained.save_model(str(folder))
     tokenizer = transformers.BartTokenizer.from_pretrained(folder)
     sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 2), ("ffn_dim", 24))}
     heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     config = transformers.BartConfig(
-        vocab_size=len(tokenizer), d_model=16, **sizes, **heads, max_position_embeddings=80
+        vocab_size=len(tokenizer) - n_without_row, d_model=16, **sizes, **heads, max_position_embeddings=80
     )
     model = shuffled(transformers.BartForConditionalGeneration(config), seed=3)
     model.generation_config.forced_bos_token_id = 0
@@ -198,3 +200,23 @@ def test_bart_has_no_place_for_it_and_says_so(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**values, "prefix": "news: "}))
     with pytest.warns(UserWarning, match=r"this is not kept: 'news: ' \(any\); pass it as prefix="):
         import_huggingface(folder, tmp_path / "ours")
+
+
+def test_a_mask_without_a_row_is_left_out(tmp_path: Path) -> None:
+    """bart-large-cnn and distilbart have 50,264 rows, and their tokenizers 50,265 pieces."""
+    theirs = bart_folder(tmp_path / "theirs", n_without_row=1)
+    with pytest.warns(UserWarning, match=r"theirs: left out of the tokenizer, since the model has 279 rows: <mask>"):
+        ours = import_huggingface(theirs, tmp_path / "ours")
+    tokenizer, there = load_model(ours).tokenizers.source, transformers.AutoTokenizer.from_pretrained(theirs)
+    assert (tokenizer.vocab_size, tokenizer.special.mask, len(there)) == (279, None, 280)
+    for text in TEXTS:
+        assert tokenizer.encode(text) == there(text, add_special_tokens=False)["input_ids"]
+    found = Translator.load(ours).translate(TEXTS, beam=4, max_len=14, stop="estimated")
+    assert [text.strip() for text in found] == [text.strip() for text in said_there("bart", theirs, TEXTS, 4)]
+
+
+def test_a_word_without_a_row_is_refused(tmp_path: Path) -> None:
+    theirs = bart_folder(tmp_path / "theirs", n_without_row=2)
+    with pytest.raises(UserError, match=r"theirs: the tokenizer's piece .* has the id 278, .* 'vocab_size' 278"):
+        import_huggingface(theirs, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()

@@ -23,6 +23,7 @@ from heedful.text import (
 )
 from heedful.text.foreign import export_foreign, load_foreign
 from heedful.text.foreign_build import merges_of
+from heedful.text.foreign_rows import within_rows
 from heedful.text.foreign_safe import MAX_JSON_BYTES
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -97,10 +98,12 @@ def made(kind: str, folder: Path, lines: list[str]):
         return transformers.BartTokenizer.from_pretrained(byte_level_folder(folder, lines, special))
     if kind == "t5":
         return transformers.T5Tokenizer.from_pretrained(pieces_folder(folder, "spiece.model", lines, **T5))
+    if kind == "pegasus":
+        return transformers.PegasusTokenizer.from_pretrained(pieces_folder(folder, "spiece.model", lines, **T5))
     return transformers.LlamaTokenizer.from_pretrained(pieces_folder(folder, "tokenizer.model", lines, **LLAMA))
 
 
-KINDS = ("bert", "bert cased", "gpt2", "bart", "t5", "llama")
+KINDS = ("bert", "bert cased", "gpt2", "bart", "t5", "pegasus", "llama")
 
 
 def same_ids(ours, theirs, texts: list[str] = TEXTS) -> None:
@@ -249,6 +252,35 @@ def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path)
 def bert(lines: list[str], tmp_path_factory) -> ForeignTokenizer:
     folder = word_piece_folder(tmp_path_factory.mktemp("bert"), lines, lowercase=True)
     return load_foreign(folder, model_type="bert").source
+
+
+def with_pieces(tokenizer: ForeignTokenizer, *pieces: str, **roles: str) -> ForeignTokenizer:
+    """The same with more special pieces, after all others."""
+    values = json.loads(tokenizer.content)
+    same = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    for number, piece in enumerate(pieces, start=tokenizer.vocab_size):
+        values["added_tokens"].append({"id": number, "content": piece, **same})
+    return ForeignTokenizer(json.dumps(values), {**tokenizer.roles, **roles})
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])  # pieces by name, and in a list
+def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], tmp_path: Path) -> None:
+    made(kind, tmp_path, lines)
+    plain = load_foreign(tmp_path, model_type=kind).source
+    longer = with_pieces(plain, "<|pad|>", "<|tool|>", pad_token="<|pad|>")
+    found, left = within_rows(longer, plain.vocab_size, where="folder")
+    assert (left, found.vocab_size) == (["<|pad|>", "<|tool|>"], plain.vocab_size)
+    assert found.special.pad != longer.special.pad and found.special.end == plain.special.end
+    assert found.encode_batch(TEXTS[:500]) == plain.encode_batch(TEXTS[:500])
+    assert within_rows(longer, longer.vocab_size + 3, where="folder") == (longer, [])  # spare rows do no harm
+    with pytest.raises(UserError, match=r"folder: the tokenizer's piece '<\|end\|>' has the id"):
+        within_rows(with_pieces(plain, "<|end|>", eos_token="<|end|>"), plain.vocab_size, where="folder")
+
+
+def test_a_hidden_word_needs_its_row_where_words_are_filled_in(bert: ForeignTokenizer) -> None:
+    longer = with_pieces(bert, "[HIDDEN]", mask_token="[HIDDEN]")
+    with pytest.raises(UserError, match=r"piece '\[HIDDEN\]' has the id"):
+        within_rows(longer, bert.vocab_size, spared=(), where="folder")
 
 
 def test_a_lone_surrogate_is_repaired(bert: ForeignTokenizer) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from heedful.config import from_values
-from heedful.errors import UserError
 from heedful.interop.labels import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
     exclusive_from,
+    has_pooler,
     head_from,
     labels_from,
     labels_to,
@@ -22,7 +22,7 @@ from heedful.interop.values import Values
 from heedful.models.bert import BertConfig
 from heedful.text import Tokenizers
 
-PREFIX, POOLER = "bert.", "pooler.dense"
+PREFIX = "bert."
 # Position numbers, and what pre-training left: the head that tells whether one sentence follows another, and a pooler
 # in files of models that label tokens. What the table asks for is never left out.
 IGNORED = (
@@ -40,7 +40,8 @@ HEADS = {
     "BertForTokenClassification": "label_tokens",
     "BertModel": "pool",
 }
-HEADS_THERE = {ours: theirs for theirs, ours in HEADS.items() if theirs != "BertForPreTraining"}
+HEADS_THERE = {ours: theirs for theirs, ours in HEADS.items() if theirs != "BertForPreTraining"} | {"none": "BertModel"}
+BARE = ("pool", "none")  # the heads of their base model, whose file has names without the prefix
 
 # ours -> theirs, in each layer
 LAYER = {
@@ -106,9 +107,14 @@ _OF_THE_OLD_POOLER = (
 
 
 def settle(config: BertConfig, theirs: Mapping[str, Tensor], *, where: str) -> BertConfig:
-    """Whether pre-training left a pooler beside the head for hidden words: config.json does not say."""
-    found = any(all(f"{prefix}{POOLER}.{part}" in theirs for part in ("weight", "bias")) for prefix in ("", PREFIX))
-    return replace(config, pooler=found) if config.head == "masked" else config
+    """Whether there is a pooler, as in a base model or left by pre-training beside the head for hidden words.
+
+    config.json does not say: theirs has a switch for it in the code alone, `add_pooling_layer`.
+    """
+    found = has_pooler(theirs, PREFIX)
+    if config.head == "masked":
+        return replace(config, pooler=found)
+    return replace(config, head="none") if config.head == "pool" and not found else config
 
 
 def complete(config: BertConfig, folder: Path, tokenizers: Tokenizers | None) -> BertConfig:
@@ -122,8 +128,6 @@ def complete(config: BertConfig, folder: Path, tokenizers: Tokenizers | None) ->
 
 def config_to(config: BertConfig) -> dict[str, Any]:
     """The values of their config.json, or a UserError with the reason."""
-    if config.head not in HEADS_THERE:
-        raise UserError(f"head = '{config.head}': theirs always has a pooler; train it with another head")
     return {
         "architectures": [HEADS_THERE[config.head]],
         "vocab_size": config.vocab_size,
@@ -158,7 +162,7 @@ def table(config: BertConfig) -> list[Row]:
     for i in range(config.n_layers):
         for ours, theirs in LAYER.items():
             rows += _pair(f"bert.encoder.layer.{i}.{theirs}", f"encoder.layers.{i}.{ours}")
-    return [_without_prefix(row) if config.head == "pool" else row for row in rows + _head_rows(config)]
+    return [_without_prefix(row) if config.head in BARE else row for row in rows + _head_rows(config)]
 
 
 def _head_rows(config: BertConfig) -> list[Row]:

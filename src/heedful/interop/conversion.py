@@ -29,12 +29,7 @@ def convert_model(
         return _to_heedful(Path(source), Path(output), precision)
     if precision is not None:
         raise UserError(f"--precision {precision}: is for --to heedful")
-    folder = find_model_folder(source)
-    if "model_type" in read_json(folder / CONFIG):
-        raise UserError(
-            f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
-        )
-    return WRITERS[to](folder, Path(output))
+    return WRITERS[to](find_model_folder(source), Path(output))
 
 
 def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path:
@@ -46,8 +41,6 @@ def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path
             raise UserError(f"{source}: is a model folder of heedful's already; --precision int8 makes a smaller one")
         return import_huggingface(source, output)
     folder = find_model_folder(source)
-    if "model_type" in read_json(folder / CONFIG):
-        raise UserError(f"{source}: is a folder of Hugging Face's; read it first, without --precision")
     loaded = load_model(folder)
     card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
     return save_model(output, loaded.model, loaded.tokenizers, card=card, precision=precision)

@@ -28,6 +28,7 @@ from heedful.errors import Notice, UserError
 from heedful.files import MANIFEST, Unwritable, check_manifest, folder_aside, retire, sha256
 from heedful.interop.ctranslate2_library import library
 from heedful.models.builtin import is_builtin
+from heedful.models.find import refuse_unread
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.folder import JOINT, SOURCE, TARGET
 
@@ -112,6 +113,7 @@ def refusal(model: Path, reason: str) -> NotConvertible:
 
 def key_of(model: Path) -> str:
     if not (model / MANIFEST).is_file():
+        refuse_unread(model)
         raise UserError(f"{model}: has no {MANIFEST}; it is not a folder that heedful wrote, or it was not finished")
     parts = ((model / MANIFEST).read_bytes(), library().__version__.encode(), str(LAYOUT).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]

@@ -26,12 +26,14 @@ def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
     if type(ends) is not int:
         raise values.wrong("eos_token_id", "one whole number")
     pad = values.whole("pad_token_id")
+    # The second is what the first was called in the first BART folders.
+    forced = values.get("forced_bos_token_id") is not None or values.flag("force_bos_token_to_be_generated", False)
     return MarksConfig(
         pad_id=pad,
         start_id=values.whole("decoder_start_token_id", pad),
         end_id=ends,
         first_id=first_id,
-        opens_target=first_id is None or values.get("forced_bos_token_id") is not None,
+        opens_target=first_id is None or forced,
         forbidden=_forbidden(values.get("bad_words_ids"), values.where),
     )
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.interop.generation import GENERATION
@@ -44,6 +46,7 @@ IGNORED = (r"transformer\.h\.\d+\.attn\.(masked_)?bias",)
 
 def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
     read = Values(values, where=where)
+    read.architecture("GPT2LMHeadModel", "GPT2Model")
     read.require("add_cross_attention", False)
     scale = (read.flag("scale_attn_weights", True), read.flag("scale_attn_by_inverse_layer_idx", False))
     d_model = read.whole("n_embd", 768)
@@ -142,6 +145,16 @@ def marks_from(read: Values, *, start: int, end: int) -> MarksConfig:
     if not ends or any(type(one) is not int for one in ends):
         raise read.wrong("eos_token_id", "an id or a list of ids")
     return MarksConfig(start_id=read.whole("bos_token_id", start), end_id=ends[0], other_ends=tuple(ends[1:]))
+
+
+def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> GptConfig:
+    """Refuse a base model whose words are written by a matrix that its file does not hold. Of Llama, too."""
+    if not config.tied and "lm_head.weight" not in theirs:
+        raise UserError(
+            f"{where}: has no 'lm_head.weight', and config.json has 'tie_word_embeddings' false: this is a model "
+            "without the layer that writes words. Save it with its head, as its class …LMHeadModel or …ForCausalLM does"
+        )
+    return config
 
 
 def complete(config: GptConfig, folder: Path, tokenizers: object) -> GptConfig:

@@ -12,27 +12,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.config import from_values, read_json, to_values
-from heedful.errors import UserError, nearest
+from heedful.errors import UserError
 from heedful.files import folder_aside
-from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, t5, vit
+from heedful.interop import bart, bert, generation, gpt2, llama, marian, marian_config, pegasus, t5, vit
 from heedful.interop.marian import VOCABULARY
 from heedful.interop.table import Row, read_table, write_table
-from heedful.models.find import find_model_folder
-from heedful.models.folder import CARD, CONFIG, FAMILIES, WEIGHTS, load_model, save_model, weights_of
-from heedful.models.weights import PRECISIONS
+from heedful.interop.their_weights import one_precision, read_folder_weights
+from heedful.models.bert import BertConfig
+from heedful.models.find import find_model_folder, other_kind
+from heedful.models.folder import (
+    CARD,
+    CONFIG,
+    FAMILIES,
+    WEIGHTS,
+    check_vocabulary,
+    load_model,
+    save_model,
+    weights_of,
+)
 from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizer, save_tokenizers
 from heedful.text.folder import JOINT
 from heedful.text.foreign import export_foreign, load_foreign
+from heedful.text.foreign_rows import SPARED, within_rows
+from heedful.text.foreign_tokenizer import ForeignTokenizer
 
 WITHOUT_TEXT = ("vit",)
+MARIANS = ("marian", "pegasus")  # heedful's own tokenizers go there as Marian's, which both can have
 OWN = "heedful"  # the key of heedful's own settings in a config.json that it wrote
-INDEX = "model.safetensors.index.json"
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
 
 class Family(NamedTuple):
@@ -47,6 +57,7 @@ class Family(NamedTuple):
     settle: Callable[..., Any] | None = None  # (config, tensors, *, where) -> config, for what the tensors alone say
     complete: Callable[..., Any] | None = None  # (config, folder, tokenizers) -> config, for what other files say
     finish_export: Callable[[Any, Path], None] | None = None  # (config, folder): writes other files
+    computed: Callable[[Any], dict[str, Tensor]] | None = None  # config -> what their file has and heedful computes
 
 
 # model_type -> how. Of several for one family the export takes the first whose config_to does not refuse.
@@ -60,6 +71,17 @@ MODEL_TYPES: dict[str, Family] = {
         settle=marian.settle,
         complete=generation.complete,
         finish_export=generation.write,
+    ),
+    "pegasus": Family(
+        "seq2seq",
+        pegasus.config_from,
+        pegasus.config_to,
+        pegasus.table,
+        ignored=marian.IGNORED,
+        settle=marian.settle,
+        complete=generation.complete,
+        finish_export=generation.write,
+        computed=pegasus.computed,
     ),
     "bart": Family(
         "bart",
@@ -78,6 +100,7 @@ MODEL_TYPES: dict[str, Family] = {
         gpt2.table,
         prefix="transformer.",
         ignored=gpt2.IGNORED,
+        settle=gpt2.settle,
         complete=gpt2.complete,
         finish_export=gpt2.finish_export,
     ),
@@ -88,6 +111,7 @@ MODEL_TYPES: dict[str, Family] = {
         llama.table,
         prefix="model.",
         ignored=llama.IGNORED,
+        settle=gpt2.settle,
         complete=gpt2.complete,
         finish_export=gpt2.finish_export,
     ),
@@ -118,6 +142,7 @@ MODEL_TYPES: dict[str, Family] = {
         vit.table,
         prefix=vit.PREFIX,
         ignored=vit.IGNORED,
+        settle=vit.settle,
         complete=vit.complete,
         finish_export=vit.finish_export,
     ),
@@ -135,12 +160,15 @@ def import_huggingface(folder: str | Path, output: str | Path) -> Path:
     tokenizers = read_tokenizers(folder, kind)
     if tokenizers is None and family.family not in WITHOUT_TEXT:
         warnings.warn(f"{folder}: has no tokenizer files, so the model will take ids, not text", stacklevel=2)
+    if tokenizers is not None:
+        tokenizers = fitting_tokenizers(tokenizers, config, folder)
     if family.complete is not None:
         config = family.complete(config, folder, tokenizers)
     with torch.device("meta"):
         model = FAMILIES[family.family][1](config)
     weights = fitting(family, theirs, config, where=where)
-    check_shapes(weights, weights_of(model), where=where)
+    names = {part: row.theirs for row in family.table(config) for part in row.parts}
+    check_shapes(weights, weights_of(model), names, where=where)
     model.load_state_dict(weights, strict=False, assign=True)
     model.tie()
     card = folder / CARD
@@ -156,9 +184,13 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
     family, ours = MODEL_TYPES[kind], weights_of(loaded.model)
     with folder_aside(output) as aside:
         values |= {OWN: {**to_values(loaded.model.config)}}
-        values["dtype"] = str(next(iter(ours.values())).dtype).removeprefix("torch.")
+        precision = next(iter(ours.values())).dtype
+        values["dtype"] = str(precision).removeprefix("torch.")
         write_json(aside / CONFIG, values)
-        save_file(write_table(family.table(loaded.model.config), ours), aside / WEIGHTS, metadata={"format": "pt"})
+        theirs = write_table(family.table(loaded.model.config), ours)
+        if family.computed is not None:
+            theirs |= {name: tensor.to(precision) for name, tensor in family.computed(loaded.model.config).items()}
+        save_file(theirs, aside / WEIGHTS, metadata={"format": "pt"})
         if loaded.tokenizers is not None:
             write_tokenizers(loaded.tokenizers, aside, kind)
         elif family.family not in WITHOUT_TEXT:
@@ -174,13 +206,21 @@ def read_config(folder: Path) -> tuple[str, Any]:
     """The model_type and our settings of a folder of theirs."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
+    if not (folder / CONFIG).is_file() and (other := other_kind(folder)) is not None:
+        raise UserError(f"{folder}: {other}")
     values, where = read_json(folder / CONFIG), str(folder / CONFIG)
     if "auto_map" in values:
         raise UserError(f"{where}: 'auto_map' asks for code of its own, and heedful runs no code of a model's folder")
+    if (packed := values.get("quantization_config")) is not None:
+        how = packed.get("quant_method") if isinstance(packed, dict) else packed
+        raise UserError(
+            f"{where}: 'quantization_config' says that the weights are packed ({how}), and heedful reads them as they "
+            "were before; get the model that this one was made from, or save it dequantized"
+        )
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        meant = nearest(str(kind), MODEL_TYPES)
-        raise UserError(f"{where}: 'model_type' is {kind!r}{meant}\nheedful reads: {', '.join(MODEL_TYPES)}")
+        # No "did you mean": RoBERTa is close to BERT by name, and read as one it would compute something else.
+        raise UserError(f"{where}: 'model_type' is {kind!r}\nheedful reads: {', '.join(MODEL_TYPES)}")
     own, family = values.pop(OWN, None), MODEL_TYPES[kind]
     config = _own_config(family, own, values)
     if config is not None:
@@ -237,15 +277,31 @@ def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
     if (folder / JOINT).is_file() and not (folder / VOCABULARY).is_file():
         joint = load_tokenizer(folder / JOINT)
         return Tokenizers(source=joint, target=joint)
-    own = marian.own_tokenizers(folder) if kind == "marian" else None
+    own = marian.own_tokenizers(folder) if kind in MARIANS else None
     return load_foreign(folder, model_type=kind) if own is None else own
+
+
+def fitting_tokenizers(tokenizers: Tokenizers, config: Any, folder: Path) -> Tokenizers:
+    """The tokenizers without special pieces that the model has no rows for, such as bart-large-cnn's <mask>."""
+    n_rows = getattr(config, "vocab_size", None)
+    if n_rows is not None and isinstance(tokenizers.source, ForeignTokenizer):
+        spared = () if isinstance(config, BertConfig) else SPARED  # BERT fills in hidden words: it needs its mask
+        tokenizer, left = within_rows(tokenizers.source, n_rows, spared=spared, where=str(folder))
+        if left:
+            warnings.warn(
+                f"{folder}: left out of the tokenizer, since the model has {n_rows:,} rows: {', '.join(left)}",
+                stacklevel=3,
+            )
+        tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
+    check_vocabulary(folder, config, tokenizers)
+    return tokenizers
 
 
 def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
     """As `transformers` reads them; heedful's own stand beside, so that they come back as they were."""
     if not isinstance(tokenizers.source, SentencePieceTokenizer):
         export_foreign(tokenizers, folder, model_type=kind)
-    elif kind == "marian":
+    elif kind in MARIANS:
         marian.write_tokenizers(folder, tokenizers)
     else:
         save_tokenizers(folder, tokenizers)
@@ -259,69 +315,17 @@ def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
             )
 
 
-def read_folder_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of model.safetensors, or of the files that its index names."""
-    if (folder / WEIGHTS).is_file():
-        return _read_file(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return _read_shards(folder)
-    found = next((name for name in PICKLES if (folder / name).exists()), None)
-    if found is not None:
-        raise UserError(
-            f"{folder / found}: heedful reads safetensors only, since such a file can run code when it is opened. "
-            "Load it where you trust it and save it again: model.save_pretrained(folder, safe_serialization=True)"
-        )
-    raise UserError(f"{folder}: has no {WEIGHTS}")
-
-
-def _read_shards(folder: Path) -> dict[str, Tensor]:
-    where, places = folder / INDEX, read_json(folder / INDEX).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise UserError(f"{where}: has no 'weight_map' of names to files")
-    weights: dict[str, Tensor] = {}
-    for name in sorted(set(places.values())):
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise UserError(f"{where}: {name!r} is not the name of a safetensors file in this folder")
-        found = _read_file(folder / name)
-        if twice := sorted(set(found) & set(weights)):
-            raise UserError(f"{where}: '{twice[0]}' stands in two files")
-        weights |= found
-    if set(weights) != set(places):
-        raise UserError(f"{where}: its list differs from what is in the files; copy the folder again")
-    return weights
-
-
-def _read_file(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            for name in file.keys():  # noqa: SIM118 (not a dict)
-                if (precision := file.get_slice(name).get_dtype()) not in (*PRECISIONS, "I64", "I32", "U8", "BOOL"):
-                    raise UserError(f"{path}: '{name}' is of type {precision}; allowed: {', '.join(PRECISIONS)}")
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
-
-
-def one_precision(weights: dict[str, Tensor], *, where: str) -> dict[str, Tensor]:
-    """All in the widest type that is there, which loses nothing; every number must be finite."""
-    widest = torch.bfloat16
-    types = {tensor.dtype for tensor in weights.values()}
-    for one in types:
-        widest = one if len(types) == 1 else torch.promote_types(widest, one)
-    if not widest.is_floating_point:
-        raise UserError(f"{where}: its weights are of type {widest}; heedful reads {', '.join(PRECISIONS)}")
-    for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
-            raise UserError(f"{where}: '{name}' holds a number that is not finite (NaN or infinity)")
-    return {name: tensor.to(widest) for name, tensor in weights.items()}
-
-
-def check_shapes(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, where: str) -> None:
+def check_shapes(
+    weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], theirs: Mapping[str, str], *, where: str
+) -> None:
+    """Refuse tensors of other sizes than config.json says; `theirs` has their names for ours."""
     assert set(weights) == set(expected), f"the table is not the model: {sorted(set(weights) ^ set(expected))[:5]}"
     for name, tensor in weights.items():
         if tensor.shape != expected[name].shape:
             found, wanted = tuple(tensor.shape), tuple(expected[name].shape)
-            raise UserError(f"{where}: '{name}' has shape {found}, but {CONFIG} asks for {wanted}")
+            raise UserError(
+                f"{where}: '{theirs[name]}' ('{name}' in heedful) has shape {found}, but {CONFIG} asks for {wanted}"
+            )
 
 
 def write_json(path: Path, values: object) -> None:

@@ -1,6 +1,6 @@
 """Labels, bends and heads in the words of Hugging Face's encoders: what BERT's and ViT's settings have in common."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from heedful.errors import UserError
@@ -30,6 +30,11 @@ def head_from(values: Values, heads: Mapping[str, str], *, default: str) -> str:
     if not isinstance(name, str) or name not in heads:
         raise UserError(f"{values.where}: 'architectures' is {names!r}; heedful reads {', '.join(heads)}")
     return heads[name]
+
+
+def has_pooler(theirs: Collection[str], prefix: str) -> bool:
+    """Whether one of a base model's tensors, with the prefix of its names or without, is the pooler's."""
+    return any(f"{start}pooler.dense.{part}" in theirs for start in ("", prefix) for part in ("weight", "bias"))
 
 
 def labels_from(values: Values) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ IGNORED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"model\.rota
 
 def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
     read = Values(values, where=where)
+    read.architecture("LlamaForCausalLM", "LlamaModel", "LLaMAForCausalLM")  # the last in the first folders
     read.require("partial_rotary_factor", 1.0, 1)
     d_model, n_heads = read.whole("hidden_size", 4096), read.whole("num_attention_heads", 32)
     config = GptConfig(

@@ -1,4 +1,7 @@
-"""A Transformer's settings in Hugging Face's words for Marian, and back; what has no word there, and why."""
+"""A Transformer's settings in Hugging Face's words for Marian, and back; what has no word there, and why.
+
+Pegasus is the same with the norms before each part (`pegasus.py`), in the same words.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -20,21 +23,25 @@ Tied = Literal["all", "target", "none"]
 
 def why_not(config: Seq2SeqConfig) -> str | None:
     """Why Marian cannot compute what such a model computes; None if it can."""
+    if config.residual != "post":
+        return f"residual = '{config.residual}': Marian normalises after each residual, and has no final norm"
+    return why_not_in("Marian", config)
+
+
+def why_not_in(theirs: str, config: Seq2SeqConfig) -> str | None:
+    """What neither Marian nor Pegasus computes."""
     d_head = config.d_head or config.d_model // config.n_heads
     refusals = {
-        f"residual = '{config.residual}': Marian normalises after each residual, and has no final norm": (
-            config.residual != "post"
-        ),
-        f"norm = '{config.norm}': Marian has layer norms": config.norm != "layer",
-        f"positions = '{config.positions}': Marian computes sinusoidal ones": (
+        f"norm = '{config.norm}': {theirs} has layer norms": config.norm != "layer",
+        f"positions = '{config.positions}': {theirs} computes sinusoidal ones": (
             config.positions not in ("sinusoidal", "sinusoidal_halves")
         ),
-        f"activation = '{config.activation}': Marian has no gated feed-forward": config.activation not in ACTIVATIONS,
-        f"pattern '{config.pattern.kind}': Marian attends to everything": config.pattern.kind != "full",
-        f"join = '{config.join}': Marian's decoder reads the last encoder layer": config.join != "last",
-        "n_kv_heads: Marian has as many key as query heads": config.n_kv_heads not in (None, config.n_heads),
-        f"d_head = {d_head}: Marian's heads share d_model among them": d_head * config.n_heads != config.d_model,
-        "marks.first_id: Marian puts nothing before a source": config.marks.first_id is not None,
+        f"activation = '{config.activation}': {theirs} has no gated feed-forward": config.activation not in ACTIVATIONS,
+        f"pattern '{config.pattern.kind}': {theirs} attends to everything": config.pattern.kind != "full",
+        f"join = '{config.join}': {theirs}'s decoder reads the last encoder layer": config.join != "last",
+        f"n_kv_heads: {theirs} has as many key as query heads": config.n_kv_heads not in (None, config.n_heads),
+        f"d_head = {d_head}: {theirs}'s heads share d_model among them": d_head * config.n_heads != config.d_model,
+        f"marks.first_id: {theirs} puts nothing before a source": config.marks.first_id is not None,
         "init = 't5': such a model does without the division by the root of d_head": config.init == "t5",
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
@@ -45,6 +52,18 @@ def config_to(config: Seq2SeqConfig) -> dict[str, Any]:
     reason = why_not(config)
     if reason is not None:
         raise UserError(reason)
+    return {
+        "architectures": ["MarianMTModel"],
+        "decoder_vocab_size": config.target_vocab_size,
+        "share_encoder_decoder_embeddings": config.tied == "all",
+        "tie_word_embeddings": config.tied != "none",
+        "normalize_before": False,
+        **sizes_to(config),
+    }
+
+
+def sizes_to(config: Seq2SeqConfig) -> dict[str, Any]:
+    """What Marian and Pegasus say in the same words."""
     sides = {
         "layers": (config.n_layers, config.n_decoder_layers or config.n_layers),
         "attention_heads": (config.n_heads, config.n_heads),
@@ -52,12 +71,8 @@ def config_to(config: Seq2SeqConfig) -> dict[str, Any]:
         "layerdrop": (0.0, 0.0),
     }
     return {
-        "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
         "vocab_size": config.source_vocab_size,
-        "decoder_vocab_size": config.target_vocab_size,
-        "share_encoder_decoder_embeddings": config.tied == "all",
-        "tie_word_embeddings": config.tied != "none",
         "d_model": config.d_model,
         **{f"{side}_{name}": pair[i] for i, side in enumerate(("encoder", "decoder")) for name, pair in sides.items()},
         "activation_function": ACTIVATIONS[config.activation],
@@ -66,7 +81,6 @@ def config_to(config: Seq2SeqConfig) -> dict[str, Any]:
         "activation_dropout": 0.0,
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "normalize_before": False,
         "normalize_embedding": False,
         "max_position_embeddings": max(FEWEST_POSITIONS, config.max_len),
         **marks_to(config.marks),
@@ -78,17 +92,25 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     """The settings of a Marian model, or a UserError that names what heedful has no place for."""
     given = Values(values, where=where)
     given.architecture("MarianMTModel", "MarianModel")
-    if not given.flag("scale_embedding", False):
-        raise UserError(f"{where}: 'scale_embedding' is not true: heedful's embeddings are multiplied by the root of D")
-    given.require("static_position_embeddings", True)
-    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "is_decoder"):
+    for name in ("normalize_before", "add_final_layer_norm"):
         given.require(name, False)
-    given.require("extra_pos_embeddings", 0)
+    target_vocab_size = given.whole("decoder_vocab_size", given.whole("vocab_size"))
+    return sizes_from(given, target_vocab_size=target_vocab_size, residual="post", tied=_tied(given))
+
+
+def sizes_from(given: Values, **settings: Any) -> Seq2SeqConfig:
+    """What Marian and Pegasus say in the same words; `settings`: ours that each says in its own."""
+    if not given.flag("scale_embedding", False):
+        raise UserError(
+            f"{given.where}: 'scale_embedding' is not true: heedful's embeddings are multiplied by the root of D"
+        )
+    given.require("static_position_embeddings", True)
+    for name in ("normalize_embedding", "is_decoder"):
+        given.require(name, False)
     for name in ("attention_heads", "ffn_dim"):
         given.same(f"encoder_{name}", f"decoder_{name}")
     config = Seq2SeqConfig(
         source_vocab_size=given.whole("vocab_size"),
-        target_vocab_size=given.whole("decoder_vocab_size", given.whole("vocab_size")),
         d_model=given.whole("d_model"),
         n_layers=given.whole("encoder_layers"),
         n_decoder_layers=given.whole("decoder_layers"),
@@ -99,13 +121,14 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
         activation=given.choice("activation_function", NAMED, "gelu"),  # type: ignore[arg-type]
         positions="sinusoidal_halves",
         max_len=given.whole("max_position_embeddings", FEWEST_POSITIONS),
-        tied=_tied(given),
         marks=marks_from(given),
+        **settings,
     )
     warn_of_prefixes(given)
     given.warn_unread(
         ("init_std", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "classif_dropout",
-         "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout")
+         "num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "bos_token_id", "activation_dropout",
+         "extra_pos_embeddings")  # of the first OPUS-MT folders; nothing reads it any more
     )  # fmt: skip
     return config
 

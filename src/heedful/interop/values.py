@@ -13,8 +13,8 @@ from heedful.errors import UserError
 # Names, training, searching: nothing here changes what a model computes.
 HARMLESS = frozenset(
     {
-        "_commit_hash", "_name_or_path", "architectures", "attn_implementation", "author", "bad_words_ids",
-        "begin_suppress_tokens", "chunk_size_feed_forward", "diversity_penalty", "do_sample", "dtype",
+        "_commit_hash", "_name_or_path", "_num_labels", "architectures", "attn_implementation", "author",
+        "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward", "diversity_penalty", "do_sample", "dtype",
         "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
         "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
         "keys_to_ignore_at_inference", "label2id", "language", "length_penalty", "license",

@@ -10,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError
 from heedful.interop.labels import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
     exclusive_from,
+    has_pooler,
     head_from,
     labels_from,
     labels_to,
@@ -31,7 +34,8 @@ PREPROCESSOR = "preprocessor_config.json"
 
 # theirs -> ours
 HEADS = {"ViTForImageClassification": "classify", "ViTForMaskedImageModeling": "masked_patches", "ViTModel": "pool"}
-HEADS_THERE = {ours: theirs for theirs, ours in HEADS.items()}
+HEADS_THERE = {ours: theirs for theirs, ours in HEADS.items()} | {"none": "ViTModel"}
+BARE = ("pool", "none")  # the heads of their base model, whose file has names without the prefix
 RESIZES = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 
 # ours -> theirs, in each layer; then as Transformers 5 names it inside, and some files with it
@@ -78,6 +82,11 @@ def config_from(values: Mapping[str, Any], *, where: str) -> VitConfig:
     }
     given.warn_unread(("initializer_range", "encoder_stride", "is_encoder_decoder"))
     return from_values(VitConfig, ours, where=where)
+
+
+def settle(config: VitConfig, theirs: Mapping[str, Tensor], *, where: str) -> VitConfig:
+    """Whether a base model has a pooler: those of DINO have none, and config.json does not say."""
+    return replace(config, head="none") if config.head == "pool" and not has_pooler(theirs, PREFIX) else config
 
 
 def complete(config: VitConfig, folder: Path, tokenizers: Tokenizers | None) -> VitConfig:
@@ -157,7 +166,7 @@ def table(config: VitConfig) -> list[Row]:
         for ours, (theirs, newer) in LAYER.items():
             pair = _pair(f"vit.encoder.layer.{i}.{theirs}", f"encoder.layers.{i}.{ours}", f"vit.layers.{i}.{newer}")
             rows += pair[:1] if ours in WITHOUT_BIAS and not config.qkv_bias else pair
-    return [_without_prefix(row) if config.head == "pool" else row for row in rows + _head_rows(config)]
+    return [_without_prefix(row) if config.head in BARE else row for row in rows + _head_rows(config)]
 
 
 def _head_rows(config: VitConfig) -> list[Row]:

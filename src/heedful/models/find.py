@@ -8,6 +8,7 @@ from heedful.config import read_json
 from heedful.errors import UserError
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"  # of a model folder
+ADAPTER = "adapter_config.json"  # of a folder of peft's
 Precision = Literal["float32", "float16", "int8"]  # of the weights in its file
 SCALE = ".scale"  # the scales of an int8 matrix "name" stand beside it as "name.scale"
 
@@ -33,10 +34,42 @@ def find_model_folder(path: str | Path) -> Path:
     path = Path(path)
     for folder in (path, path / "best", path / "average", path / "last"):
         if (folder / CONFIG).is_file():
+            refuse_unread(folder)
             return folder
     if not path.exists():
         raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model")
+    kind = other_kind(path)
+    if kind is not None:
+        raise UserError(f"{path}: {kind}")
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
+
+
+def refuse_unread(folder: Path) -> None:
+    """Refuse a folder of Hugging Face's, which is to be read into one of heedful's first, and say how."""
+    try:
+        values = read_json(folder / CONFIG)
+    except UserError:  # no settings, or damaged ones: whoever loads the model says it
+        return
+    if "model_type" in values:
+        raise UserError(
+            f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
+        )
+
+
+def other_kind(folder: Path) -> str | None:
+    """What a folder holds in place of a model's weights, and what to do; None if that is not known."""
+    if (folder / ADAPTER).is_file():
+        return (
+            f"holds an adapter ({ADAPTER}), which is a change to another model. Put both together where peft is "
+            "installed, with merge_and_unload() and save_pretrained(FOLDER), and convert that folder"
+        )
+    gguf = min((path.name for path in folder.glob("*.gguf")), default=None)
+    if gguf is not None:
+        return (
+            f"holds a model for llama.cpp ({gguf}), a format that heedful does not read. Get the folder that it was "
+            f"made from, with {CONFIG} and {WEIGHTS}"
+        )
+    return None
 
 
 def require_family(folder: Path, *wanted: str) -> None:

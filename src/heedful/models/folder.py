@@ -24,7 +24,7 @@ from heedful.files import MANIFEST, check_manifest, folder_aside
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.device import torch_device
-from heedful.models.find import CARD, CONFIG, WEIGHTS, Precision, find_model_folder, wrong_family
+from heedful.models.find import CARD, CONFIG, WEIGHTS, Precision, find_model_folder, refuse_unread, wrong_family
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
@@ -104,10 +104,11 @@ def save_model(
 
 
 def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> LoadedModel:
-    """The model of a folder, ready to run, or a UserError that names the file and what is wrong with it."""
-    folder = Path(folder)
+    """The model of a folder (or a run's best), ready to run, or a UserError that names the file and what is wrong."""
+    folder = Path(folder) if (Path(folder) / MANIFEST).is_file() else find_model_folder(folder)
     place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
+    refuse_unread(folder)
     family, settings = _read_config(folder / CONFIG)
     kind, module = FAMILIES[family]
     config = from_values(kind, settings, where=str(folder / CONFIG))
@@ -118,7 +119,7 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     model.tie()
     tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None
     if tokenizers is not None:
-        _check_vocabulary(folder, config, tokenizers)
+        check_vocabulary(folder, config, tokenizers)
     return LoadedModel(family, model.eval(), tokenizers, folder)
 
 
@@ -154,7 +155,8 @@ def _check_listed(folder: Path, listed: frozenset[str]) -> None:
             raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
 
 
-def _check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
+def check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer whose ids the model has no rows for."""
     if isinstance(config, (Seq2SeqConfig, UniversalConfig)):
         sizes = {
             "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),

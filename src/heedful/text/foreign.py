@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.text.foreign_build import byte_level, llama_pieces, t5_pieces, word_piece
+from heedful.text.foreign_build import byte_level, llama_pieces, pegasus_pieces, t5_pieces, word_piece
 from heedful.text.foreign_own import own_content
 from heedful.text.foreign_safe import MAX_JSON_BYTES
 from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign, read_roles
@@ -35,6 +35,7 @@ ROLES_OF: dict[str, dict[str, str]] = {
     "gpt2": {"bos_token": _ENDS, "eos_token": _ENDS, "unk_token": _ENDS},
     "llama": _SEQUENCE,
     "t5": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+    "pegasus": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask_2>"},
 }
 CLASSES = {
     "bert": "BertTokenizer",
@@ -42,6 +43,7 @@ CLASSES = {
     "gpt2": "GPT2Tokenizer",
     "llama": "LlamaTokenizer",
     "t5": "T5Tokenizer",
+    "pegasus": "PegasusTokenizer",
 }
 
 
@@ -169,7 +171,7 @@ def _from_merges(folder: Path, model_type: str, roles: Mapping[str, str], settin
 def _from_pieces(name: str) -> Callable[[Path, str, Mapping[str, str], Mapping[str, Any]], str]:
     def build(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
         facts = _facts(folder / name)
-        make = t5_pieces if model_type == "t5" else llama_pieces
+        make = {"t5": t5_pieces, "pegasus": pegasus_pieces}.get(model_type, llama_pieces)
         return make(facts, roles, settings, where=str(folder / SETTINGS))
 
     return build

@@ -1,0 +1,76 @@
+"""Models of the built-in recipes, and the one that comes with heedful: each goes to Hugging Face, or says why not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from deterministic import fill
+from heedful.decoding.writing.translator import Translator
+from heedful.errors import UserError
+from heedful.interop.huggingface import export_huggingface
+from heedful.models.builtin import builtin_model
+from heedful.models.folder import FAMILIES, save_model
+from heedful.training import settings as training_settings
+from heedful.training.settings import read_settings
+
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
+
+RECIPES = sorted(path.stem for path in (Path(training_settings.__file__).parent / "recipes").glob("*.toml"))
+# Their class, or the reason why there is none.
+GOES = {
+    "bart": "BartForConditionalGeneration",
+    "base": "MarianMTModel",
+    "bert": "BertForMaskedLM",
+    "bert-classify": "BertForSequenceClassification",
+    "bert-tag": "BertForTokenClassification",
+    "big": "MarianMTModel",
+    "demo": "PegasusForConditionalGeneration",
+    "gpt": "LlamaForCausalLM",
+    "small": "PegasusForConditionalGeneration",
+    "t5": "T5ForConditionalGeneration",
+    "tiny": "PegasusForConditionalGeneration",
+    "universal": "there is no family like 'universal'",
+    "vit": "ViTForImageClassification",
+}
+SMALL = ("d_model=16", "n_heads=2", "d_ff=12", "n_layers=1", "n_steps=1", "d_head=8")
+TWO = {"source_vocab_size": 60, "target_vocab_size": 60}
+FROM_DATA = {"seq2seq": TWO, "universal": TWO, "vit": {"image_size": 32, "labels": ("cat", "dog")}}
+# What the tasks of BERT's recipes ask for.
+TASKS = {"bert-classify": {"head": "classify"}, "bert-tag": {"head": "label_tokens"}}
+
+
+def folder_of(recipe: str, place: Path) -> Path:
+    """A model with the parts that a recipe names, and small sizes."""
+    named = read_settings(recipe).model
+    settings = read_settings(recipe, [f"model.{size}" for size in SMALL if size.partition("=")[0] in named])
+    from_data = {**FROM_DATA.get(settings.family, {"vocab_size": 60}), **TASKS.get(recipe, {})}
+    if recipe in TASKS:
+        from_data["labels"] = ("good", "bad")
+    config = settings.model_config(**from_data)
+    return save_model(place / "model", fill(FAMILIES[settings.family][1](config), dtype=torch.float32), None)
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_model_of_each_recipe_goes_out_or_says_why_not(recipe: str, tmp_path: Path) -> None:
+    folder, wanted = folder_of(recipe, tmp_path), GOES[recipe]
+    if " " in wanted:
+        with pytest.raises(UserError, match=wanted):
+            export_huggingface(folder, tmp_path / "theirs")
+        return
+    exported = export_huggingface(folder, tmp_path / "theirs")
+    _, info = getattr(transformers, wanted).from_pretrained(exported, output_loading_info=True)
+    assert transformers.AutoConfig.from_pretrained(exported).architectures == [wanted]
+    assert not any(info[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+
+
+def test_the_model_that_comes_with_heedful_goes_out(tmp_path: Path) -> None:
+    texts = ["Where is the station?", "I don't know.", "She has two brothers and a dog."]
+    exported = export_huggingface(builtin_model(), tmp_path / "theirs")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
+    given = tokenizer(texts, return_tensors="pt", padding=True)
+    said = theirs.generate(**given, num_beams=1, max_new_tokens=40)
+    found = Translator.load(builtin_model(), engine="torch").translate(texts, beam=1)
+    assert tokenizer.batch_decode(said, skip_special_tokens=True) == found
