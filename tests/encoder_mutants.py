@@ -135,6 +135,13 @@ IN_ENCODERS = [
         "for _, token in ()",
         FOREIGN,
     ),
+    Mutant(
+        "a word has the label of its second token",
+        "decoding/encoders/classify.py",
+        "accumulate(map(len, ids), initial=1)",
+        "accumulate(map(len, ids), initial=2)",
+        ("decoding/test_classify_embed.py",),
+    ),
     Mutant("a tokenizer pads", "text/foreign_tokenizer.py", "    backend.no_padding()\n", "", FOREIGN),
     Mutant(
         "a separator is no end",

@@ -61,11 +61,17 @@ def test_classify_as_json(folder: Path, tmp_path: Path) -> None:
     assert all(one["label"] == one["labels"][0]["label"] and len(one["labels"]) == 2 for one in found)
 
 
-def test_classify_tokens(folder: Path, capsys) -> None:
-    assert run(["classify", str(folder / "lines.txt"), "-m", str(folder / "tags")]) == 0
+def test_classify_words(folder: Path, capsys) -> None:
+    arguments = ["classify", str(folder / "lines.txt"), "-m", str(folder / "tags")]
+    assert run(arguments) == 0
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == len(LINES) + 1 and lines[1] == ""
-    assert all(word.rsplit("/", 1)[1] in ("O", "B") for word in lines[0].split(" "))
+    found = Classifier.load(folder / "tags").label_words(LINES)
+    assert lines[:-1] == [" ".join(f"{one.word}/{one.label}" for one in words) for words in found]
+    assert run([*arguments, "--format", "jsonl"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[one["word"] for one in each["words"]] for each in objects] == [line.split() for line in LINES]
+    assert sorted(objects[0]["words"][0]) == ["label", "score", "word"]
 
 
 def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:

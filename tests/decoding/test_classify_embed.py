@@ -9,11 +9,14 @@ from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
 from heedful.data.batch import pad_sources
+from heedful.data.labelled import NONE
+from heedful.data.tagged import Sentence
 from heedful.decoding.encoders.classify import Classifier
 from heedful.decoding.encoders.embed import Embedder
 from heedful.decoding.encoders.images import image_tensor
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.training.tasks.tagging import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
 LABELS = {"head": "classify", "labels": ("bad", "good", "so-so")}
@@ -54,15 +57,28 @@ def test_labels_that_do_not_exclude_each_other(tokenizers, tmp_path: Path) -> No
     )
 
 
-def test_tokens_have_labels(tokenizers, tmp_path: Path) -> None:
-    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=("O", "B"))
-    found = Classifier.load(folder).label_tokens(TEXTS)
-    for text, tokens in zip(TEXTS, found, strict=True):
-        pieces = tokenizers.source.pieces(tokenizers.source.encode(text))
-        best = logits_of(folder, text)[1:-1].argmax(dim=-1).tolist()
-        assert [(one.token, one.label) for one in tokens] == [
-            (piece, ("O", "B")[number]) for piece, number in zip(pieces, best, strict=True)
+def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> None:
+    labels = ("O", "B", "I")
+    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=labels)
+    texts = [*TEXTS, "The noun1  runs\tunbelievably", "\u200b dog"]
+    found = Classifier.load(folder).label_words(texts)
+    model, tokenizer = load_model(folder).model, tokenizers.source
+    for text, words in zip(texts, found, strict=True):
+        sentence = Sentence(tuple(text.split()), tuple("B" for _ in text.split()))
+        ids, taught = encode(sentence, tokenizer, labels, 38)  # as training does
+        row = torch.tensor([[model.config.marks.start_id, *ids, model.config.marks.end_id]])
+        shares = model(row)[0, 1:-1].softmax(dim=-1)[torch.from_numpy(taught != NONE)]
+        assert [(one.word, one.label) for one in words] == [
+            (word, labels[number]) for word, number in zip(sentence.words, shares.argmax(dim=-1).tolist(), strict=True)
         ]
+        assert [one.score for one in words] == pytest.approx(shares.max(dim=-1).values.tolist(), abs=1e-6)
+
+
+def test_words_beyond_the_longest_have_no_label_and_are_counted(tokenizers, tmp_path: Path) -> None:
+    classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="label_tokens", labels=("O", "B")))
+    [words] = classifier.label_words(["a " * 100])
+    assert [one.place for one in words] == list(range(1, 39))
+    assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
 
 
 def test_what_is_too_long_is_cut_and_counted(mood: Path) -> None:
@@ -124,7 +140,7 @@ def test_the_pipelines_take_what_changes_nothing(mood: Path, tmp_path: Path) -> 
 def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="knows no labels"):
         Classifier.load(bert_folder(tmp_path / "model", tokenizers))
-    with pytest.raises(UserError, match="each token"):
+    with pytest.raises(UserError, match="each word"):
         Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="label_tokens", labels=("O", "B"))).classify(["a"])
 
 

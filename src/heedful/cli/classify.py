@@ -17,7 +17,7 @@ from heedful.decoding.writing.long_text import Tally
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
+    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWord
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
@@ -36,8 +36,8 @@ def classify(
 
     One line in, one line out: the label and its probability, a tab between
     them. A model of images (vit) reads lines with the names of image files, or
-    FILE is an image itself. A model that labels tokens answers with a word and
-    its label for each token.
+    FILE is an image itself. A model that labels words answers with word/LABEL
+    for each word of a line; words end at spaces.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Place:
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
         if self._classifier.labels_tokens:
-            done.set_result(Answer(self._classifier.label_tokens(texts)))
+            done.set_result(Answer(self._classifier.label_words(texts)))
         else:
             done.set_result(Answer(self._classifier.classify(texts)))
         return done
@@ -104,7 +104,7 @@ class Writer:
     def __init__(self, out: BinaryIO, format: Format, top_k: int) -> None:
         self._out, self._format, self._top_k = out, format, top_k
 
-    def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledToken]") -> None:
+    def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledWord]") -> None:
         self._write_line(_as_json(found, self._top_k) if self._format == "jsonl" else _as_text(found, self._top_k))
 
     def write_bad(self, number: int, content: bytes, what: str) -> None:
@@ -117,18 +117,21 @@ class Writer:
         self._out.write(text.encode("utf-8", "replace") + b"\n")
 
 
-def _as_text(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+def _as_text(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
     from heedful.decoding.encoders.classify import Labelled
 
     if all(isinstance(one, Labelled) for one in found) and found:
         return "\t".join(f"{one_line(one.label)}\t{one.score:.4f}" for one in found[:top_k])
-    return " ".join(f"{one.token}/{one.label}" for one in found if not isinstance(one, Labelled))
+    return " ".join(f"{one.word}/{one.label}" for one in found if not isinstance(one, Labelled))
 
 
-def _as_json(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+def _as_json(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
     from heedful.decoding.encoders.classify import Labelled
 
     if found and isinstance(found[0], Labelled):
         labels = [vars(one) for one in found[:top_k]]
         return json.dumps({**labels[0], "labels": labels}, ensure_ascii=False)
-    return json.dumps({"tokens": [vars(one) for one in found]}, ensure_ascii=False)
+    words = [
+        {"word": one.word, "label": one.label, "score": one.score} for one in found if not isinstance(one, Labelled)
+    ]
+    return json.dumps({"words": words}, ensure_ascii=False)

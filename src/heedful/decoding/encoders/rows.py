@@ -41,6 +41,11 @@ def make_row(ids: list[int], config: BertConfig) -> Row:
     return Row([config.marks.start_id, *ids[:room], config.marks.end_id], n_cut=max(0, len(ids) - room))
 
 
+def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    """The ids of each word by itself, never none: a model that labels words learns and answers at the first of each."""
+    return [ids or [tokenizer.special.unk] for ids in tokenizer.encode_batch(words)]
+
+
 def batches(
     rows: Sequence[Row], *, pad_id: int, batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:

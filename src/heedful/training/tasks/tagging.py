@@ -16,6 +16,7 @@ from heedful.data.batching import IntArray, plan_batches
 from heedful.data.documents import LARGEST_SHARE, by_hash
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Tagged
 from heedful.data.tagged import Sentence, read_tagged, spans_of
+from heedful.decoding.encoders.rows import encode_words
 from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.files import sync
@@ -104,8 +105,7 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
     numbers = numbers_of(sentence.tags, names, where="a sentence")
     ids: list[int] = []
     labels: list[int] = []
-    for pieces, number in zip(tokenizer.encode_batch(sentence.words), numbers, strict=True):
-        pieces = pieces or [tokenizer.special.unk]  # a word that vanishes when it is normalised still has a tag
+    for pieces, number in zip(encode_words(tokenizer, sentence.words), numbers, strict=True):
         ids += pieces
         labels += [number, *[NONE] * (len(pieces) - 1)]
     return np.array(ids[:longest], np.int64), np.array(labels[:longest], np.int64)
