@@ -142,6 +142,13 @@ IN_ENCODERS = [
         "accumulate(map(len, ids), initial=2)",
         ("decoding/test_classify_embed.py",),
     ),
+    Mutant(
+        "a pair has one segment",
+        "decoding/encoders/rows.py",
+        "(places >= begins[:, None])",
+        "(places < 0)",
+        ("decoding/test_classify_embed.py",),
+    ),
     Mutant("a tokenizer pads", "text/foreign_tokenizer.py", "    backend.no_padding()\n", "", FOREIGN),
     Mutant(
         "a separator is no end",
