@@ -74,6 +74,25 @@ def test_classify_words(folder: Path, capsys) -> None:
     assert sorted(objects[0]["words"][0]) == ["label", "score", "word"]
 
 
+def test_a_missing_image_is_named_with_its_line(folder: Path, tmp_path: Path, capsys) -> None:
+    there = picture(tmp_path / "there.png")
+    (tmp_path / "names.txt").write_text(f"{there}\n{tmp_path / 'nowhere.png'}\n")
+    assert run(["classify", str(tmp_path / "names.txt"), "-m", str(folder / "vit")]) == 1
+    place = f"{tmp_path / 'names.txt'}: line 2 (byte {len(str(there)) + 1})"
+    assert f"heedful: {place}: {tmp_path / 'nowhere.png'}: no such file\n" == capsys.readouterr().err
+    assert run(["classify", str(tmp_path / "nowhere.png"), "-m", str(folder / "vit")]) == 1
+    assert f"heedful: {tmp_path / 'nowhere.png'}: no such file\n" == capsys.readouterr().err
+
+
+def test_a_target_of_several_tokens_is_said(folder: Path, capsys) -> None:
+    pieces = own_tokenizers().source.pieces(own_tokenizers().source.encode("zebrafish"))
+    assert len(pieces) > 1
+    assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--target", "zebrafish", "a"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"heedful: target 'zebrafish' is {len(pieces)} tokens") and said.count("\n") == 1
+    assert f"the first, {pieces[0]!r}, is compared" in said
+
+
 def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
     files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(3)]
     assert run(["classify", str(files[1]), "-m", str(folder / "vit")]) == 0

@@ -123,7 +123,10 @@ def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) 
 
 def test_all_scores_have_the_shapes_of_transformers_4(mood: Path) -> None:
     pipe = pipeline("text-classification", model=mood)
+    with torch.no_grad():  # so that the likeliest is not the first
+        pipe.classifier.model.head.linear.bias += torch.tensor([0.0, 1.0, 2.0])
     ranked = pipe("a dog", top_k=None)
+    assert [one["label"] for one in ranked] != list(LABELS["labels"])
     assert [one["score"] for one in ranked] == sorted((one["score"] for one in ranked), reverse=True)
     [by_label] = pipe("a dog", return_all_scores=True)  # a list in a list, in the order of the labels
     assert [one["label"] for one in by_label] == list(LABELS["labels"])

@@ -14,6 +14,7 @@ from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.decoding.writing.long_text import Tally
+from heedful.decoding.writing.texts import BadText
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,11 +92,23 @@ class Place:
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
-        if self._classifier.labels_tokens:
-            done.set_result(Answer(self._classifier.label_words(texts)))
-        else:
-            done.set_result(Answer(self._classifier.classify(texts)))
+        try:
+            done.set_result(Answer(self._answers(texts)))
+        except UserError as error:
+            done.set_exception(self._placed(texts, start) or error)
         return done
+
+    def _answers(self, texts: Sequence[str]) -> Sequence[Any]:
+        return (self._classifier.label_words if self._classifier.labels_tokens else self._classifier.classify)(texts)
+
+    def _placed(self, texts: Sequence[str], start: int) -> BadText | None:
+        """What is wrong with the first text that has no answer, such as the name of no image, and its number."""
+        for number, text in enumerate(texts, start=start):
+            try:
+                self._answers([text])
+            except UserError as error:
+                return BadText(number, str(error))
+        return None
 
 
 class Writer:

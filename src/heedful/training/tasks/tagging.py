@@ -54,7 +54,9 @@ def prepare_tagged(given: Preparation) -> None:
     if not training or not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     names = names_of(tag for sentence in training for tag in sentence.tags)
-    numbers_of((tag for sentence in valid for tag in sentence.tags), names, where="validation")
+    for sentence in valid:
+        begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there" if corpus else "held out"
+        numbers_of(sentence.tags, names, where=begins)
     one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE])
     for name, part in (("train", training), ("valid", valid)):
         _write(given.folder / "data" / f"{name}.jsonl", part)
