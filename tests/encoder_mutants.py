@@ -89,7 +89,7 @@ IN_ENCODERS = [
     Mutant(
         "Chinese signs stay together",
         "text/foreign_build.py",
-        '_flag(settings, "tokenize_chinese_chars", True, where)',
+        'given.flag("tokenize_chinese_chars", True)',
         "False",
         FOREIGN,
     ),
@@ -100,7 +100,7 @@ IN_ENCODERS = [
         "merges.sort(key=lambda merge: merge[0])",
         FOREIGN,
     ),
-    Mutant("T5 normalises nothing", "text/foreign_build.py", "normalizer=_charsmap(facts),", "", FOREIGN),
+    Mutant("T5 normalises nothing", "text/foreign_build.py", "normalizer=_precompiled(charsmap),", "", FOREIGN),
     Mutant(
         "a pair of marks is left out there",
         "text/foreign_build.py",
@@ -124,6 +124,30 @@ IN_ENCODERS = [
         "    if len(set(vocabulary.values())) < len(vocabulary):",
         "    if not vocabulary:",
         FOREIGN,
+    ),
+    Mutant(
+        "every tokenizer.json is taken as it stands", "text/foreign.py", "if family != GENERAL:", "if False:", FOREIGN
+    ),
+    Mutant(
+        "pieces of the settings are not found",
+        "text/foreign_added.py",
+        "for _, token in sorted(self.numbered.items())",
+        "for _, token in ()",
+        FOREIGN,
+    ),
+    Mutant(
+        "a word has the label of its second token",
+        "decoding/encoders/classify.py",
+        "accumulate(map(len, ids), initial=1)",
+        "accumulate(map(len, ids), initial=2)",
+        ("decoding/test_classify_embed.py",),
+    ),
+    Mutant(
+        "a pair has one segment",
+        "decoding/encoders/rows.py",
+        "(places >= begins[:, None])",
+        "(places < 0)",
+        ("decoding/test_classify_embed.py",),
     ),
     Mutant("a tokenizer pads", "text/foreign_tokenizer.py", "    backend.no_padding()\n", "", FOREIGN),
     Mutant(

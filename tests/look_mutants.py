@@ -68,10 +68,10 @@ IN_LOOKS = [
         ENCODERS,
     ),
     Mutant(
-        "the label of a token stands at its neighbour",
+        "the label of a word stands at its neighbour",
         "insight/encoder_look.py",
-        "in enumerate(tokens, start=1)",
-        "in enumerate(tokens, start=2)",
+        '"place": one.place,',
+        '"place": one.place + 1,',
         ENCODERS,
     ),
     Mutant(

@@ -17,7 +17,7 @@ class Notice(UserWarning):
     """What a user should know, although all goes on. A command says it without the place in the source."""
 
 
-def warn(words: str) -> None:
+def warn(words: str | Notice) -> None:
     """Warn at the line of the user's own program that led here, through however many functions of heedful's."""
     level, frame = 1, sys._getframe().f_back
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heedful":

@@ -47,6 +47,12 @@ def test_text_files_that_make_no_pairs_are_refused(tmp_path: Path) -> None:
         group(write(tmp_path, "train.en", "train.de", "valid.en"))
 
 
+def test_a_line_without_a_label_is_told_what_labels_need(tmp_path: Path, capsys) -> None:
+    [path] = write(tmp_path, "labels.tsv", text="a dog\tgood\na cat\n")
+    assert run(["check", "--content", "labels", str(path)]) == 1
+    assert "Each line needs text TAB label" in capsys.readouterr().out
+
+
 def test_a_file_given_twice_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.en: given twice"):
         group([*write(tmp_path, "a.en"), tmp_path / "a.en"])

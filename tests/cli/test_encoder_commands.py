@@ -61,11 +61,36 @@ def test_classify_as_json(folder: Path, tmp_path: Path) -> None:
     assert all(one["label"] == one["labels"][0]["label"] and len(one["labels"]) == 2 for one in found)
 
 
-def test_classify_tokens(folder: Path, capsys) -> None:
-    assert run(["classify", str(folder / "lines.txt"), "-m", str(folder / "tags")]) == 0
+def test_classify_words(folder: Path, capsys) -> None:
+    arguments = ["classify", str(folder / "lines.txt"), "-m", str(folder / "tags")]
+    assert run(arguments) == 0
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == len(LINES) + 1 and lines[1] == ""
-    assert all(word.rsplit("/", 1)[1] in ("O", "B") for word in lines[0].split(" "))
+    found = Classifier.load(folder / "tags").label_words(LINES)
+    assert lines[:-1] == [" ".join(f"{one.word}/{one.label}" for one in words) for words in found]
+    assert run([*arguments, "--format", "jsonl"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[one["word"] for one in each["words"]] for each in objects] == [line.split() for line in LINES]
+    assert sorted(objects[0]["words"][0]) == ["label", "score", "word"]
+
+
+def test_a_missing_image_is_named_with_its_line(folder: Path, tmp_path: Path, capsys) -> None:
+    there = picture(tmp_path / "there.png")
+    (tmp_path / "names.txt").write_text(f"{there}\n{tmp_path / 'nowhere.png'}\n")
+    assert run(["classify", str(tmp_path / "names.txt"), "-m", str(folder / "vit")]) == 1
+    place = f"{tmp_path / 'names.txt'}: line 2 (byte {len(str(there)) + 1})"
+    assert f"heedful: {place}: {tmp_path / 'nowhere.png'}: no such file\n" == capsys.readouterr().err
+    assert run(["classify", str(tmp_path / "nowhere.png"), "-m", str(folder / "vit")]) == 1
+    assert f"heedful: {tmp_path / 'nowhere.png'}: no such file\n" == capsys.readouterr().err
+
+
+def test_a_target_of_several_tokens_is_said(folder: Path, capsys) -> None:
+    pieces = own_tokenizers().source.pieces(own_tokenizers().source.encode("zebrafish"))
+    assert len(pieces) > 1
+    assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--target", "zebrafish", "a"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"heedful: target 'zebrafish' is {len(pieces)} tokens") and said.count("\n") == 1
+    assert f"the first, {pieces[0]!r}, is compared" in said
 
 
 def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:

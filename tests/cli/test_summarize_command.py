@@ -1,5 +1,6 @@
 """`heedful summarize`: what is too long is reduced to what matters, what the model is told stands before each text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_other_ways_with_long_texts(echo: EchoEngine, tmp_path: Path, capsys) ->
     assert 50 < len(found) < 64 and f"sum: {LONG}".startswith(found)
     assert main.run(["summarize", str(folder / "in"), "-m", str(folder), "--long", "error"]) == 1
     assert "takes 64" in capsys.readouterr().err
+
+
+def test_a_summary_that_is_cut_off_is_said_in_the_words_of_the_command(
+    echo: EchoEngine, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = echo.search
+    ended = lambda *given: [[replace(one, complete=False) for one in best] for best in whole(*given)]  # noqa: E731
+    monkeypatch.setattr(echo, "search", ended)
+    summarized(model_folder(tmp_path), "A dog.\nCats.\n")
+    said = capsys.readouterr().err
+    assert "2 summaries were cut off at the longest length allowed" in said
+    assert "allowed by --max-len" in said and "translat" not in said
 
 
 def test_without_a_model(capsys) -> None:

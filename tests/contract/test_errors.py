@@ -25,6 +25,9 @@ MISTAKES = [
     Mistake("check absent.en absent.de", ("absent.en", "no such file")),
     Mistake("check --content poems three.en", ("poems", "pairs", "text", "labels"), exit_code=2),
     Mistake("check .", (".", "folder")),
+    Mistake(
+        "train run --family gtp --text three.en", ("family: unknown value 'gtp'; did you mean 'gpt'?", "allowed: ")
+    ),
 ]
 
 

@@ -285,3 +285,10 @@ def test_real_corpora_have_the_published_counts() -> None:
         assert sum(1 for _ in open_corpus([raw / f"{split}.en.gz", raw / f"{split}.de.gz"])) == n
     assert sum(1 for _ in open_corpus(data / "tatoeba" / "eng-cmn.train.tsv.xz")) == 28_417
     assert sum(1 for _ in open_corpus([data / "enja" / "dev.en.xz", data / "enja" / "dev.ja.xz"])) == 500
+
+
+def test_a_line_without_a_label_is_refused_in_the_words_of_labels(tmp_path: Path) -> None:
+    path = tmp_path / "labels.txt"
+    path.write_text("a dog\tgood\na cat\n")
+    with pytest.raises(UserError, match=r"line 2 \(byte 11\): 1 column, 2 are needed.*Each line needs text TAB label"):
+        list(read_labelled(path))

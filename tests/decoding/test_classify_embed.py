@@ -9,11 +9,15 @@ from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
 from heedful.data.batch import pad_sources
+from heedful.data.labelled import NONE
+from heedful.data.tagged import Sentence
 from heedful.decoding.encoders.classify import Classifier
 from heedful.decoding.encoders.embed import Embedder
 from heedful.decoding.encoders.images import image_tensor
+from heedful.decoding.encoders.rows import make_pair
 from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.training.tasks.tagging import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
 LABELS = {"head": "classify", "labels": ("bad", "good", "so-so")}
@@ -54,15 +58,28 @@ def test_labels_that_do_not_exclude_each_other(tokenizers, tmp_path: Path) -> No
     )
 
 
-def test_tokens_have_labels(tokenizers, tmp_path: Path) -> None:
-    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=("O", "B"))
-    found = Classifier.load(folder).label_tokens(TEXTS)
-    for text, tokens in zip(TEXTS, found, strict=True):
-        pieces = tokenizers.source.pieces(tokenizers.source.encode(text))
-        best = logits_of(folder, text)[1:-1].argmax(dim=-1).tolist()
-        assert [(one.token, one.label) for one in tokens] == [
-            (piece, ("O", "B")[number]) for piece, number in zip(pieces, best, strict=True)
+def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> None:
+    labels = ("O", "B", "I")
+    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=labels)
+    texts = [*TEXTS, "The noun1  runs\tunbelievably", "\u200b dog"]
+    found = Classifier.load(folder).label_words(texts)
+    model, tokenizer = load_model(folder).model, tokenizers.source
+    for text, words in zip(texts, found, strict=True):
+        sentence = Sentence(tuple(text.split()), tuple("B" for _ in text.split()))
+        ids, taught = encode(sentence, tokenizer, labels, 38)  # as training does
+        row = torch.tensor([[model.config.marks.start_id, *ids, model.config.marks.end_id]])
+        shares = model(row)[0, 1:-1].softmax(dim=-1)[torch.from_numpy(taught != NONE)]
+        assert [(one.word, one.label) for one in words] == [
+            (word, labels[number]) for word, number in zip(sentence.words, shares.argmax(dim=-1).tolist(), strict=True)
         ]
+        assert [one.score for one in words] == pytest.approx(shares.max(dim=-1).values.tolist(), abs=1e-6)
+
+
+def test_words_beyond_the_longest_have_no_label_and_are_counted(tokenizers, tmp_path: Path) -> None:
+    classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="label_tokens", labels=("O", "B")))
+    [words] = classifier.label_words(["a " * 100])
+    assert [one.place for one in words] == list(range(1, 39))
+    assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
 
 
 def test_what_is_too_long_is_cut_and_counted(mood: Path) -> None:
@@ -104,12 +121,79 @@ def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) 
         pipe(file, top_k=0)
 
 
+def test_all_scores_have_the_shapes_of_transformers_4(mood: Path) -> None:
+    pipe = pipeline("text-classification", model=mood)
+    with torch.no_grad():  # so that the likeliest is not the first
+        pipe.classifier.model.head.linear.bias += torch.tensor([0.0, 1.0, 2.0])
+    ranked = pipe("a dog", top_k=None)
+    assert [one["label"] for one in ranked] != list(LABELS["labels"])
+    assert [one["score"] for one in ranked] == sorted((one["score"] for one in ranked), reverse=True)
+    [by_label] = pipe("a dog", return_all_scores=True)  # a list in a list, in the order of the labels
+    assert [one["label"] for one in by_label] == list(LABELS["labels"])
+    assert sorted(by_label, key=lambda one: -one["score"]) == ranked
+    assert pipe(["a dog", "a cat"], return_all_scores=True)[0] == by_label
+    assert pipe("a dog", return_all_scores=False) == pipe("a dog") == [ranked[0]]
+    assert pipe("a dog", return_all_scores=True, top_k=1) == pipe("a dog", top_k=1)
+
+
+PAIR = {"text": "a dog runs", "text_pair": "two dogs run on the beach"}
+
+
+def test_a_pair_has_two_segments(mood: Path) -> None:
+    loaded = load_model(mood)
+    marks, tokenizer = loaded.model.config.marks, loaded.tokenizers.source
+    first, second = (tokenizer.encode(PAIR[name]) for name in ("text", "text_pair"))
+    ids = [marks.start_id, *first, marks.end_id, *second, marks.end_id]
+    segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    shares = loaded.model(torch.tensor([ids]), segments=torch.tensor([segments]))[0].softmax(dim=-1).tolist()
+    pipe = pipeline("text-classification", model=mood)
+    found = {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in pipe(PAIR, top_k=None)}
+    assert found == dict(zip(LABELS["labels"], shares, strict=True))
+    [one], [alone], [same] = pipe([PAIR, "a cat", {"text": "a cat"}], top_k=1)  # in one batch, padded
+    assert [one, pipe([PAIR])[0], pipe(PAIR)] == [pytest.approx(pipe(PAIR, top_k=1)[0], abs=1e-6)] * 3
+    assert [alone, same] == [pytest.approx(pipe("a cat")[0], abs=1e-6)] * 2
+
+
+def test_the_longer_text_of_a_pair_is_cut_first(mood: Path) -> None:
+    config = load_model(mood).model.config
+    row = make_pair(list(range(100, 150)), list(range(200, 210)), config)
+    assert row.ids[1:-1] == [*range(100, 127), config.marks.end_id, *range(200, 210)]
+    assert (len(row.ids), row.n_cut, row.second) == (40, 23, 29)
+    row = make_pair(list(range(100, 150)), list(range(200, 250)), config)
+    assert (len(row.ids), row.second) == (40, 21)
+
+
+@pytest.mark.parametrize("bad", [5, None, ["a", "b"], {"text": 5}, {"text": "a", "pair": "b"}, {"text_pair": "b"}])
+def test_what_is_no_text_is_refused(bad: object, mood: Path) -> None:
+    pipe = pipeline("text-classification", model=mood)
+    with pytest.raises(UserError, match="takes texts, and pairs"):
+        pipe([bad])
+    if not isinstance(bad, list):
+        with pytest.raises(UserError, match="takes texts, and pairs"):
+            pipe(bad)
+
+
+def test_an_image_of_pillows_is_as_its_file(tmp_path: Path) -> None:
+    from PIL import Image
+
+    pipe = pipeline("image-classification", model=vit_folder(tmp_path / "vit"))
+    files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(2)]
+    images = [Image.open(file) for file in files]
+    assert pipe(images[0]) == pipe(files[0])
+    assert pipe(images) == pipe(files) and pipe([images[1].convert("RGBA")]) == pipe([files[1]])
+    with pytest.raises(UserError, match="fetches nothing"):
+        pipe("https://example.org/dog.png")
+    with pytest.raises(UserError, match="no such file"):
+        pipe(tmp_path / "nowhere.png")
+    with pytest.raises(UserError, match="an image must be the name"):
+        pipe(5)
+
+
 def test_the_pipelines_take_what_changes_nothing(mood: Path, tmp_path: Path) -> None:
     usual = {"truncation": True, "padding": True, "batch_size": 2}
     pipe = pipeline("text-classification", model=mood)
     assert pipe("a dog", **usual, max_length=512) == pipe("a dog")
     assert pipe("a dog " * 60, **usual) == pipe("a dog " * 60)
-    assert pipe("a dog", return_all_scores=True) == pipe("a dog", top_k=None)
     with pytest.raises(UserError, match="max_length = 8: a text is cut to the 40 tokens"):
         pipe("a dog", max_length=8)
     with pytest.raises(UserError, match=r"unknown option 'truncate'; did you mean 'truncation'"):
@@ -124,7 +208,7 @@ def test_the_pipelines_take_what_changes_nothing(mood: Path, tmp_path: Path) -> 
 def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="knows no labels"):
         Classifier.load(bert_folder(tmp_path / "model", tokenizers))
-    with pytest.raises(UserError, match="each token"):
+    with pytest.raises(UserError, match="each word"):
         Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="label_tokens", labels=("O", "B"))).classify(["a"])
 
 

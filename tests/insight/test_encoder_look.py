@@ -56,8 +56,12 @@ def test_the_answers_are_the_models_own(folder: Path) -> None:
     assert (
         list(look_encoder(folder / "mood", "a dog").answer) == Classifier.load(folder / "mood").classify(["a dog"])[0]
     )
-    tags = Classifier.load(folder / "tags").label_tokens(["a dog"])[0]
-    assert list(look_encoder(folder / "tags", "a dog").answer) == tags
+    text = "a  unseenword dog"
+    tags = Classifier.load(folder / "tags").label_words([text])[0]
+    seen = look_encoder(folder / "tags", text)
+    assert list(seen.answer) == tags
+    firsts = [spans[0] for spans in seen.source.words if seen.tokens[spans[0]].startswith("▁")]
+    assert [one["place"] for one in seen.to_values()["answer"]] == [one.place for one in tags] == firsts
 
 
 def test_attention_over_an_image(folder: Path) -> None:
@@ -122,7 +126,9 @@ def test_every_answer_has_its_place_in_the_trace(folder: Path) -> None:
     assert [one["token"] for one in answer["top"]] == [one.token_text for one in hidden.answer[0]]
     tags = look_encoder(folder / "tags", "a dog runs")
     places = [(tags.tokens[one["place"]], one["top"][0]["token"]) for one in tags.to_values()["answer"]]
-    assert places == [(one.token, one.label) for one in tags.answer]
+    assert places == [
+        (f"▁{one.word}"[: len(token)], one.label) for one, (token, _) in zip(tags.answer, places, strict=True)
+    ]
     for seen in (hidden, tags, look_encoder(folder / "vit", str(folder / "photo.png"))):
         check_trace(json.loads(seen.to_json()))
 

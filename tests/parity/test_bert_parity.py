@@ -11,6 +11,7 @@ from torch import Tensor
 
 from deterministic import fill, numbers, whole_numbers
 from encoder_models import own_tokenizers
+from heedful import pipeline
 from heedful.decoding.encoders.embed import Embedder
 from heedful.errors import UserError
 from heedful.interop.bert import config_from, table
@@ -251,3 +252,26 @@ def test_pickles_are_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
     with pytest.raises(UserError, match=r"pytorch_model\.bin.*safetensors"):
         import_huggingface(tmp_path, tmp_path / "out")
+
+
+def test_a_pair_of_texts_has_the_scores_of_their_pipeline(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "runs", "who", "?"]
+    theirs = theirs_of("classify", vocab_size=len(words))
+    theirs.save_pretrained(tmp_path / "there")
+    (tmp_path / "there" / "vocab.txt").write_text("\n".join(words) + "\n")
+    import_huggingface(tmp_path / "there", tmp_path / "here")
+    tokenizer = transformers.BertTokenizer.from_pretrained(tmp_path / "there")
+    their_pipe = transformers.pipeline("text-classification", model=theirs, tokenizer=tokenizer)
+    our_pipe = pipeline("text-classification", model=tmp_path / "here")
+    pair = {"text": "Who runs?", "text_pair": "a dog"}
+    for given in (pair, [pair, pair], [pair, "a dog"], "a dog", ["a dog"]):
+        for options in ({}, {"top_k": None}, {"top_k": 2}):
+            assert same(our_pipe(given, **options), their_pipe(given, **options))
+
+
+def same(ours, theirs) -> bool:
+    """Shape and labels, and scores to five places."""
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    assert isinstance(ours, dict) and isinstance(theirs, dict)
+    return ours["label"] == theirs["label"] and abs(ours["score"] - theirs["score"]) < 1e-5

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -100,7 +101,9 @@ def made(kind: str, folder: Path, lines: list[str]):
         return transformers.T5Tokenizer.from_pretrained(pieces_folder(folder, "spiece.model", lines, **T5))
     if kind == "pegasus":
         return transformers.PegasusTokenizer.from_pretrained(pieces_folder(folder, "spiece.model", lines, **T5))
-    return transformers.LlamaTokenizer.from_pretrained(pieces_folder(folder, "tokenizer.model", lines, **LLAMA))
+    pieces_folder(folder, "tokenizer.model", lines, **LLAMA)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    return transformers.LlamaTokenizer.from_pretrained(folder)
 
 
 KINDS = ("bert", "bert cased", "gpt2", "bart", "t5", "pegasus", "llama")
@@ -156,6 +159,125 @@ def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list
     assert theirs.unk_token == tokenizers.source.roles["unk_token"]
     wanted = first(TEXTS[:500])["input_ids"]  # with their marks
     assert theirs(TEXTS[:500])["input_ids"] == wanted
+
+
+def hub_content(kind: str, lines: list[str]) -> dict:
+    """A tokenizer.json in the form of those that stand on the hub, which Transformers 5 did not write."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = made(kind, Path(folder), lines)
+        values = json.loads(theirs.backend_tokenizer.to_str())
+    if kind == "llama":
+        spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+        normalizers = [{"type": "Prepend", "prepend": "▁"}, spaces]
+        values["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
+        values["pre_tokenizer"] = None
+        values["model"] |= {"unk_token": "<unk>", "merges": [" ".join(pair) for pair in values["model"]["merges"]]}
+    if kind == "t5":
+        metaspace = {"type": "Metaspace", "replacement": "▁", "str_rep": "▁", "add_prefix_space": True}
+        values["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}
+        values["decoder"] = metaspace
+    if kind == "bart":
+        for token in values["added_tokens"]:
+            token["lstrip"] = token["content"] == "<mask>"
+    return values
+
+
+@pytest.fixture(scope="module")
+def hub(lines: list[str]) -> dict[str, dict]:
+    return {kind: hub_content(kind, lines) for kind in KINDS}
+
+
+USER = {"content": "the", "single_word": True, "lstrip": True, "rstrip": False, "normalized": True, "special": False}
+HUB = {  # the kind of tokenizer.json, and tokenizer_config.json
+    "Llama 2, legacy": ("llama", {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True}),
+    "Llama 2, not legacy": ("llama", {"tokenizer_class": "LlamaTokenizer", "legacy": False}),
+    "Llama 2, fast": ("llama", {"tokenizer_class": "LlamaTokenizerFast", "eos_token": "<eos>"}),
+    "Llama 2, general": ("llama", {"tokenizer_class": "PreTrainedTokenizerFast", "additional_special_tokens": ["of"]}),
+    "Llama 2, no class": ("llama", {}),
+    "Llama 2, no prefix": ("llama", {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": False}),
+    "Llama 3": ("gpt2", {"tokenizer_class": "LlamaTokenizerFast", "model_type": "llama"}),
+    "GPT-2": ("gpt2", {"unk_token": None, "model_max_length": 1024}),
+    "GPT-2, prefix": ("gpt2", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}),
+    "GPT-2, general": ("gpt2", {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": True}),
+    "BART": ("bart", {"tokenizer_class": "BartTokenizerFast", "trim_offsets": True}),
+    "BART, prefix": ("bart", {"tokenizer_class": "BartTokenizer", "add_prefix_space": True}),
+    "BERT cased, says so": ("bert cased", {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),
+    "BERT cased, silent": ("bert cased", {"tokenizer_class": "BertTokenizer"}),
+    "BERT cased, denies it": ("bert cased", {"do_lower_case": True, "strip_accents": False}),
+    "BERT cased, general": ("bert cased", {"tokenizer_class": "PreTrainedTokenizerFast"}),
+    "BERT, Chinese together": ("bert", {"tokenizer_class": "BertTokenizerFast", "tokenize_chinese_chars": False}),
+    "BERT, its own pieces": ("bert", {"extra_special_tokens": ["of", "Ünseen"], "image_token": "<image>"}),
+    "BERT, numbered": ("bert", {"added_tokens_decoder": {"700": USER, "3": {**USER, "content": "[SEP]"}}}),
+    "general, numbered": (
+        "bert",
+        {"tokenizer_class": "PreTrainedTokenizerFast", "added_tokens_decoder": {"700": USER}, "mask_token": "<hide>"},
+    ),
+    "T5": ("t5", {"tokenizer_class": "T5Tokenizer", "extra_ids": 100, "eos_token": "</s>"}),
+    "T5, its own pieces": ("t5", {"tokenizer_class": "T5TokenizerFast", "additional_special_tokens": ["<extra_id_3>"]}),
+    "T5, general": ("t5", {"tokenizer_class": "PreTrainedTokenizerFast"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HUB)
+def test_a_folder_of_the_hub_gives_the_ids_of_auto_tokenizer(case: str, hub: dict, tmp_path: Path) -> None:
+    kind, settings = HUB[case]
+    model_type = settings.get("model_type", kind.split()[0])
+    (tmp_path / "tokenizer.json").write_text(json.dumps(hub[kind]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    same_as_auto(tmp_path, model_type)
+
+
+def same_as_auto(folder: Path, model_type: str) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    ours = load_foreign(folder, model_type=model_type).source
+    same_ids(ours, theirs)
+    assert ours.vocab_size == len(theirs)
+    for role, piece in ours.roles.items():
+        assert getattr(theirs, role) in (
+            piece,
+            None,
+        )  # None: theirs has no part for it, ours found it in the vocabulary
+
+
+PLAIN = ("bert", "gpt2", "bart", "llama", "t5")
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("numbered", [False, True])
+def test_pieces_that_other_files_add_are_found(kind: str, numbered: bool, lines: list[str], tmp_path: Path) -> None:
+    n_pieces = len(made(kind, tmp_path, lines))
+    added = {"<|user|>": n_pieces + 1, "The": n_pieces, "Ünseen": n_pieces + 2}
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    special = {"additional_special_tokens": ["<|user|>", "<|new|>"], "pad_token": "<|pad|>"}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(special))
+    path = tmp_path / "tokenizer_config.json"
+    settings = json.loads(path.read_text()) if path.is_file() else {}
+    if numbered:
+        settings["added_tokens_decoder"] = {str(n_pieces): {**USER, "content": "<|user|>"}, "9999": USER}
+    path.write_text(json.dumps(settings))
+    same_as_auto(tmp_path, kind)
+    texts = ["Hello<|user|> there <|pad|>x", "The <|new|> dog <|user|>", "ünseen, Ünseen  the <|user|>"]
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    same_ids(load_foreign(tmp_path, model_type=kind).source, theirs, texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "word"),
+    [
+        ("added_tokens.json", {"<a>": "1"}, "must have a number"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": "<a>"}}, "a piece for each number"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"700": {"content": 5}}}, "must be a text"),
+        ("tokenizer_config.json", {"additional_special_tokens": [{"content": "<a>", "lstrip": 1}]}, "'lstrip'"),
+        ("special_tokens_map.json", {"additional_special_tokens": "<a>"}, "must be a list"),
+    ],
+    ids=str,
+)
+def test_added_pieces_that_are_none_are_named(name: str, values: dict, word: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
+    (tmp_path / name).write_text(json.dumps(values))
+    with pytest.raises(UserError, match=word):
+        load_foreign(tmp_path, model_type="gpt2")
 
 
 def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str], tmp_path: Path) -> None:
@@ -390,6 +512,7 @@ HOSTILE = {
 def test_a_hostile_tokenizer_is_refused(case: str, tmp_path: Path) -> None:
     content, word = HOSTILE[case]
     (tmp_path / "tokenizer.json").write_text(content)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')  # as it stands
     with pytest.raises(UserError, match=word):
         load_foreign(tmp_path, model_type="gpt2")
 
@@ -401,11 +524,16 @@ def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
         load_foreign(tmp_path, model_type="gpt2")
 
 
-def test_a_piece_that_is_not_there_cannot_have_a_part(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<nowhere>"}))
+def test_a_piece_that_is_not_there_cannot_have_a_part() -> None:
     with pytest.raises(UserError, match="<nowhere>"):
-        load_foreign(tmp_path, model_type="gpt2")
+        ForeignTokenizer(json.dumps(plain()), {"pad_token": "<nowhere>"})
+
+
+def test_scores_are_needed_where_t5s_class_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
+    with pytest.raises(UserError, match="without scores"):
+        load_foreign(tmp_path, model_type="t5")
 
 
 def test_broken_merges_are_named_by_line(tmp_path: Path) -> None:

@@ -228,6 +228,26 @@ def test_what_does_not_fit_is_refused(family: str, task: str, content: str, word
         choose_task(family, task, content)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("kind", "valid", "words"),
+    [
+        (
+            "labels",
+            "a dog\tearly\na man\tlaet\n",
+            "valid:2: the label 'laet' is not among those of training; did you mean",
+        ),
+        ("tags", "man x O\n\na x O\nman x B-ORG\n", "valid:3, in the sentence that begins there: the label 'B-ORG'"),
+    ],
+)
+def test_a_label_that_training_lacks_is_named_with_its_line(kind: str, valid: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "valid"
+    path.write_text(valid, encoding="utf-8")
+    case = CASES["classification" if kind == "labels" else "tagging"]
+    with pytest.raises(UserError, match="take the example out, or train with examples") as refused:
+        train(folder=tmp_path / "run", family="bert", valid=path, overrides=case.overrides, **case.files(tmp_path))
+    assert str(refused.value).startswith(f"{tmp_path}/{words}")
+
+
 def test_a_metric_that_the_task_does_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"(?s)run\.metric.*'bleu'.*allowed: loss, bits, perplexity"):
         run_case(CASES["next_token"], tmp_path / "run", "run.metric=bleu")

@@ -42,7 +42,7 @@ def print_report(report: Report) -> None:
     if findings:
         console.print(_summary(report, findings))
         for finding in findings:
-            _print_details(console, finding)
+            _print_details(console, finding, report)
     console.print(_verdict(report))
     console.print()
 
@@ -102,12 +102,12 @@ def _summary(report: Report, findings: list[Finding]) -> Table:
     return table
 
 
-def _print_details(console: Console, finding: Finding) -> None:
+def _print_details(console: Console, finding: Finding, report: Report) -> None:
     """What it means, and the first three, each on one line however long it is."""
     kind = KINDS[finding.kind]
     mark, style = MARKS[kind.severity]
     name = Path(finding.file).name
-    remedy = remedy_for(finding.kind, finding.file)
+    remedy = remedy_for(finding.kind, finding.file, content=report.corpus.content)
     console.print(Text.assemble((f"{mark} {kind.what}", style), (f" in {name}", "dim"), f": {remedy}"))
     places = [place for place, _ in finding.examples]
     line_width = max(len(_number(place.line)) for place in places)
@@ -149,7 +149,7 @@ def _finding_values(finding: Finding, report: Report) -> dict[str, object]:
         "kind": finding.kind,
         "severity": kind.severity,
         "what": kind.what,
-        "remedy": remedy_for(finding.kind, finding.file),
+        "remedy": remedy_for(finding.kind, finding.file, content=report.corpus.content),
         "file": finding.file,
         "count": finding.count,
         "share": finding.count / max(1, report.n_examples),

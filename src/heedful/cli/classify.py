@@ -14,10 +14,11 @@ from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.decoding.writing.long_text import Tally
+from heedful.decoding.writing.texts import BadText
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
+    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWord
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
@@ -36,8 +37,8 @@ def classify(
 
     One line in, one line out: the label and its probability, a tab between
     them. A model of images (vit) reads lines with the names of image files, or
-    FILE is an image itself. A model that labels tokens answers with a word and
-    its label for each token.
+    FILE is an image itself. A model that labels words answers with word/LABEL
+    for each word of a line; words end at spaces.
 
     Parameters
     ----------
@@ -91,11 +92,23 @@ class Place:
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
         done: Future[Answer] = Future()
-        if self._classifier.labels_tokens:
-            done.set_result(Answer(self._classifier.label_tokens(texts)))
-        else:
-            done.set_result(Answer(self._classifier.classify(texts)))
+        try:
+            done.set_result(Answer(self._answers(texts)))
+        except UserError as error:
+            done.set_exception(self._placed(texts, start) or error)
         return done
+
+    def _answers(self, texts: Sequence[str]) -> Sequence[Any]:
+        return (self._classifier.label_words if self._classifier.labels_tokens else self._classifier.classify)(texts)
+
+    def _placed(self, texts: Sequence[str], start: int) -> BadText | None:
+        """What is wrong with the first text that has no answer, such as the name of no image, and its number."""
+        for number, text in enumerate(texts, start=start):
+            try:
+                self._answers([text])
+            except UserError as error:
+                return BadText(number, str(error))
+        return None
 
 
 class Writer:
@@ -104,7 +117,7 @@ class Writer:
     def __init__(self, out: BinaryIO, format: Format, top_k: int) -> None:
         self._out, self._format, self._top_k = out, format, top_k
 
-    def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledToken]") -> None:
+    def write(self, number: int, found: "Sequence[Labelled] | Sequence[LabelledWord]") -> None:
         self._write_line(_as_json(found, self._top_k) if self._format == "jsonl" else _as_text(found, self._top_k))
 
     def write_bad(self, number: int, content: bytes, what: str) -> None:
@@ -117,18 +130,21 @@ class Writer:
         self._out.write(text.encode("utf-8", "replace") + b"\n")
 
 
-def _as_text(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+def _as_text(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
     from heedful.decoding.encoders.classify import Labelled
 
     if all(isinstance(one, Labelled) for one in found) and found:
         return "\t".join(f"{one_line(one.label)}\t{one.score:.4f}" for one in found[:top_k])
-    return " ".join(f"{one.token}/{one.label}" for one in found if not isinstance(one, Labelled))
+    return " ".join(f"{one.word}/{one.label}" for one in found if not isinstance(one, Labelled))
 
 
-def _as_json(found: "Sequence[Labelled] | Sequence[LabelledToken]", top_k: int) -> str:
+def _as_json(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
     from heedful.decoding.encoders.classify import Labelled
 
     if found and isinstance(found[0], Labelled):
         labels = [vars(one) for one in found[:top_k]]
         return json.dumps({**labels[0], "labels": labels}, ensure_ascii=False)
-    return json.dumps({"tokens": [vars(one) for one in found]}, ensure_ascii=False)
+    words = [
+        {"word": one.word, "label": one.label, "score": one.score} for one in found if not isinstance(one, Labelled)
+    ]
+    return json.dumps({"words": words}, ensure_ascii=False)

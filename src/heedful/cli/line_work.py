@@ -14,7 +14,7 @@ from heedful.cli.text_input import TextInput
 from heedful.data.findings import BadData, Place, remedy_for
 from heedful.data.lines import MAX_LINE_BYTES, Line
 from heedful.data.records import Cell, decode
-from heedful.decoding.writing.long_text import Tally
+from heedful.decoding.writing.long_text import TRANSLATIONS, Tally, Written
 from heedful.decoding.writing.texts import LINE_BREAK, BadText
 from heedful.errors import UserError
 
@@ -76,9 +76,10 @@ class LineWork:
         *,
         on_bad_line: BadLines | None = None,
         to: str = "translate",
+        written: Written = TRANSLATIONS,
     ) -> None:
         self.source, self.place, self.writer = source, place, writer
-        self.to = to  # what is done to a line
+        self.to, self.written = to, written  # what is done to a line, and what becomes of it
         self.on_bad_line = on_bad_line or "error"
         self.has_option = on_bad_line is not None  # of that name; otherwise nobody is told to use it
         self.n_bad: Counter[str] = Counter()  # by what is wrong with them
@@ -103,7 +104,7 @@ class LineWork:
             f"{'1 line' if n == 1 else f'{n:,} lines'} that could not be read, {what}: {done}"
             for what, n in self.n_bad.items()
         ]
-        return [*self.tally.warnings(of="line"), *bad]
+        return [*self.tally.warnings(of="line", written=self.written), *bad]
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
         """Lines and bytes that are done, after each block."""

@@ -56,15 +56,15 @@ def look_at_encoder(
 
 def answer_lines(seen: "EncoderLook") -> list[str]:
     """The words for each hidden place, or the labels."""
-    from heedful.decoding.encoders.classify import Labelled, LabelledToken
+    from heedful.decoding.encoders.classify import Labelled, LabelledWord
 
     lines = [seen.given]
     for number, one in enumerate(seen.answer, start=1):
         if isinstance(one, Labelled):
             if number <= TOP:
                 lines.append(f"{one.score:8.4f}  {one.label}")
-        elif isinstance(one, LabelledToken):
-            lines.append(f"{one.score:8.4f}  {one.token}  {one.label}")
+        elif isinstance(one, LabelledWord):
+            lines.append(f"{one.score:8.4f}  {one.word}  {one.label}")
         elif isinstance(one, tuple):
             lines += [f"[MASK] {number}", *(f"{word.score:8.4f}  {word.token_text}" for word in one)]
     return lines

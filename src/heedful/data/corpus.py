@@ -123,13 +123,20 @@ class Corpus:
             for problem in cell.problems:
                 if problem.kind in FATAL:
                     if self.on_bad_line == "error":
-                        raise _refusal(path, cell.line, problem, cell.byte)
+                        raise self._refusal(path, cell.line, problem, cell.byte)
                     return problem.kind
         if any(not cell.text or cell.text.isspace() for cell in record.cells):
             if self.content == "text":
                 return "" if self.keep_empty else "blank"
             return "blank" if Problem("blank") in record.cells[0].problems else "empty"
         return ""
+
+    def _refusal(self, path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
+        """A line's problem as an error, with the way out that only line-wise problems have."""
+        remedy = remedy_for(problem.kind, str(path), content=self.content)
+        place = Place(str(path), line, byte if problem.byte is None else problem.byte)
+        ways = f"{remedy}\nOr leave such lines out: data.on_bad_line=skip"
+        return BadData(problem.kind, place, problem.value, remedy=ways)
 
     @property
     def cell_paths(self) -> tuple[Path, ...]:
@@ -232,10 +239,3 @@ def _check_columns(columns: tuple[int, int]) -> None:
 
 def _as_paths(paths: Paths) -> tuple[Path, ...]:
     return (Path(paths),) if isinstance(paths, (str, Path)) else tuple(Path(path) for path in paths)
-
-
-def _refusal(path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
-    """A line's problem as an error, with the way out that only line-wise problems have."""
-    remedy = f"{remedy_for(problem.kind, str(path))}\nOr leave such lines out: data.on_bad_line=skip"
-    place = Place(str(path), line, byte if problem.byte is None else problem.byte)
-    return BadData(problem.kind, place, problem.value, remedy=remedy)

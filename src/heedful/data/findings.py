@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from heedful.data.fields import Content
 from heedful.errors import UserError
 
 Severity = Literal["fatal", "warning", "note"]
@@ -88,8 +89,10 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def remedy_for(kind: str, file: str) -> str:
+def remedy_for(kind: str, file: str, *, content: Content = "pairs") -> str:
     """What to do about it, its command ready to be typed."""
+    if (kind, content) == ("columns", "labels"):
+        return "Each line needs text TAB label; quotes mean nothing."
     return KINDS[kind].remedy.replace("FILE > NEW", f"{shlex.quote(file)} > {shlex.quote(f'{file}.new')}")
 
 

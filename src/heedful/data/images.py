@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]  # (N, C, H, W)
 Targets = npt.NDArray[np.int64]  # (N,)
 Resize = Literal["bilinear", "bicubic", "nearest"]
+Picture: TypeAlias = "str | Path | Image.Image"  # the name of a file, or what Pillow made of one
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
@@ -148,8 +149,8 @@ def shift(pixels: Pixels, generator: np.random.Generator, *, by: int) -> Pixels:
     return moved
 
 
-def read_image(path: str | Path, *, n_channels: int, size: int | None = None, resize: Resize = "bilinear") -> Pixels:
-    """One image file as (C, H, W)."""
+def read_image(path: "Picture", *, n_channels: int, size: int | None = None, resize: Resize = "bilinear") -> Pixels:
+    """One image, from a file or as Pillow has it, as (C, H, W)."""
     _need_pillow()
     from PIL import Image
 
@@ -158,7 +159,7 @@ def read_image(path: str | Path, *, n_channels: int, size: int | None = None, re
         "bicubic": Image.Resampling.BICUBIC,
         "nearest": Image.Resampling.NEAREST,
     }
-    image = _open_image(Path(path))
+    image = path if isinstance(path, Image.Image) else _open_image(path)
     if n_channels not in (1, 3):
         raise UserError(f"{path}: an image file has 1 or 3 channels, and {n_channels} are wanted")
     image = image.convert("L" if n_channels == 1 else "RGB")
@@ -211,10 +212,16 @@ def _image_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
 
 
-def _open_image(path: Path) -> "Image.Image":
+def _open_image(path: str | Path) -> "Image.Image":
     _need_pillow()
     from PIL import Image
 
+    if not isinstance(path, (str, Path)):
+        raise UserError(f"an image must be the name of its file or an image of Pillow's, found {str(path)[:60]!r}")
+    if str(path).lower().startswith(("http://", "https://")):
+        raise UserError(f"{path}: heedful fetches nothing; save the image and give the name of its file")
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file")
     try:
         image: Image.Image = Image.open(path, formats=FORMATS)
         if image.width * image.height > MAX_IMAGE:

@@ -1,7 +1,7 @@
 """Words with a tag each, in columns, one word a line, a blank line after each sentence (CoNLL's way)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heedful.data.corpus import Corpus, Example
 from heedful.errors import UserError
@@ -13,6 +13,7 @@ DOCUMENT = "-DOCSTART-"  # CoNLL-2003 marks the beginning of a document like a w
 class Sentence:
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    line: int = field(default=0, compare=False)  # where it begins in its file
 
 
 def read_tagged(corpus: Corpus, columns: tuple[int, int] = (1, -1)) -> Iterator[Sentence]:
@@ -23,20 +24,22 @@ def read_tagged(corpus: Corpus, columns: tuple[int, int] = (1, -1)) -> Iterator[
     """
     words: list[str] = []
     tags: list[str] = []
+    begin = 0
     numbered = columns[0] not in (1, 0)
     for line in corpus:
         fields = line.source.split("\t") if "\t" in line.source else line.source.split()
         if not fields or not any(field.strip() for field in fields):
             if words:
-                yield Sentence(tuple(words), tuple(tags))
+                yield Sentence(tuple(words), tuple(tags), begin)
             words, tags = [], []
             continue
         if fields[0] == DOCUMENT or (numbered and (fields[0].startswith("#") or not fields[0].isdigit())):
             continue
+        begin = begin if words else line.line
         words.append(_column(fields, columns[0], corpus, line))
         tags.append(_column(fields, columns[1], corpus, line))
     if words:
-        yield Sentence(tuple(words), tuple(tags))
+        yield Sentence(tuple(words), tuple(tags), begin)
 
 
 def _column(fields: Sequence[str], column: int, corpus: Corpus, line: Example) -> str:

@@ -8,6 +8,7 @@ seen.save("attention.svg")  # of an image: the attention of the class token, lai
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,10 +17,10 @@ import torch
 from torch import Tensor
 
 from heedful.data.images import Pixels, read_image
-from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledToken
+from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWord
 from heedful.decoding.encoders.fill import Candidate, Filler
 from heedful.decoding.encoders.images import image_tensor
-from heedful.decoding.encoders.rows import make_row, masked_ids
+from heedful.decoding.encoders.rows import encode_words, make_row, masked_ids
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
@@ -36,7 +37,7 @@ from heedful.insight.trace import trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
 from heedful.insight.words import word_spans
-from heedful.models.bert import Bert
+from heedful.models.bert import Bert, BertConfig
 from heedful.models.find import find_model_folder, wrong_family
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
@@ -44,7 +45,7 @@ from heedful.text import Tokenizer
 from heedful.text.written import pieces_of
 
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
-Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledToken, ...]
+Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledWord, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class EncoderLook:
     model: ModelFacts
     source: SourceText  # of an image: its name, and a token for the class and each patch, row by row
     attention: AttentionMaps
-    answer: Answer  # for each hidden word its candidates; or labels; or a label for each token; or nothing
+    answer: Answer  # for each hidden word its candidates; or labels; or a label for each word; or nothing
     hidden: tuple[int, ...]  # which tokens are hidden words
     positions: Positions
     walk: Walk
@@ -148,9 +149,9 @@ class EncoderLook:
         for place, candidates in zip(self.hidden, words, strict=True):
             top = [{"token": one.token_text, "probability": one.score} for one in candidates]
             found.append({"place": place, "top": top})
-        tokens = [one for one in self.answer if isinstance(one, LabelledToken)]
-        for place, one in enumerate(tokens, start=1):  # after the mark that opens the text
-            found.append({"place": place, "top": [{"token": one.label, "probability": one.score}]})
+        for one in self.answer:
+            if isinstance(one, LabelledWord):
+                found.append({"place": one.place, "top": [{"token": one.label, "probability": one.score}]})
         return found
 
     def _svg(self, layer: int | None, head: int | None) -> str:
@@ -197,7 +198,7 @@ def look_encoder(model: str | Path, given: str) -> EncoderLook:
 
 def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, where: str) -> EncoderLook:
     config = model.config
-    ids = masked_ids(tokenizer, text, mask_id=config.mask_id) if config.head == "masked" else tokenizer.encode(text)
+    ids = _ids(tokenizer, text, config)
     row = make_row(ids, config).ids
     if len(ids) + 2 > min(LONGEST, config.max_len):
         most = min(LONGEST, config.max_len) - 2
@@ -209,10 +210,19 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
     elif config.head == "classify":
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
     elif config.head == "label_tokens":
-        answer = tuple(Classifier(model, tokenizer).label_tokens([text])[0])
+        answer = tuple(Classifier(model, tokenizer).label_words([text])[0])
     tokens = tuple(pieces_of(tokenizer, row))
     source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
     return _seen(model, torch.tensor([row]), source, name, answer=answer, hidden=hidden)
+
+
+def _ids(tokenizer: Tokenizer, text: str, config: BertConfig) -> list[int]:
+    """As the head reads a text: with hidden words, or word by word, or as a whole."""
+    if config.head == "masked":
+        return masked_ids(tokenizer, text, mask_id=config.mask_id)
+    if config.head == "label_tokens":
+        return list(chain.from_iterable(encode_words(tokenizer, text.split())))
+    return tokenizer.encode(text)
 
 
 def _look_at_image(model: Vit, file: str, name: str) -> EncoderLook:

@@ -2,22 +2,34 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.text.foreign_build import byte_level, llama_pieces, pegasus_pieces, t5_pieces, word_piece
+from heedful.text.foreign_added import ROLES, Given, merge_settings, numbered_tokens, read_roles
+from heedful.text.foreign_build import (
+    any_pieces,
+    byte_level,
+    llama_pieces,
+    merges_of,
+    own_symbols,
+    pegasus_pieces,
+    t5_pieces,
+    word_piece,
+)
+from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, rebuilt
 from heedful.text.foreign_own import own_content
-from heedful.text.foreign_safe import MAX_JSON_BYTES
-from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign, read_roles
+from heedful.text.foreign_safe import MAX_JSON_BYTES, check_content
+from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign
 from heedful.text.marian import MarianTokenizer
 from heedful.text.safe import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
 from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer, Tokenizers
 
 CONTENT, ROLES_FILE, SETTINGS = "tokenizer.json", "special_tokens_map.json", "tokenizer_config.json"
+ADDED, MODEL_SETTINGS = "added_tokens.json", "config.json"
 WORDS, VOCABULARY, MERGES, TARGET_VOCABULARY = "vocab.txt", "vocab.json", "merges.txt", "target_vocab.json"
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 PIECES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
@@ -28,7 +40,7 @@ _BART = {**_SEQUENCE, "sep_token": "</s>", "cls_token": "<s>", "pad_token": "<pa
 _BERT = {
     "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
 }  # fmt: skip
-# model_type -> the special pieces of the class that Hugging Face takes for it, where no file says otherwise
+# Family -> the special pieces of its class at Hugging Face, where no file says otherwise
 ROLES_OF: dict[str, dict[str, str]] = {
     "bert": _BERT,
     "bart": _BART,
@@ -37,22 +49,13 @@ ROLES_OF: dict[str, dict[str, str]] = {
     "t5": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
     "pegasus": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask_2>"},
 }
-CLASSES = {
-    "bert": "BertTokenizer",
-    "bart": "BartTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "llama": "LlamaTokenizer",
-    "t5": "T5Tokenizer",
-    "pegasus": "PegasusTokenizer",
-}
 
 
 def load_foreign(folder: Path, *, model_type: str) -> Tokenizers | None:
     """The tokenizers of a folder such as `save_pretrained` writes; None where it has no file of theirs."""
     if model_type == "marian":
         return read_marian(folder) if (folder / SOURCE_MODEL).is_file() else None
-    settings = _settings(folder)
-    tokenizer = _read(folder, model_type, settings)
+    tokenizer = _read(folder, model_type)
     return None if tokenizer is None else Tokenizers(source=tokenizer, target=tokenizer)
 
 
@@ -121,27 +124,48 @@ def write_json(path: Path, values: object) -> None:
     path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    """Both small files; what stands in the newer one counts."""
-    values: dict[str, Any] = {}
-    for name in (ROLES_FILE, SETTINGS):
-        if (folder / name).is_file():
-            values |= read_json(folder / name)
-    return values
+def _read(folder: Path, model_type: str) -> Tokenizer | None:
+    config = _small(folder / SETTINGS)
+    declared = config.get("tokenizer_class") or _small(folder / MODEL_SETTINGS).get("tokenizer_class")
+    if not (folder / CONTENT).is_file():
+        return _read_older(folder, model_type, config, declared)
+    path = folder / CONTENT
+    content = check_content(_text(path), where=str(path))
+    values = json.loads(content)
+    family = family_of(declared, model_type=model_type, content=content)
+    rest = {name: value for name, value in config.items() if name not in ("add_bos_token", "add_eos_token")}
+    given = _given(folder, rest, family, written=values.get("added_tokens") or ())  # the file says what marks it adds
+    if family != GENERAL:
+        return open_foreign(rebuilt(values, family, given), given.roles, where=str(path))
+    likely = {role: piece for role, piece in ROLES_OF.get(model_type, {}).items() if _has(content, piece)}
+    return open_foreign(as_it_stands(values, given), {**likely, **given.roles}, where=str(path))
 
 
-def _read(folder: Path, model_type: str, settings: Mapping[str, Any]) -> Tokenizer | None:
-    where = str(folder / SETTINGS)
-    named = read_roles(settings, where=where)
-    roles = {**ROLES_OF.get(model_type, {}), **named}
-    if (folder / CONTENT).is_file():
-        content, path = _text(folder / CONTENT), folder / CONTENT
-        roles = {role: piece for role, piece in roles.items() if role in named or _has(content, piece)}
-        return open_foreign(content, roles, where=str(path))
+def _read_older(folder: Path, model_type: str, config: Mapping[str, Any], declared: object) -> Tokenizer | None:
     build = next((build for names, build in _BUILDERS if all((folder / name).is_file() for name in names)), None)
     if build is None:
         return None
-    return open_foreign(build(folder, model_type, roles, settings), roles, where=str(folder))
+    family = family_of(declared, model_type=model_type, content=None)
+    given = _given(folder, config, family or model_type, written=())
+    return open_foreign(build(folder, family, given), given.roles, where=str(folder))
+
+
+def _given(folder: Path, config: Mapping[str, Any], family: str, *, written: Iterable[Mapping[str, Any]]) -> Given:
+    """What the small files say, over what the class of the family says."""
+    where = str(folder / SETTINGS)
+    values = merge_settings(config, _small(folder / ROLES_FILE))
+    named = read_roles(values, where=where)
+    usual = {role: piece for role, piece in ROLES_OF.get(family, {}).items() if role not in values}
+    return Given(
+        values=values,
+        roles={role: (usual | named)[role] for role in ROLES if role in usual | named},
+        numbered=numbered_tokens(values, _small(folder / ADDED), written, where=where),
+        where=where,
+    )
+
+
+def _small(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
 def _has(content: str, piece: str) -> bool:
@@ -149,13 +173,13 @@ def _has(content: str, piece: str) -> bool:
     return json.dumps(piece, ensure_ascii=False) in content or json.dumps(piece) in content
 
 
-def _from_words(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+def _from_words(folder: Path, family: str, given: Given) -> str:
     lines = _text(folder / WORDS).split("\n")  # a piece may hold U+2028 or a CR: nothing else ends a line
     vocabulary = {line: number for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines)}
-    return word_piece(vocabulary, roles, settings, where=str(folder / SETTINGS))
+    return word_piece(vocabulary, given)
 
 
-def _from_merges(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+def _from_merges(folder: Path, family: str, given: Given) -> str:
     vocabulary = _ids(folder / VOCABULARY)
     merges = []
     for number, line in enumerate(_text(folder / MERGES).split("\n"), start=1):
@@ -165,14 +189,21 @@ def _from_merges(folder: Path, model_type: str, roles: Mapping[str, str], settin
         if len(parts) != 2:
             raise UserError(f"{folder / MERGES}:{number}: expected two pieces and a space, found {line[:60]!r}")
         merges.append((parts[0], parts[1]))
-    return byte_level(vocabulary, merges, roles, settings, where=str(folder / SETTINGS))
+    return byte_level(vocabulary, merges, given)
 
 
-def _from_pieces(name: str) -> Callable[[Path, str, Mapping[str, str], Mapping[str, Any]], str]:
-    def build(folder: Path, model_type: str, roles: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+def _from_pieces(name: str) -> Callable[[Path, str, Given], str]:
+    def build(folder: Path, family: str, given: Given) -> str:
         facts = _facts(folder / name)
-        make = {"t5": t5_pieces, "pegasus": pegasus_pieces}.get(model_type, llama_pieces)
-        return make(facts, roles, settings, where=str(folder / SETTINGS))
+        if family == "t5":
+            pieces = [*zip(facts.pieces, facts.scores, strict=True), *((piece, 0.0) for piece in given.sentinels())]
+            return t5_pieces(pieces, facts.charsmap, given, additional=own_symbols(facts))
+        if family == "pegasus":
+            return pegasus_pieces(facts, given)
+        if family != "llama":
+            return any_pieces(facts, given)
+        vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
+        return llama_pieces(vocabulary, merges_of(vocabulary), given, additional=own_symbols(facts))
 
     return build
 

@@ -6,97 +6,92 @@ ids are the same. Nothing here needs `tokenizers`.
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import UserError
+from heedful.text.foreign_added import Given, Token, added_tokens, token_of
 from heedful.text.safe import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
 
 MARK = "▁"
 METASPACE = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
 PEGASUS_OFFSET = 103  # the id of a Pegasus' piece is its place in the SentencePiece model, and so much
-N_SENTINELS = 100  # T5's <extra_id_0> … <extra_id_99>
 
 
-def word_piece(
-    vocabulary: Mapping[str, int], roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str
-) -> str:
+def word_piece(vocabulary: Mapping[str, int], given: Given) -> str:
     """BERT's: words at spaces and punctuation, then the longest pieces from the left, `##` inside a word."""
-    lowercase = _flag(settings, "do_lower_case", True, where)
-    accents = settings.get("strip_accents")
+    accents = given.values.get("strip_accents")
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,
-        "handle_chinese_chars": _flag(settings, "tokenize_chinese_chars", True, where),
+        "handle_chinese_chars": given.flag("tokenize_chinese_chars", True),
         "strip_accents": accents if isinstance(accents, bool) else None,
-        "lowercase": lowercase,
+        "lowercase": given.flag("do_lower_case", True),
     }
     model = {
         "type": "WordPiece",
-        "unk_token": roles.get("unk_token", "[UNK]"),
+        "unk_token": given.roles.get("unk_token", "[UNK]"),
         "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 100,
         "vocab": dict(vocabulary),
     }
-    added = added_tokens(vocabulary, roles.values())
+    added = added_tokens(vocabulary, given.whole(given.additional()))
     return content_of(
         model,
         added,
         normalizer=normalizer,
         pre_tokenizer={"type": "BertPreTokenizer"},
-        post_processor=marks_template(added, roles, "cls_token", "sep_token"),
+        post_processor=marks_template(added, given.roles, "cls_token", "sep_token"),
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
 
 
 def byte_level(
-    vocabulary: Mapping[str, int],
-    merges: Sequence[tuple[str, str]],
-    roles: Mapping[str, str],
-    settings: Mapping[str, Any],
-    *,
-    where: str,
+    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], given: Given, *, marks: object = None
 ) -> str:
     """GPT-2's, RoBERTa's and BART's: any text is bytes, and neighbours are merged in the order of learning."""
-    prefix = _flag(settings, "add_prefix_space", False, where)
+    prefix = given.flag("add_prefix_space", False)
     byte_level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
-    added = added_tokens(vocabulary, roles.values())
+    added = added_tokens(vocabulary, given.whole(given.additional()))
     return content_of(
         bpe_model(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""),
         added,
         pre_tokenizer=byte_level,
-        post_processor=marks_template(added, roles, "cls_token", "sep_token", twice=True),
+        post_processor=marks or marks_template(added, given.roles, "cls_token", "sep_token", twice=True),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
     )
 
 
-def t5_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
-    """T5's SentencePiece model, with its sentinels after the pieces, the last first."""
-    n_sentinels = settings.get("extra_ids", N_SENTINELS)
-    if type(n_sentinels) is not int or not 0 <= n_sentinels <= 10_000:
-        raise UserError(f"{where}: 'extra_ids' must be a number from 0 to 10,000, found {n_sentinels!r}")
-    sentinels = [f"<extra_id_{number}>" for number in reversed(range(n_sentinels))]
-    pieces = [*zip(facts.pieces, facts.scores, strict=True), *((piece, 0.0) for piece in sentinels)]
+def t5_pieces(
+    pieces: Sequence[tuple[str, float]], charsmap: bytes, given: Given, *, additional: Sequence[Token]
+) -> str:
+    """T5's unigram model; its sentinels are found as a whole, whether or not the settings name them."""
+    sentinels = [special_token(piece) for piece in reversed(given.sentinels())]
+    if any("<extra_id_" in token["content"] for token in additional):
+        sentinels = []
     return _unigram_words(
         pieces,
-        facts,
-        [*roles.values(), *sentinels],
-        roles,
-        normalizer=_charsmap(facts),
+        given,
+        [*additional, *sentinels],
+        unknown=_T5_UNKNOWN,
+        normalizer=_precompiled(charsmap),
         pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]},
     )
 
 
-def pegasus_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
+_T5_UNKNOWN = 2  # <pad>, </s>, <unk>: in the class, not in the file
+
+
+def pegasus_pieces(facts: ModelFacts, given: Given) -> str:
     """Pegasus' SentencePiece model behind the marks of its pre-training: two for what is hidden, 101 without a use."""
-    offset = settings.get("offset", PEGASUS_OFFSET)
+    offset = given.values.get("offset", PEGASUS_OFFSET)
     if type(offset) is not int or not 2 <= offset <= 10_000:
-        raise UserError(f"{where}: 'offset' must be a number from 2 to 10,000, found {offset!r}")
+        raise UserError(f"{given.where}: 'offset' must be a number from 2 to 10,000, found {offset!r}")
     if UNKNOWN in facts.types[:2]:
         raise UserError(
-            f"{where}: the SentencePiece model is not Pegasus': that has padding and an end as its first two"
+            f"{given.where}: the SentencePiece model is not Pegasus': that has padding and an end as its first two"
         )
-    marks = [roles["pad_token"], roles["eos_token"], "<mask_1>", "<mask_2>"]
+    marks = [given.roles["pad_token"], given.roles["eos_token"], "<mask_1>", "<mask_2>"]
     unused = [f"<unk_{number}>" for number in range(2, offset)]
     own = list(zip(facts.pieces, facts.scores, strict=True))[2:]  # without its own padding and end
     pieces = [*((piece, 0.0) for piece in marks), *((piece, -100.0) for piece in unused), *own]
@@ -104,69 +99,75 @@ def pegasus_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mappin
     spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
     return _unigram_words(
         pieces,
-        facts,
-        [*roles.values(), *marks, *unused],
-        roles,
-        normalizer={"type": "Sequence", "normalizers": [_charsmap(facts) or lines, spaces]},
+        given,
+        [*own_symbols(facts), *map(special_token, [*marks, *unused])],
+        unknown=len(marks) + len(unused) + facts.types.index(UNKNOWN) - 2,
+        normalizer={"type": "Sequence", "normalizers": [_precompiled(facts.charsmap) or lines, spaces]},
         pre_tokenizer=METASPACE,
     )
 
 
 def _unigram_words(
     pieces: Sequence[tuple[str, float]],
-    facts: ModelFacts,
-    special: Iterable[str],
-    roles: Mapping[str, str],
+    given: Given,
+    additional: Sequence[Token],
+    *,
+    unknown: int,
     **parts: dict[str, Any] | None,
 ) -> str:
     """A unigram model of the words between spaces, and an end after each text; `parts`: what comes before the model."""
-    vocabulary = {piece: number for number, (piece, _) in enumerate(pieces)}
-    unknown = vocabulary[facts.pieces[facts.types.index(UNKNOWN)]]
-    model = {"type": "Unigram", "unk_id": unknown, "vocab": pieces, "byte_fallback": False}
-    added = added_tokens(vocabulary, special, _own_symbols(facts))
-    ends = marks_template(added, roles, "", "eos_token")
+    model = {"type": "Unigram", "unk_id": unknown, "vocab": list(pieces), "byte_fallback": False}
+    added = added_tokens({piece: number for number, (piece, _) in enumerate(pieces)}, given.whole(additional))
+    ends = marks_template(added, given.roles, "", "eos_token")
     return content_of(model, added, post_processor=ends, decoder=METASPACE, **parts)
 
 
-def llama_pieces(facts: ModelFacts, roles: Mapping[str, str], settings: Mapping[str, Any], *, where: str) -> str:
-    """Llama's SentencePiece model: BPE on whole texts, spaces as ▁, what is unknown in bytes."""
-    if facts.kind == "unigram":
-        return unigram_pieces(facts, roles)
-    prefix = _flag(settings, "add_prefix_space", True, where)
-    legacy = _flag(settings, "legacy", False, where)
-    scheme = ("always" if legacy else "first") if prefix else "never"
-    vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
+def llama_pieces(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    given: Given,
+    *,
+    additional: Sequence[Token],
+    marks: object = None,
+) -> str:
+    """Llama's: BPE on whole texts, spaces as ▁, what is unknown in bytes."""
+    prefix = given.flag("add_prefix_space", True)
+    scheme = ("always" if given.flag("legacy", False) else "first") if prefix else "never"
     decoders: list[dict[str, Any]] = [*SPACES_AND_BYTES]
     if prefix:
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    before = "bos_token" if _flag(settings, "add_bos_token", False, where) else ""
-    after = "eos_token" if _flag(settings, "add_eos_token", False, where) else ""
-    added = added_tokens(vocabulary, roles.values(), _own_symbols(facts))
+    added = added_tokens(vocabulary, given.whole(additional))
     return content_of(
-        bpe_model(vocabulary, merges_of(vocabulary), fuse_unk=True, byte_fallback=True),
+        bpe_model(vocabulary, merges, fuse_unk=True, byte_fallback=True),
         added,
-        post_processor=marks_template(added, roles, before, after),
+        post_processor=marks or bounds_template(added, given),
         pre_tokenizer={"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": False},
         decoder={"type": "Sequence", "decoders": decoders},
     )
 
 
-def unigram_pieces(facts: ModelFacts, roles: Mapping[str, str]) -> str:
-    """Any other unigram model of SentencePiece, with byte fallback where it has it."""
+def any_pieces(facts: ModelFacts, given: Given) -> str:
+    """Any other model of SentencePiece, with byte fallback where it has it."""
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
-    normalizers = [part for part in (_charsmap(facts), spaces) if part is not None]
+    normalizers = [part for part in (_precompiled(facts.charsmap), spaces) if part is not None]
     decoders = SPACES_AND_BYTES if facts.byte_fallback else SPACES_AND_BYTES[:1]
-    model = {
+    unknown = facts.types.index(UNKNOWN)
+    model: dict[str, Any] = {
         "type": "Unigram",
-        "unk_id": facts.types.index(UNKNOWN),
+        "unk_id": unknown,
         "vocab": list(zip(facts.pieces, facts.scores, strict=True)),
         "byte_fallback": facts.byte_fallback,
     }
+    if facts.kind == "bpe":
+        settings = {"unk_token": facts.pieces[unknown], "fuse_unk": True, "byte_fallback": facts.byte_fallback}
+        model = bpe_model(vocabulary, merges_of(vocabulary), **settings)
+    added = added_tokens(vocabulary, given.whole(own_symbols(facts)))
     return content_of(
         model,
-        added_tokens(vocabulary, roles.values(), _own_symbols(facts)),
+        added,
         normalizer={"type": "Sequence", "normalizers": normalizers},
+        post_processor=bounds_template(added, given),
         decoder={"type": "Sequence", "decoders": decoders},
     )
 
@@ -207,41 +208,28 @@ def bpe_model(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], 
     return {**defaults, **settings, "vocab": dict(vocabulary), "merges": [list(merge) for merge in merges]}
 
 
-def _charsmap(facts: ModelFacts) -> dict[str, Any] | None:
-    if not facts.charsmap:
+def _precompiled(charsmap: bytes) -> dict[str, Any] | None:
+    if not charsmap:
         return None
-    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(facts.charsmap).decode()}
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
 
 
-def _own_symbols(facts: ModelFacts) -> dict[str, bool]:
-    """The pieces that SentencePiece finds before anything else, or never; True = special."""
+def own_symbols(facts: ModelFacts) -> list[Token]:
+    """The pieces that SentencePiece finds before anything else, or never; those are special."""
     kinds = zip(facts.pieces, facts.types, strict=True)
-    return {piece: kind == CONTROL for piece, kind in kinds if kind in (CONTROL, USER_DEFINED)}
+    symbols = [(piece, kind == CONTROL) for piece, kind in kinds if kind in (CONTROL, USER_DEFINED)]
+    return [{**special_token(piece), "special": special} for piece, special in symbols]
 
 
-def added_tokens(
-    vocabulary: Mapping[str, int], special: Iterable[str], symbols: Mapping[str, bool] | None = None
-) -> list[dict[str, Any]]:
-    """Pieces that are found as a whole, by their ids; one that the vocabulary lacks comes after its last."""
-    flags = {**(symbols or {}), **dict.fromkeys(special, True)}
-    ids = {piece: vocabulary[piece] for piece in flags if piece in vocabulary}
-    following = max(vocabulary.values(), default=-1) + 1
-    for piece in flags:
-        if piece not in ids:
-            ids[piece] = following
-            following += 1
-    return [
-        {
-            "id": number,
-            "content": piece,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": flags[piece],
-        }
-        for piece, number in sorted(ids.items(), key=lambda item: item[1])
-    ]
+def special_token(piece: str) -> Token:
+    return token_of(piece, special=True, where=piece)
+
+
+def bounds_template(added: Sequence[Mapping[str, Any]], given: Given) -> dict[str, Any] | None:
+    """The marks that the settings ask for at the beginning and the end."""
+    before = "bos_token" if given.flag("add_bos_token", False) else ""
+    after = "eos_token" if given.flag("add_eos_token", False) else ""
+    return marks_template(added, given.roles, before, after)
 
 
 def marks_template(
@@ -283,18 +271,14 @@ def content_of(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": added,
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
         "post_processor": post_processor,
         "decoder": decoder,
         "model": model,
     }
-    return json.dumps(values, ensure_ascii=False)
+    return content_with(values, added)
 
 
-def _flag(settings: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
-    value = settings.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise UserError(f"{where}: '{name}' must be true or false, found {value!r}")
-    return default if value is None else value
+def content_with(values: Mapping[str, Any], added: list[Token]) -> str:
+    return json.dumps({**values, "added_tokens": added}, ensure_ascii=False)

@@ -7,7 +7,15 @@ unigram, where `tokenizers` decides ties otherwise than SentencePiece.
 
 from typing import Any
 
-from heedful.text.foreign_build import SPACES_AND_BYTES, added_tokens, bpe_model, content_of, marks_template, merges_of
+from heedful.text.foreign_added import added_tokens
+from heedful.text.foreign_build import (
+    SPACES_AND_BYTES,
+    bpe_model,
+    content_of,
+    marks_template,
+    merges_of,
+    special_token,
+)
 from heedful.text.safe import CONTROL
 from heedful.text.sentence_piece import MARK, SentencePieceTokenizer
 from heedful.text.tokenizer import MASK_PIECE, SPECIAL_PIECES
@@ -30,8 +38,8 @@ def own_content(tokenizer: SentencePieceTokenizer, *, model_type: str) -> tuple[
     if tokenizer.special.mask is not None:
         roles["mask_token"] = MASK_PIECE
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
-    symbols = {piece: True for piece, kind in zip(facts.pieces, facts.types, strict=True) if kind == CONTROL}
-    added = added_tokens(vocabulary, roles.values(), symbols)
+    controls = [piece for piece, kind in zip(facts.pieces, facts.types, strict=True) if kind == CONTROL]
+    added = added_tokens(vocabulary, map(special_token, [*controls, *roles.values()]))
     for token in added:  # theirs puts a space before what follows; and of a hidden word, that before it is a part
         token["rstrip"] = token["content"] == MASK_PIECE
         token["lstrip"] = token["rstrip"] and facts.kind != "char"

@@ -19,7 +19,6 @@ from heedful.text.tokenizer import SpecialTokens
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
-ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _REPAIR = Normaliser(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
 
 
@@ -113,21 +112,6 @@ def open_foreign(content: str, roles: Mapping[str, str], *, where: str, trusted:
         _import_tokenizers()  # said here rather than by the child
         try_content_in_child(checked, where=where)
     return ForeignTokenizer(checked, roles, where=where)
-
-
-def read_roles(values: Mapping[str, object], *, where: str) -> dict[str, str]:
-    """The special pieces that a settings file of Hugging Face's names, by their part in a text."""
-    roles = {}
-    for role in ROLES:
-        value = values.get(role)
-        if isinstance(value, dict):  # an added token with all its properties
-            value = value.get("content")
-        if value is None:
-            continue
-        if not isinstance(value, str) or not 0 < len(value) <= 1000:
-            raise UserError(f"{where}: '{role}' must be a piece of the vocabulary, found {value!r}")
-        roles[role] = value
-    return roles
 
 
 def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, where: str) -> SpecialTokens:

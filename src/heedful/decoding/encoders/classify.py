@@ -2,19 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from heedful.decoding.encoders.images import IMAGES_AT_ONCE, image_tensor
-from heedful.decoding.encoders.rows import Tally, batches, make_row
+from heedful.decoding.encoders.rows import Row, Tally, batches, encode_words, make_pair, make_row, segments_of
 from heedful.errors import UserError
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder, wrong_family
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
 from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from heedful.data.images import Picture
+
+Text = str | tuple[str, str]  # or a pair, such as a question and a sentence that may answer it
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,13 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class LabelledToken:
-    """A token, its likeliest label and that label's probability."""
+class LabelledWord:
+    """A word, its likeliest label and that label's probability."""
 
-    token: str
+    word: str
     label: str
     score: float
+    place: int  # of its first token, which is asked; the mark that opens the text is 0
 
 
 @dataclass
@@ -69,55 +77,69 @@ class Classifier:
     def labels_tokens(self) -> bool:
         return self.model.config.head == "label_tokens"
 
-    def classify(self, inputs: Sequence[str | Path], *, apply: str | None = None) -> list[list[Labelled]]:
-        """For each text, or image file, every label with its probability, the likeliest first.
+    def classify(self, inputs: "Sequence[Text | Picture]", *, apply: str | None = None) -> list[list[Labelled]]:
+        """For each text, pair of texts or image, every label with its probability, the likeliest first.
 
         `apply` is "softmax", "sigmoid" or "none"; by default as the labels were learned.
         """
         if self.labels_tokens:
-            raise UserError(f"{self.where}: labels each token of a text, not the text; use label_tokens")
+            raise UserError(f"{self.where}: labels each word of a text, not the text; use label_words")
         function = _function(apply, exclusive=self.model.config.exclusive)
-        logits = (
-            self._of_images(inputs) if isinstance(self.model, Vit) else self._of_texts([str(one) for one in inputs])
-        )
+        pictures = cast("Sequence[Picture]", inputs)  # what is none of them is refused as it is read
+        logits = self._of_images(pictures) if isinstance(self.model, Vit) else self._of_texts(inputs)
         return [self._ranked(function(row.float())) for row in logits]
 
-    def label_tokens(self, texts: Sequence[str]) -> list[list[LabelledToken]]:
-        """For each token of each text its likeliest label."""
+    def label_words(self, texts: Sequence[str]) -> list[list[LabelledWord]]:
+        """For each word of each text its likeliest label; words end at white space, as they did in training."""
         if not self.labels_tokens or self.tokenizer is None:
             raise UserError(f"{self.where}: has one label for a whole text; use classify")
+        assert isinstance(self.model, Bert)
+        words = [text.split() for text in texts]
+        coded = [encode_words(self.tokenizer, some) for some in words]
+        rows = [make_row(list(chain.from_iterable(ids)), self.model.config) for ids in coded]
         found = []
-        for text, logits in zip(texts, self._of_texts(texts), strict=True):
-            ids = self.tokenizer.encode(text)[: len(logits) - 2]
-            shares = logits[1 : len(ids) + 1].float().softmax(dim=-1)
-            best = [(float(score), int(number)) for score, number in zip(*shares.max(dim=-1), strict=True)]
-            labels = self.model.config.labels
-            found.append(
-                [
-                    LabelledToken(piece, labels[number], score)
-                    for piece, (score, number) in zip(self.tokenizer.pieces(ids), best, strict=True)
-                ]
-            )
+        for some, ids, logits in zip(words, coded, self._of_rows(rows), strict=True):
+            places = list(accumulate(map(len, ids), initial=1))  # only a word's first token has learned its label
+            places = [place for place in places if place < len(logits) - 1]
+            found.append([self._of_word(word, logits, place) for word, place in zip(some, places, strict=False)])
         return found
 
-    @torch.inference_mode()
-    def _of_texts(self, texts: Sequence[str]) -> list[Tensor]:
+    def _of_word(self, word: str, logits: Tensor, place: int) -> LabelledWord:
+        score, number = logits[place].float().softmax(dim=-1).max(dim=-1)
+        return LabelledWord(word, self.model.config.labels[int(number)], float(score), place)
+
+    def _of_texts(self, texts: "Sequence[Text | Picture]") -> list[Tensor]:
         assert isinstance(self.model, Bert) and self.tokenizer is not None
+        pairs = [text if isinstance(text, tuple) else (str(text), "") for text in texts]
+        firsts, seconds = (self.tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
+        return self._of_rows(
+            [
+                make_pair(first, second, self.model.config)
+                if isinstance(text, tuple)
+                else make_row(first, self.model.config)
+                for text, first, second in zip(texts, firsts, seconds, strict=True)
+            ]
+        )
+
+    @torch.inference_mode()
+    def _of_rows(self, rows: Sequence[Row]) -> list[Tensor]:
+        assert isinstance(self.model, Bert)
         config, device = self.model.config, self.model.embedding.table.weight.device
-        rows = [make_row(ids, config) for ids in self.tokenizer.encode_batch(texts)]
         self.tally.limit = config.max_len
         self.tally.n_cut += sum(row.n_cut > 0 for row in rows)
         results: dict[int, Tensor] = {}
         for numbers, ids, mask in batches(rows, pad_id=config.marks.pad_id):
-            logits = self.model(ids.to(device), mask.to(device)).cpu()
+            segments = segments_of([rows[n] for n in numbers], ids.size(1), n_segments=config.n_segments)
+            segments = None if segments is None else segments.to(device)
+            logits = self.model(ids.to(device), mask.to(device), segments).cpu()
             results |= {
                 number: logits[place, : len(rows[number].ids)] if self.labels_tokens else logits[place]
                 for place, number in enumerate(numbers)
             }
-        return [results[number] for number in range(len(texts))]
+        return [results[number] for number in range(len(rows))]
 
     @torch.inference_mode()
-    def _of_images(self, files: Sequence[str | Path]) -> list[Tensor]:
+    def _of_images(self, files: "Sequence[Picture]") -> list[Tensor]:
         assert isinstance(self.model, Vit)
         results: list[Tensor] = []
         for start in range(0, len(files), IMAGES_AT_ONCE):

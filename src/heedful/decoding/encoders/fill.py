@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from heedful.decoding.encoders.rows import MASK, batches, make_row, masked_ids
-from heedful.errors import UserError
+from heedful.errors import Notice, UserError, warn
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder
 from heedful.models.folder import load_model
@@ -49,7 +49,6 @@ class Filler:
         """For each [MASK] of the text the likeliest words, the best first; with `targets` only these are compared."""
         return self.fill_batch([text], top_k=top_k, targets=targets)[0]
 
-    @torch.inference_mode()
     def fill_batch(
         self, texts: Sequence[str], *, top_k: int = 5, targets: Sequence[str] | None = None
     ) -> list[list[list[Candidate]]]:
@@ -57,7 +56,11 @@ class Filler:
         config = self.model.config
         if not 1 <= top_k <= config.vocab_size:
             raise UserError(f"top_k = {top_k}: must lie between 1 and the {config.vocab_size:,} pieces there are")
-        only = None if targets is None else self._target_ids(targets)
+        return self._filled(texts, top_k, None if targets is None else self._target_ids(targets))
+
+    @torch.inference_mode()
+    def _filled(self, texts: Sequence[str], top_k: int, only: list[int] | None) -> list[list[list[Candidate]]]:
+        config = self.model.config
         rows = [make_row(self._ids(text, number), config) for number, text in enumerate(texts)]
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
@@ -101,10 +104,18 @@ class Filler:
         )
 
     def _target_ids(self, targets: Sequence[str]) -> list[int]:
-        """The piece of each word; of one that has several, the first, as in Hugging Face's pipeline."""
+        """The piece of each word; of one that has several, the first and a warning, as in Hugging Face's pipeline."""
         ids = [self.tokenizer.encode(target) for target in targets]
         if empty := [target for target, found in zip(targets, ids, strict=True) if not found]:
             raise UserError(f"targets: {empty[0]!r} has no token")
+        for target, found in zip(targets, ids, strict=True):
+            if len(found) > 1:
+                first, *_ = pieces = self.tokenizer.pieces(found)
+                words = (
+                    f"target {target!r} is {len(found)} tokens of this model ({' '.join(pieces)}), and a hidden place "
+                    f"holds one: the first, {first!r}, is compared"
+                )
+                warn(Notice(words))
         return list(dict.fromkeys(found[0] for found in ids))
 
 

@@ -1,18 +1,17 @@
-"""Image files as a ViT takes them."""
+"""Images as a ViT takes them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from heedful.data.images import normalised, read_image
+from heedful.data.images import Picture, normalised, read_image
 from heedful.models.vit import Vit
 
 IMAGES_AT_ONCE = 32
 
 
-def image_tensor(model: Vit, files: Sequence[str | Path]) -> Tensor:
+def image_tensor(model: Vit, files: Sequence[Picture]) -> Tensor:
     """Resized, normalised, (B, C, H, W)."""
     config = model.config
     pixels = [

@@ -19,6 +19,7 @@ _STAND_INS = "\ue000\ue001\uf8fe\uf8ff"  # of Unicode's private use: no vocabula
 class Row:
     ids: list[int]  # with their marks
     n_cut: int = 0  # tokens beyond what the model takes
+    second: int | None = None  # where the second text of a pair begins
 
 
 @dataclass
@@ -39,6 +40,32 @@ def make_row(ids: list[int], config: BertConfig) -> Row:
     """One text between its marks, cut to the positions that the model has."""
     room = max(config.max_len - 2, 0)
     return Row([config.marks.start_id, *ids[:room], config.marks.end_id], n_cut=max(0, len(ids) - room))
+
+
+def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
+    """Two texts, a mark between them; where they are too long, the longer is cut first."""
+    n_cut = max(0, len(first) + len(second) - max(config.max_len - 3, 0))
+    lengths = [len(first), len(second)]
+    for _ in range(n_cut):
+        lengths[lengths[0] <= lengths[1]] -= 1
+    start, end = config.marks.start_id, config.marks.end_id
+    before = [start, *first[: lengths[0]], end]
+    return Row([*before, *second[: lengths[1]], end], n_cut=n_cut, second=len(before))
+
+
+def segments_of(rows: Sequence[Row], width: int, *, n_segments: int) -> Tensor | None:
+    """1 where the second text of a pair stands, (B, S); None where no row is a pair, or the model knows no segments."""
+    if n_segments < 2 or all(row.second is None for row in rows):
+        return None
+    begins = torch.tensor([width if row.second is None else row.second for row in rows])
+    ends = torch.tensor([len(row.ids) for row in rows])
+    places = torch.arange(width)
+    return ((places >= begins[:, None]) & (places < ends[:, None])).long()
+
+
+def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    """The ids of each word by itself, never none: a model that labels words learns and answers at the first of each."""
+    return [ids or [tokenizer.special.unk] for ids in tokenizer.encode_batch(words)]
 
 
 def batches(

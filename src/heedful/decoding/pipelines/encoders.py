@@ -1,13 +1,15 @@
 """Pipelines of encoders, called and answering as those of Hugging Face's Transformers 4: hidden words and labels."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from heedful.decoding.encoders.classify import Classifier, Labelled
+from heedful.decoding.encoders.classify import Classifier, Labelled, Text
 from heedful.decoding.encoders.fill import Candidate, Filler
 from heedful.decoding.pipelines.options import check_options
 from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.data.images import Picture
 
 Answer = list[dict[str, str | float]]
 Filled = list[dict[str, str | float | int]]
@@ -41,7 +43,10 @@ class FillMaskPipeline:
 
 
 class TextClassificationPipeline:
-    """pipe("Good!") -> [{"label", "score"}]; pipe([…]) -> one dict for each; with `top_k` a list of dicts for each."""
+    """pipe("Good!") -> [{"label", "score"}]; pipe([…]) -> one dict for each; with `top_k` a list of dicts for each.
+
+    A text may be a pair: pipe({"text": "Who ran?", "text_pair": "A dog."}) -> {"label", "score"}.
+    """
 
     def __init__(self, classifier: Classifier) -> None:
         if classifier.takes_images:
@@ -50,26 +55,32 @@ class TextClassificationPipeline:
 
     def __call__(
         self,
-        inputs: str | list[str],
+        inputs: str | Mapping[str, str] | Sequence[str | Mapping[str, str]],
         *,
         top_k: int | str | None = LEGACY,
         function_to_apply: str | None = None,
         return_all_scores: bool | None = None,
         max_length: int | None = None,
         **unused: Any,
-    ) -> Answer | list[Answer]:
-        """A text is cut to the tokens that the model takes, with `truncation` or without. `return_all_scores` is the
-        older name of `top_k=None`.
+    ) -> dict[str, str | float] | Answer | list[Answer]:
+        """A text is cut to the tokens that the model takes, with `truncation` or without. `top_k=None` gives all
+        labels, the likeliest first; the older `return_all_scores` all of them in the model's order, in a list for each
+        text, also for a single one.
         """
         check_options(unused, ("top_k", "function_to_apply", "return_all_scores", "max_length"))
         self._check_length(max_length)
-        top_k = None if return_all_scores else top_k
-        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        several = isinstance(inputs, (list, tuple))
+        texts = [_text(one) for one in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
         found = self.classifier.classify(texts, apply=function_to_apply)
-        if top_k == LEGACY:
-            return [_label(labels[0]) for labels in found]
-        answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
-        return answers[0] if isinstance(inputs, str) else answers
+        if top_k != LEGACY:
+            answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
+            return answers if several else answers[0]
+        if return_all_scores:
+            order = self.classifier.model.config.labels.index
+            answers = [[_label(one) for one in sorted(labels, key=lambda one: order(one.label))] for labels in found]
+            return answers if several or isinstance(inputs, str) else answers[0]
+        best = [_label(labels[0]) for labels in found]
+        return best if several or isinstance(inputs, str) else best[0]
 
     def _check_length(self, max_length: int | None) -> None:
         longest = getattr(self.classifier.model.config, "max_len", 0)
@@ -81,7 +92,9 @@ class TextClassificationPipeline:
 
 
 class ImageClassificationPipeline:
-    """pipe("dog.png") -> [{"score", "label"}, …], the likeliest first; a list of those for a list of files."""
+    """pipe("dog.png") -> [{"score", "label"}, …], the likeliest first; a list of those for a list. An image is the name
+    of a file, or one of Pillow's.
+    """
 
     def __init__(self, classifier: Classifier) -> None:
         if not classifier.takes_images:
@@ -90,18 +103,31 @@ class ImageClassificationPipeline:
 
     def __call__(
         self,
-        inputs: str | Path | Sequence[str | Path],
+        inputs: "Picture | Sequence[Picture]",
         *,
         top_k: int | None = 5,
         function_to_apply: str | None = None,
         **unused: Any,
     ) -> Answer | list[Answer]:
         check_options(unused, ("top_k", "function_to_apply"))
-        one = isinstance(inputs, (str, Path))
-        files: list[str | Path] = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
-        found = self.classifier.classify(files, apply=function_to_apply)
+        pictures = cast("Sequence[Picture]", inputs if isinstance(inputs, (list, tuple)) else [inputs])
+        found = self.classifier.classify(pictures, apply=function_to_apply)
         answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
-        return answers[0] if one else answers
+        return answers if isinstance(inputs, (list, tuple)) else answers[0]
+
+
+def _text(given: object) -> Text:
+    """A text, or the two of a pair."""
+    if isinstance(given, str):
+        return given
+    values = given if isinstance(given, Mapping) else {}
+    text, second = values.get("text"), values.get("text_pair")
+    if set(values) <= {"text", "text_pair"} and isinstance(text, str) and isinstance(second, (str, type(None))):
+        return text if second is None else (text, second)
+    raise UserError(
+        f"pipeline('text-classification'): takes texts, and pairs as {{'text': …, 'text_pair': …}}, found "
+        f"{str(given)[:60]!r}"
+    )
 
 
 def _count(top_k: int | str | None, n_labels: int) -> int:

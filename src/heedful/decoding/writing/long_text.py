@@ -12,7 +12,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from heedful.decoding.writing.extract import most_important
 from heedful.decoding.writing.texts import LINE_BREAK, BadText, checked
@@ -80,6 +80,21 @@ def _is_unspaced(left: str, right: str) -> bool | None:
     return sides.pop() if len(sides) == 1 else None
 
 
+class Written(NamedTuple):
+    """What is made of the texts, in the words of whoever asked for it."""
+
+    one: str
+    several: str
+    done: str
+    option: str  # that allows more tokens
+
+    def were(self, n: int) -> str:
+        return f"{n:,} {self.one} was" if n == 1 else f"{n:,} {self.several} were"
+
+
+TRANSLATIONS = Written("translation", "translations", "translated", "max_len")
+
+
 @dataclass(frozen=True)
 class Tally:
     """What became of texts beyond the model's reach, and of translations beyond theirs."""
@@ -109,32 +124,32 @@ class Tally:
             first_far=_first(self.first_far, other.first_far),
         )
 
-    def warnings(self, *, of: str = "text") -> list[str]:
+    def warnings(self, *, of: str = "text", written: Written = TRANSLATIONS) -> list[str]:
         """What a user must know: whatever of the input is not in the output, or was translated at a risk.
 
         `of` is what the numbers count: a call has texts, a file has lines.
         """
-        words = self._of_sources()
+        words = self._of_sources(written)
         if self.first_cut is not None:
             words.append(
-                f"{_translations(self.n_cut)} cut off at the longest length allowed, without an end: "
-                f"{_which(of, self.first_cut, self.n_cut)}. More tokens are allowed by max_len, as far as the model's "
-                "positions go; shorter texts have shorter translations"
+                f"{written.were(self.n_cut)} cut off at the longest length allowed, without an end: "
+                f"{_which(of, self.first_cut, self.n_cut)}. More tokens are allowed by {written.option}, as far as the "
+                f"model's positions go; shorter texts have shorter {written.several}"
             )
         if self.first_far is not None:
             words.append(
-                f"{_translations(self.n_far)} longer than the {self.max_len:,} tokens that the model was made for: "
-                f"{_which(of, self.first_far, self.n_far)}. Positions beyond were never learned, and the translation "
+                f"{written.were(self.n_far)} longer than the {self.max_len:,} tokens that the model was made for: "
+                f"{_which(of, self.first_far, self.n_far)}. Positions beyond were never learned, and the {written.one} "
                 "may be poor there"
             )
         return words
 
-    def _of_sources(self) -> list[str]:
+    def _of_sources(self, written: Written) -> list[str]:
         words = []
         if self.n_truncated:
             words.append(
                 f"{_lines(self.n_truncated)} cut to the {self.limit:,} tokens that the model takes; "
-                f"{self.n_cut_tokens:,} tokens were not translated"
+                f"{self.n_cut_tokens:,} tokens were not {written.done}"
             )
         if self.n_extracted:
             words.append(
@@ -143,12 +158,12 @@ class Tally:
             )
         if self.n_beyond:
             words.append(
-                f"{_lines(self.n_beyond)} translated whole beyond {self.max_len:,} tokens, the length that the model "
-                "was made for: positions beyond it were never learned, and the translation may be poor there"
+                f"{_lines(self.n_beyond)} {written.done} whole beyond {self.max_len:,} tokens, the length that the "
+                f"model was made for: positions beyond it were never learned, and the {written.one} may be poor there"
             )
         if self.n_copied:
             words.append(
-                f"{self.n_copied:,} characters copied, not translated: each alone has more tokens than the "
+                f"{self.n_copied:,} characters copied, not {written.done}: each alone has more tokens than the "
                 f"{self.limit:,} that the model takes"
             )
         return words
@@ -163,10 +178,6 @@ def _first(one: int | None, other: int | None) -> int | None:
 
 def _lines(n: int) -> str:
     return f"{n:,} line was" if n == 1 else f"{n:,} lines were"
-
-
-def _translations(n: int) -> str:
-    return f"{n:,} translation was" if n == 1 else f"{n:,} translations were"
 
 
 def _which(of: str, first: int, n: int) -> str:

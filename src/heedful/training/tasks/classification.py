@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.data.batching import IntArray, plan_batches
-from heedful.data.corpus import Corpus, Example
+from heedful.data.corpus import Example
 from heedful.data.labelled import N_MARKS, Classified, LabelBatch, collate_labels
 from heedful.data.shards import Shards, prepare
 from heedful.data.stretches import Stretches
@@ -48,7 +48,9 @@ def prepare_labelled(given: Preparation) -> None:
     held_out = [example.target for example in kept_back.examples]
     # A rare label may stand only in what was held out of the files: it is one of theirs all the same.
     names = names_of(label for part in (*labels, held_out if valid is None else []) for label in part)
-    numbers_of(held_out, names, where=_name(valid, corpora))
+    if valid is not None:
+        for example in kept_back.examples:
+            numbers_of([example.target], names, where=valid.place(example))
     write_json(
         given.folder / "data" / LABELS,
         {"names": names, "labels": [numbers_of(part, names, where="training") for part in labels]},
@@ -163,10 +165,6 @@ def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig) ->
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:10])}, …"
-
-
-def _name(valid: Corpus | None, corpora: Sequence[Corpus]) -> str:
-    return " and ".join(corpus.name for corpus in corpora) if valid is None else valid.name
 
 
 CLASSIFICATION: Task[LabelledTexts] = Task(

@@ -30,7 +30,10 @@ def numbers_of(labels: Iterable[str], names: Sequence[str], *, where: str) -> li
     numbers = []
     for label in labels:
         if label not in number:
-            raise UserError(f"{where}: the label {label!r} is not among those of training{nearest(label, names)}")
+            raise UserError(
+                f"{where}: the label {label!r} is not among those of training{nearest(label, names) or '.'} Correct "
+                "it, take the example out, or train with examples that have this label"
+            )
         numbers.append(number[label])
     return numbers
 

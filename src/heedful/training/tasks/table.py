@@ -3,6 +3,7 @@
 from typing import Any
 
 from heedful.errors import UserError, one_of
+from heedful.models.folder import FAMILIES
 from heedful.training.record import Content
 from heedful.training.settings import Settings
 from heedful.training.tasks.classification import CLASSIFICATION
@@ -54,6 +55,8 @@ def metric_of(settings: Settings) -> str:
 
 def choose_task(family: str, task: str, content: Content) -> str:
     """The name of the task for a family and what its files hold, or a UserError that says what there is."""
+    if family not in FAMILIES:
+        raise one_of("family", family, FAMILIES)
     if task and task not in TASKS:
         raise one_of("task", task, TASKS)
     if task:

@@ -16,6 +16,7 @@ from heedful.data.batching import IntArray, plan_batches
 from heedful.data.documents import LARGEST_SHARE, by_hash
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Tagged
 from heedful.data.tagged import Sentence, read_tagged, spans_of
+from heedful.decoding.encoders.rows import encode_words
 from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.files import sync
@@ -53,7 +54,9 @@ def prepare_tagged(given: Preparation) -> None:
     if not training or not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     names = names_of(tag for sentence in training for tag in sentence.tags)
-    numbers_of((tag for sentence in valid for tag in sentence.tags), names, where="validation")
+    for sentence in valid:
+        begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there" if corpus else "held out"
+        numbers_of(sentence.tags, names, where=begins)
     one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE])
     for name, part in (("train", training), ("valid", valid)):
         _write(given.folder / "data" / f"{name}.jsonl", part)
@@ -104,8 +107,7 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
     numbers = numbers_of(sentence.tags, names, where="a sentence")
     ids: list[int] = []
     labels: list[int] = []
-    for pieces, number in zip(tokenizer.encode_batch(sentence.words), numbers, strict=True):
-        pieces = pieces or [tokenizer.special.unk]  # a word that vanishes when it is normalised still has a tag
+    for pieces, number in zip(encode_words(tokenizer, sentence.words), numbers, strict=True):
         ids += pieces
         labels += [number, *[NONE] * (len(pieces) - 1)]
     return np.array(ids[:longest], np.int64), np.array(labels[:longest], np.int64)
