@@ -190,7 +190,7 @@ def keep(run: Path, folder: Path) -> None:
         shutil.copyfile(hypotheses, folder / hypotheses.name)
     for record in (run / name for name in ("log.jsonl", "settings.toml", "scores.json")):
         if record.exists():
-            text = re.sub(r'(?<=[\s"])/[^"\s]*/', "", record.read_text(encoding="utf-8"))
+            text = re.sub(r'(?<=[\s"])(?:\.\.)?/[^"\s]*/', "", record.read_text(encoding="utf-8"))
             (folder / record.name).write_text(text, encoding="utf-8")
 
 

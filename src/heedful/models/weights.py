@@ -39,9 +39,9 @@ def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch
     shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            _check_unique(path)
             names = set(file.keys())
             _check_names(path, names - {name + SCALE for name in shapes}, set(shapes))
+            _check_unique(path)  # after the names: a header of a hundred thousand others is read once
             parts = {name: file.get_slice(name) for name in names}
             kinds = {name: str(part.get_dtype()) for name, part in parts.items()}
             scales = {n + SCALE: shape[:1] for n, shape in shapes.items() if kinds.get(n) == "I8" and len(shape) == 2}
