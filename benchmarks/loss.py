@@ -3,8 +3,8 @@
     python benchmarks/loss.py [--tokens 4096] [--width 256] [--vocabularies 8000 32000] [--threads 1] [--rounds 5]
 
 Forward and backward from the decoder's last vectors, label smoothing 0.1, float32; for R-Drop half of the vectors are
-the second pass over the tokens of the first. Each way runs in processes of its
-own, which take turns; memory is the growth of the largest resident set.
+the second pass over the tokens of the first. Each way runs in processes of its own, which take turns; memory is the
+growth of the largest resident set.
 """
 
 import argparse
