@@ -31,7 +31,8 @@ def bag_of_words(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str
 def _linear(train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]], decay: float) -> float:
     torch.manual_seed(0)
     counts = Counter(feature for text, _ in train for feature in set(features(text)))
-    known = {feature: number for number, (feature, n) in enumerate(counts.items()) if n > 1 or len(train) < 1000}
+    often = (feature for feature, n in counts.items() if n > 1 or len(train) < 1000)
+    known = {feature: number for number, feature in enumerate(often)}
     weight = torch.tensor([np.log(len(train) / counts[feature]) for feature in known], dtype=torch.float32)
     labels = sorted({label for _, label in train})
     rows, wanted = _matrix([text for text, _ in train], known, weight), _numbers(train, labels)

@@ -1,5 +1,6 @@
 """`pipeline("translation", …)` takes and gives what Hugging Face's did in version 4."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,19 @@ def test_summaries_have_a_name_of_their_own(translator: Translator) -> None:
     assert pipe(["A dog.", "Cats."]) == [{"summary_text": "A dog."}, {"summary_text": "Cats."}]
     assert pipe("abc", num_beams=4, num_return_sequences=2) == [{"summary_text": "abc"}, {"summary_text": "ab"}]
     assert pipe([]) == []
+
+
+@pytest.mark.parametrize(("task", "word"), [("summarization", "summary"), ("translation", "translation")])
+def test_what_is_cut_off_is_called_by_its_name(
+    task: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = EchoEngine()
+    install(monkeypatch.setattr, engine)
+    whole = engine.search
+    ended = lambda *given: [[replace(one, complete=False) for one in best] for best in whole(*given)]  # noqa: E731
+    monkeypatch.setattr(engine, "search", ended)
+    with pytest.warns(UserWarning, match=rf"1 {word} was cut off[^$]*allowed by max_length"):
+        heedful.pipeline(task, model_folder(tmp_path))("A dog.")
 
 
 def test_several_answers(translator: Translator) -> None:

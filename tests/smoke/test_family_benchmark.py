@@ -28,6 +28,13 @@ def test_words_in_a_bag_learn_what_words_say() -> None:
     assert bag_of_words(train, [("one good thing", "-"), ("one bad thing", "-")]) == 50.0
 
 
+def test_words_of_a_large_bag_that_stand_there_once_are_left_out() -> None:
+    from family_peers import bag_of_words
+
+    train = [(f"once{i} {'good' if i % 2 else 'bad'}", "+" if i % 2 else "-") for i in range(1200)]
+    assert bag_of_words(train, [("good", "+"), ("bad", "-"), ("once5 bad", "-")]) == 100.0
+
+
 def test_rouge_l_is_the_longest_common_subsequence() -> None:
     from family_scores import rouge_l
 

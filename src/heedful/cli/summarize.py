@@ -11,14 +11,12 @@ from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import Written
+from heedful.decoding.writing.long_text import SUMMARIES
 from heedful.errors import UserError
 from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
 
 if TYPE_CHECKING:
     from heedful.decoding.writing.workers import Opening
-
-SUMMARIES = Written("summary", "summaries", "summarised", "--max-len")
 
 
 def summarize(
@@ -90,7 +88,14 @@ def _work(
         place = InThisProcess(Translator.open(opening), settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
-            work = LineWork(source, place, writer, on_bad_line=on_bad_line, to="summarize", written=SUMMARIES)
+            work = LineWork(
+                source,
+                place,
+                writer,
+                on_bad_line=on_bad_line,
+                to="summarize",
+                written=SUMMARIES._replace(option="--max-len"),
+            )
             work.run(hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.decoding.pipelines.translation import SummarizationPipeline, TranslationPipeline
-from heedful.decoding.writing.long_text import Long
+from heedful.decoding.writing.long_text import SUMMARIES, TRANSLATIONS, Long, Written
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError, nearest, warn
 from heedful.models.builtin import DEFAULT, builtin_models
@@ -47,18 +47,20 @@ def _translation(model: Any, running: Running) -> Pipeline:
 
 
 def _summarization(model: Any, running: Running) -> Pipeline:
-    return SummarizationPipeline(_translator(model, running, long="extract"))
+    return SummarizationPipeline(_translator(model, running, long="extract", written=SUMMARIES))
 
 
-def _translator(model: Any, running: Running, *, long: Long) -> Translator:
+def _translator(model: Any, running: Running, *, long: Long, written: Written = TRANSLATIONS) -> Translator:
     if isinstance(model, Translator):
         if running.prefix is not None:
             raise UserError("pipeline: this Translator is loaded already; give prefix= to Translator.load")
         return model
     prefix = _told(model, running.task) if running.prefix is None else running.prefix
-    return Translator.load(
+    translator = Translator.load(
         model, engine=running.engine, compute=running.compute, device=running.device, long=long, prefix=prefix
     )
+    translator.written = written._replace(option="max_length")  # Hugging Face's name for it
+    return translator
 
 
 def _told(model: str | Path, task: str) -> str:

@@ -93,6 +93,7 @@ class Written(NamedTuple):
 
 
 TRANSLATIONS = Written("translation", "translations", "translated", "max_len")
+SUMMARIES = Written("summary", "summaries", "summarised", "max_len")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from heedful.decoding.engines.choose import open_engine, open_tokenizers
 from heedful.decoding.engines.engine import Engine
 from heedful.decoding.search.request import Hypothesis
 from heedful.decoding.search.settings import SearchSettings, search_settings
-from heedful.decoding.writing.long_text import Long, Plan, Planner, Tally
+from heedful.decoding.writing.long_text import TRANSLATIONS, Long, Plan, Planner, Tally
 from heedful.decoding.writing.repeats import Repeats
 from heedful.decoding.writing.texts import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.writing.translation import Answer, Translation, put_together, tally_of
@@ -51,6 +51,7 @@ class Translator:
         self.engine = engine
         self.tokenizers = tokenizers
         self.opening = opening
+        self.written = TRANSLATIONS  # what warnings call that which is written
         self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
 
     @classmethod
@@ -215,7 +216,7 @@ class Translator:
             for answer in in_order(blocks, where):
                 tally += answer.tally
                 yield from answer.translations
-        for words in tally.warnings():
+        for words in tally.warnings(written=self.written):
             warn(words)
 
 
