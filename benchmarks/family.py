@@ -92,8 +92,6 @@ def labels(options: argparse.Namespace) -> list[Row]:
                 for how, begin in ((FROM_SCRATCH, None), (PRE_TRAINED, start)):
                     run_name = f"{name}-{n_labels or 'all'}-{seed}-{how.replace(' ', '-')}"
                     settings = [f"run.seed={seed}", "run.patience=1000", "run.validate_every=500"]
-                    if begin is None:
-                        settings.append("optimiser.layer_decay=1")  # nothing below is learned yet
                     given = ["--labels", train_file, "--valid", valid]
                     run = train(options, run_name, f"bert-{name}", *given, start=begin, settings=settings)
                     row[how] = classified(run, read_pairs(test))
