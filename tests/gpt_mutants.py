@@ -104,8 +104,8 @@ IN_GPT = [
     Mutant(
         "no start mark stands before a prompt",
         "decoding/writing/generator.py",
-        "return ids if ids and marks.start_id == marks.end_id else",
-        "return ids if ids else",
+        "return [marks.start_id, *ids] if opens or not ids else ids",
+        "return ids or [marks.start_id]",
         GENERATOR,
     ),
     Mutant(

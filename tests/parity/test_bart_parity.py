@@ -163,6 +163,7 @@ REFUSED = {
     "decoder_ffn_dim": 28,
     "architectures": ["BartForSequenceClassification"],
     "eos_token_id": [2, 3],
+    "forced_bos_token_id": 7,
     "d_model": None,
 }
 
@@ -172,3 +173,30 @@ def test_what_has_no_place_is_refused_by_name(name: str) -> None:
     values = {**transformers.BartConfig(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name):
         config_from(values, where="config.json")
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize(("name", "value"), [("forced_bos_token_id", 7), ("eos_token_id", [2, 3]), ("eos_token_id", 3)])
+def test_marks_that_only_a_search_knows_are_refused_by_name(name: str, value: object, tmp_path: Path) -> None:
+    hugging_face().save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(UserError, match=name):
+        import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+
+
+SEARCH = {"length_penalty": 2.0, "no_repeat_ngram_size": 3, "min_length": 56, "num_beams": 4, "repetition_penalty": 1.0}
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+def test_how_they_search_is_not_kept_and_that_is_said(name: str, tmp_path: Path) -> None:
+    """As bart-large-cnn asks for it, in either of its files."""
+    hugging_face().save_pretrained(tmp_path / "theirs")
+    if name == "config.json":
+        (tmp_path / "theirs" / "generation_config.json").unlink()
+    path = tmp_path / "theirs" / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **SEARCH}))
+    said = rf"{name}: .*length_penalty=2.0, no_repeat_ngram_size=3, min_length=56.*no_repeat_ngram=3 min_len=56"
+    with pytest.warns(UserWarning, match=said):
+        import_huggingface(tmp_path / "theirs", tmp_path / "ours")

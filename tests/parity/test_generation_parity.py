@@ -52,6 +52,32 @@ def llama(folder: Path) -> Path:
     return saved(transformers.LlamaForCausalLM(config), tokenizer, folder / "model")
 
 
+def chat(folder: Path) -> Path:
+    """A Llama with a start that is not its end, and a tokenizer that puts neither around a text: SmolLM2-Instruct."""
+    return byte_level_llama(folder, start="<|im_start|>", end="<|im_end|>", template=None)
+
+
+def one_mark(folder: Path) -> Path:
+    """A Llama whose start is its end, and whose tokenizer puts it before each text all the same."""
+    return byte_level_llama(folder, start="<|end|>", end="<|end|>", template="<|end|> $A")
+
+
+def byte_level_llama(folder: Path, *, start: str, end: str, template: str | None) -> Path:
+    learned = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learned.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learned.decoder = tokenizers.decoders.ByteLevel()
+    special, alphabet = list(dict.fromkeys((start, end))), tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
+    learned.train_from_iterator(TEXT, trainer)
+    ids = {"bos_token_id": special.index(start), "eos_token_id": special.index(end)}
+    if template is not None:
+        marks = [(start, ids["bos_token_id"])]
+        learned.post_processor = tokenizers.processors.TemplateProcessing(single=template, special_tokens=marks)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=learned, bos_token=start, eos_token=end)
+    config = transformers.LlamaConfig(vocab_size=len(tokenizer), intermediate_size=48, **ids, **SIZES)
+    return saved(transformers.LlamaForCausalLM(config), tokenizer, folder / "model")
+
+
 def saved(model, tokenizer, folder: Path) -> Path:
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     fill(model, dtype=torch.float32)
@@ -62,7 +88,7 @@ def saved(model, tokenizer, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("make", [gpt2, llama, chat, one_mark])
 def test_texts_are_those_of_their_pipeline(make, tmp_path: Path) -> None:
     folder = make(tmp_path / "theirs")
     import_huggingface(folder, tmp_path / "ours")
@@ -75,3 +101,4 @@ def test_texts_are_those_of_their_pipeline(make, tmp_path: Path) -> None:
         there = theirs(prompt, max_new_tokens=15, do_sample=False, return_full_text=False)
         assert ours(prompt, max_new_tokens=15, return_full_text=False) == there
         assert "".join(generator.stream(prompt, max_len=15)) == there[0]["generated_text"]
+    assert generator.prompt_ids("") == [generator.model.config.marks.start_id]  # there must be something to go on from

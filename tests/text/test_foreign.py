@@ -446,6 +446,30 @@ def test_a_folder_without_tokenizer_files_has_none(tmp_path: Path) -> None:
     assert load_foreign(tmp_path, model_type="bert") is None
 
 
+@pytest.mark.parametrize(
+    ("model_type", "declared", "names"),
+    [
+        ("bert", "HerbertTokenizerFast", ("vocab.json", "merges.txt")),  # HerBERT: BPE of characters, not of bytes
+        ("bert", "BertJapaneseTokenizer", ("vocab.txt",)),  # a dictionary cuts the words first
+        ("gpt2", "CpmTokenizer", ("spiece.model",)),
+    ],
+)
+def test_files_whose_rules_are_another_classs_are_refused(
+    model_type: str, declared: str, names: tuple[str, ...], lines: list[str], tmp_path: Path
+) -> None:
+    for kind in ("bert", "gpt2", "t5"):
+        (tmp_path / kind).mkdir()
+        made(kind, tmp_path / kind, lines)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in names:
+        found = next(tmp_path.glob(f"*/{name}"))
+        (folder / name).write_bytes(found.read_bytes())
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": declared}))
+    with pytest.raises(UserError, match=rf"'{declared}'.*{names[0]}"):
+        load_foreign(folder, model_type=model_type)
+
+
 def plain() -> dict:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()

@@ -28,8 +28,8 @@ def convert(
     output
         The folder to write.
     to
-        heedful reads Marian (OPUS-MT), BART, T5, BERT, GPT-2, Llama and ViT; huggingface is for transformers,
-        ctranslate2 for CTranslate2, onnx for ONNX Runtime.
+        heedful reads Marian (OPUS-MT), Pegasus, BART, T5, BERT, GPT-2, Llama and ViT; huggingface is for
+        transformers, ctranslate2 for CTranslate2, onnx for ONNX Runtime.
     precision
         With --to heedful, of a model of heedful's: the same model in such numbers. int8 takes a quarter of the space.
     """

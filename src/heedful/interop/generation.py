@@ -1,11 +1,12 @@
 """generation_config.json: what Hugging Face keeps of searching, as far as it belongs to the model itself.
 
 Some checkpoints say there, some in config.json, which ids open a text and which must never be written. How wide a beam
-is and how long a text may get are the searcher's business, and stay theirs.
+is and how long a text may get are the searcher's business, and stay theirs; what they ask for beyond that is said.
 """
 
 import dataclasses
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ from heedful.models.marks import MarksConfig
 
 GENERATION = "generation_config.json"
 
+# Theirs -> the setting of heedful's searches, and the value that changes nothing.
+SEARCH = {
+    "length_penalty": ("length_penalty", 1),
+    "no_repeat_ngram_size": ("no_repeat_ngram", 0),
+    "repetition_penalty": ("repetition_penalty", 1),
+    "min_length": ("min_len", 0),
+}
+# The same where `do_sample` is true.
+DRAWING = {
+    "temperature": ("sampling.temperature", 1),
+    "top_k": ("sampling.top_k", 0),
+    "top_p": ("sampling.top_p", 1),
+}
+
 
 def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
     """The ids that are not text, from config.json; `first_id` stands before each source."""
@@ -27,13 +42,13 @@ def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
         raise values.wrong("eos_token_id", "one whole number")
     pad = values.whole("pad_token_id")
     # The second is what the first was called in the first BART folders.
-    forced = values.get("forced_bos_token_id") is not None or values.flag("force_bos_token_to_be_generated", False)
+    opens = _opens(values, first_id) or values.flag("force_bos_token_to_be_generated", False)
     return MarksConfig(
         pad_id=pad,
         start_id=values.whole("decoder_start_token_id", pad),
         end_id=ends,
         first_id=first_id,
-        opens_target=first_id is None or forced,
+        opens_target=opens,
         forbidden=_forbidden(values.get("bad_words_ids"), values.where),
     )
 
@@ -55,25 +70,45 @@ def complete(config: Any, folder: Path, tokenizers: object) -> Any:
 
     Where there is such a file, Hugging Face takes them from there, and from config.json, in old folders, otherwise.
     """
+    warn_of_search(folder)
     path = folder / GENERATION
     if not path.is_file():
         return config
     values, marks = Values(read_json(path), where=str(path)), config.marks
-    given = values.get("forced_bos_token_id")
-    if given is not None and given != marks.first_id:
+    ends = values.get("eos_token_id", marks.end_id)
+    if ends not in (marks.end_id, [marks.end_id]):
         raise UserError(
-            f"{path}: 'forced_bos_token_id' is {given!r}: heedful has a place for the mark before each source only "
-            f"({marks.first_id})"
+            f"{path}: 'eos_token_id' is {ends!r}, and {CONFIG} has {marks.end_id}: a text has one end in heedful's "
+            "encoder-decoders"
         )
     changed = dataclasses.replace(
         marks,
-        opens_target=marks.first_id is None or given is not None,
+        opens_target=_opens(values, marks.first_id),
         start_id=values.whole("decoder_start_token_id", marks.start_id),
         forbidden=_forbidden(values.get("bad_words_ids"), str(path)),
     )
     if config.marks == changed:
         return config
     return dataclasses.replace(config, marks=changed)
+
+
+def warn_of_search(folder: Path) -> None:
+    """Name how Hugging Face would search or draw with this model, and the settings that make heedful do so."""
+    path = folder / (GENERATION if (folder / GENERATION).is_file() else CONFIG)
+    values = read_json(path)
+    names = SEARCH | DRAWING if values.get("do_sample") is True else SEARCH
+    asked = {
+        theirs: values[theirs]
+        for theirs, (_, neutral) in names.items()
+        if type(values.get(theirs)) in (int, float) and values[theirs] != neutral
+    }
+    if asked:
+        said = ", ".join(f"{theirs}={value}" for theirs, value in asked.items())
+        ours = " ".join(f"{names[theirs][0]}={value}" for theirs, value in asked.items())
+        warnings.warn(
+            f"{path}: Hugging Face would write with {said}, and this is not kept; to do the same: --set {ours}",
+            stacklevel=3,
+        )
 
 
 def write(config: Any, folder: Path) -> None:
@@ -89,6 +124,17 @@ def write(config: Any, folder: Path) -> None:
     }
     said = {name: value for name, value in values.items() if value is not None}
     (folder / GENERATION).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+
+
+def _opens(values: Values, first_id: int | None) -> bool:
+    """Whether the mark before each source is also the first token of each target."""
+    given = values.get("forced_bos_token_id")
+    if given is not None and given != first_id:
+        raise UserError(
+            f"{values.where}: 'forced_bos_token_id' is {given!r}: heedful has a place for the mark before each source "
+            f"only ({first_id})"
+        )
+    return first_id is None or given is not None
 
 
 def _forbidden(words: object, where: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.interop.generation import GENERATION
+from heedful.interop.generation import GENERATION, warn_of_search
 from heedful.interop.table import Row
 from heedful.interop.values import Values
 from heedful.models.gpt import GptConfig
@@ -159,6 +159,7 @@ def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> Gp
 
 def complete(config: GptConfig, folder: Path, tokenizers: object) -> GptConfig:
     """Ends that stand in generation_config.json alone, as those of Llama 3's chat models do."""
+    warn_of_search(folder)
     path = folder / GENERATION
     if not path.is_file():
         return config

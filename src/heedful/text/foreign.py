@@ -19,7 +19,7 @@ from heedful.text.foreign_build import (
     t5_pieces,
     word_piece,
 )
-from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, rebuilt
+from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, has_unknown_rules, rebuilt
 from heedful.text.foreign_own import own_content
 from heedful.text.foreign_safe import MAX_JSON_BYTES, check_content
 from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign
@@ -142,9 +142,15 @@ def _read(folder: Path, model_type: str) -> Tokenizer | None:
 
 
 def _read_older(folder: Path, model_type: str, config: Mapping[str, Any], declared: object) -> Tokenizer | None:
-    build = next((build for names, build in _BUILDERS if all((folder / name).is_file() for name in names)), None)
-    if build is None:
+    found = next((row for row in _BUILDERS if all((folder / name).is_file() for name in row[0])), None)
+    if found is None:
         return None
+    names, build = found
+    if has_unknown_rules(declared):
+        raise UserError(
+            f"{folder}: its tokenizer is a {declared!r}, and heedful does not have the rules of that class. Save it as "
+            f"{CONTENT}, if its class can; or convert the folder without {' and '.join(names)}: it then takes ids"
+        )
     family = family_of(declared, model_type=model_type, content=None)
     given = _given(folder, config, family or model_type, written=())
     return open_foreign(build(folder, family, given), given.roles, where=str(folder))

@@ -28,6 +28,8 @@ FAMILIES = {
     "T5Tokenizer": "t5",
     "PegasusTokenizer": "pegasus",
 }
+# Those that have no rules of their own: the files say all. The last is in the first folders of Llama.
+WITHOUT_RULES = ("PreTrainedTokenizer", "TokenizersBackend", "LLaMATokenizer")
 _BY_MODEL_TYPE = ("bert", "bart", "gpt2", "t5", "pegasus")  # Llama's class is taken only where a file names it
 
 
@@ -38,6 +40,12 @@ def family_of(declared: object, *, model_type: str, content: str | None) -> str:
     family = FAMILIES.get(declared.removesuffix("Fast"), GENERAL)
     # Llama 3's files name the class of Llama 2, whose rules are not theirs.
     return GENERAL if family == "llama" and content is not None and '"ByteLevel"' in content else family
+
+
+def has_unknown_rules(declared: object) -> bool:
+    """Whether a class does to a text what only its own code says, as BertJapaneseTokenizer does."""
+    name = declared.removesuffix("Fast") if isinstance(declared, str) else None
+    return name is not None and name not in FAMILIES and name not in WITHOUT_RULES
 
 
 def rebuilt(values: Mapping[str, Any], family: str, given: Given) -> str:

@@ -35,7 +35,9 @@ class ForeignTokenizer:
         self._backend = _load(content, where=where)
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._vocab_size = max(vocabulary.values(), default=-1) + 1
-        self.special = _special(self.roles, vocabulary, where=where)
+        starts = [vocabulary.get(self.roles.get(role, "")) for role in ("cls_token", "bos_token")]
+        first = next(iter(self._backend.encode("a").ids), None)  # with the marks that its file asks for
+        self.special = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
 
     def __reduce__(self) -> tuple[type["ForeignTokenizer"], tuple[str, dict[str, str]]]:
         return ForeignTokenizer, (self.content, self.roles)  # to another process; the rest is made from it again
@@ -114,7 +116,7 @@ def open_foreign(content: str, roles: Mapping[str, str], *, where: str, trusted:
     return ForeignTokenizer(checked, roles, where=where)
 
 
-def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, where: str) -> SpecialTokens:
+def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialTokens:
     """Ids for the parts. What a tokenizer has no piece for stands where it does least harm, as in Hugging Face's own
     examples: padding is the end, a start that nobody writes is padding.
     """
@@ -130,6 +132,7 @@ def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, where: 
         start=ids.get("cls_token", ids.get("bos_token", pad)),
         end=end,
         mask=ids.get("mask_token"),
+        opens=opens,
     )
 
 

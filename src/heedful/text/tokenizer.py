@@ -15,6 +15,7 @@ class SpecialTokens:
     start: int = 2
     end: int = 3
     mask: int | None = None  # stands for a hidden word, where there is such an id
+    opens: bool | None = None  # whether the start stands before a prompt; None: if it is not the end as well
 
 
 SPECIAL = SpecialTokens()

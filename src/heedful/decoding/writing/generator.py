@@ -136,13 +136,16 @@ class Generator:
             start += len(block)
 
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
-        """The ids of a prompt, which begins with the start mark; `number` is its place, for what is wrong with it.
+        """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it.
 
         A model whose start is its end has one mark between texts, as GPT-2: there it stands for an empty prompt alone.
+        The tokenizer of a public model says for itself whether there is a mark.
         """
         ids = self.tokenizer.encode(checked(prompt, number))
-        marks = self.engine.shape.marks
-        return ids if ids and marks.start_id == marks.end_id else [marks.start_id, *ids]
+        marks, opens = self.engine.shape.marks, self.tokenizer.special.opens
+        if opens is None:
+            opens = marks.start_id != marks.end_id
+        return [marks.start_id, *ids] if opens or not ids else ids
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
