@@ -17,7 +17,7 @@ from heedful.data.stretches import Stretches
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
 from heedful.text import MASK_PIECE, Tokenizers, load_tokenizers
-from heedful.training.prepare import TrainingPart, choose_held_out, read_valid
+from heedful.training.prepare import TrainingPart, choose_held_out, read_valid, say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, macro_f1, names_of, numbers_of
@@ -42,6 +42,8 @@ class LabelledTexts:
 def prepare_labelled(given: Preparation) -> None:
     corpora, valid = given.files.corpora(given.settings.data.on_bad_line), given.files.valid_corpus()
     n_texts = sum(1 for corpus in corpora for _ in corpus)
+    for corpus in corpora:
+        say_left_out(corpus, given.say)
     kept_back = choose_held_out(given.folder, corpora, valid, n_texts, given.settings, say=given.say, unit="texts")
     parts = [TrainingPart(corpus, kept_back.contains) for corpus in corpora]
     labels = [[example.target for example in part] for part in parts]

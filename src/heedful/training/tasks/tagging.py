@@ -23,6 +23,7 @@ from heedful.files import sync
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
+from heedful.training.prepare import say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
@@ -43,7 +44,8 @@ class TaggedTexts:
 
 def prepare_tagged(given: Preparation) -> None:
     data = given.settings.data
-    sentences = [s for c in given.files.corpora(data.on_bad_line) for s in read_tagged(c, data.columns)]
+    corpora = given.files.corpora(data.on_bad_line)
+    sentences = [sentence for one in corpora for sentence in read_tagged(one, data.columns)]
     if not sentences:
         raise UserError(
             f"{given.files.source[0]}: no word where data.columns = {list(data.columns)} looks for it: unless it holds "
@@ -56,6 +58,8 @@ def prepare_tagged(given: Preparation) -> None:
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         training = [s for s in sentences if not is_held_out(" ".join(s.words))]
         valid = [s for s in sentences if is_held_out(" ".join(s.words))]
+    for one in (*corpora, *([corpus] if corpus else [])):
+        say_left_out(one, given.say)
     if not training or not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     # A rare tag may stand only in what was held out of the files: it is one of theirs all the same.
