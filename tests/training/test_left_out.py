@@ -1,4 +1,4 @@
-"""Lines that cannot be used are left out of a run only with a word about it."""
+"""Lines that cannot be used are left out of a run only with a word about it; so it is with doubtful ones."""
 
 from pathlib import Path
 
@@ -30,6 +30,16 @@ def test_texts_without_a_label_are_counted(tmp_path: Path) -> None:
     with labels.open("a") as file:
         file.write("a dog runs\t\n\tearly\n")
     assert "labels.tsv: 2 lines are left out (2 empty side)" in said_by("classification", tmp_path, labels=labels)
+
+
+def test_a_label_with_one_example_is_named(tmp_path: Path) -> None:
+    """A heading, most often: such files have one."""
+    labels = CASES["classification"].files(tmp_path)["labels"]
+    assert isinstance(labels, Path)
+    assert not any("one example" in text for text in said_by("classification", tmp_path, labels=labels))
+    labels.write_text("sentence\tlabel\n" + labels.read_text())
+    said = said_by("classification", tmp_path / "other", labels=labels)
+    assert "labels with one example alone: 'label'. A heading, or misspelt?" in said
 
 
 @pytest.mark.parametrize(("kind", "files"), [("next_token", "text"), ("tagging", "tags")])

@@ -1,5 +1,6 @@
 """Which label a text has: sentiment, topic, kind of question."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,8 @@ def prepare_labelled(given: Preparation) -> None:
     labels = [[example.target for example in part] for part in parts]
     held_out = [example.target for example in kept_back.examples]
     # A rare label may stand only in what was held out of the files: it is one of theirs all the same.
-    names = names_of(label for part in (*labels, held_out if valid is None else []) for label in part)
+    found = Counter(label for part in (*labels, held_out if valid is None else []) for label in part)
+    names = names_of(found)
     if valid is not None:
         for example in kept_back.examples:
             numbers_of([example.target], names, where=valid.place(example))
@@ -71,6 +73,8 @@ def prepare_labelled(given: Preparation) -> None:
     longest = given.settings.data.max_len - N_MARKS
     n_cut = sum(int((one.source.lengths > longest).sum()) for one in shards)
     given.say(f"training on {sum(map(len, shards)):,} texts with {len(names):,} labels: {_listed(names)}")
+    if alone := [name for name in names if found[name] == 1]:
+        given.say(f"labels with one example alone: {_listed([repr(name) for name in alone])}. A heading, or misspelt?")
     if n_cut:
         given.say(f"{n_cut:,} texts have more than {longest} tokens (data.max_len), and only their beginning is read")
 
