@@ -151,9 +151,14 @@ def test_resume_before_the_first_checkpoint_starts_from_the_beginning(
 
 
 def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    quick(tmp_path / "run", corpus, "model.d_model=64", "run.steps=1", "optimiser.lr=1e-12", start_from=finished)
+    recipe = tmp_path / "other.toml"
+    recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n')
+    few = ["run.steps=1", "optimiser.lr=1e-12"]
+    quick(tmp_path / "run", corpus, *few, recipe=recipe, start_from=finished)
     before, after = load_model(finished / "best"), load_model(tmp_path / "run" / "last")
-    assert after.model.config.d_model == 16
+    assert after.model.config == before.model.config
+    with pytest.raises(UserError, match=r"'model\.d_model' is 16 in the model to start from, and cannot become 64"):
+        quick(tmp_path / "other", corpus, *few, "model.d_model=64", start_from=finished)
     for (name, a), b in zip(before.model.named_parameters(), after.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0, msg=name)
     assert before.tokenizers is not None and after.tokenizers is not None
