@@ -1,5 +1,6 @@
 """Pictures of any size: the model to start from decides, or the setting, or the one size that all have."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,18 @@ def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
     photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
     assert np.load(tmp_path / "run" / "data" / "pictures" / "valid_pixels.npy").shape == (20, 3, 12, 12)
+
+
+def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> None:
+    photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(12, 12)], n=3)
+    shutil.rmtree(valid / "bright")
+    learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
+    names = load_model(tmp_path / "run" / "last").model.config.labels
+    targets = np.load(tmp_path / "run" / "data" / "pictures" / "valid_targets.npy")
+    assert [names[target] for target in targets] == ["dark"] * 3
+    (valid / "dark").rename(valid / "drak")
+    with pytest.raises(UserError, match=r"valid: the label 'drak' is not among those of training; did you mean 'dark'"):
+        learn(tmp_path / "other", photos, *SMALL, family="vit", valid=valid)
 
 
 @pytest.mark.parametrize(

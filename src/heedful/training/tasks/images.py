@@ -5,7 +5,7 @@ run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from heedful.training.pictures import open_training, open_valid
 from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
-from heedful.training.tasks.labels import accuracy, label_loss
+from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
@@ -55,8 +55,7 @@ def prepare_images(given: Preparation) -> None:
                 f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
             )
     training, valid = _divide(corpora, given.files, given.settings)
-    if valid.labels != labels:
-        raise UserError(f"{valid.name}: other labels ({', '.join(valid.labels[:5])}) than those of training")
+    valid = numbered_as(valid, labels)
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
@@ -89,6 +88,13 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
     if not len(valid):
         raise UserError(f"{len(joined):,} pictures are too few to hold some out: give --valid, or more pictures")
     return training, valid
+
+
+def numbered_as(images: Images, labels: tuple[str, ...]) -> Images:
+    """The same pictures, their labels numbered as in training: some of these may be missing, none may be new."""
+    present, places = np.unique(images.targets, return_inverse=True)
+    numbers = numbers_of([images.labels[number] for number in present], labels, where=images.name)
+    return replace(images, targets=np.array(numbers, np.int64)[places], labels=labels)
 
 
 def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
