@@ -10,12 +10,19 @@ from safetensors.torch import load_file
 from small_tasks import CASES, write_images
 
 from encoder_models import vit_folder
+from heedful.data.loader import LoaderState
 from heedful.decoding.encoders.images import image_tensor
 from heedful.decoding.pipelines.pipeline import pipeline
 from heedful.errors import UserError
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
+from heedful.training.assemble import make_loader
+from heedful.training.distributed import World
+from heedful.training.record import Files
 from heedful.training.run import Run, train
+from heedful.training.settle import settle
+from heedful.training.tasks.table import TASKS
+from heedful.training.tasks.task import Preparation
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 
@@ -56,6 +63,21 @@ def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: 
     config = load_model(tmp_path / "run" / "last").model.config
     assert (config.head, config.labels, config.image_size, config.n_channels) == ("classify", ("0", "1"), 8, 1)
     learn(tmp_path / "run", images, "run.steps=3", resume=True)  # what is written down is read again
+
+
+@pytest.mark.parametrize("size", [32, 96])
+@pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
+def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_path: Path) -> None:
+    """By default, too: of patches, not of pictures, such a batch is counted."""
+    pixels = np.random.default_rng(0).integers(0, 256, (80, size, size), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(80) % 2)
+    files = Files.of(tmp_path / "a.npz", (), None, None, None, "images")
+    settings = settle(files, "vit", None, [f"task={task}"]).settings
+    TASKS[task].prepare(Preparation(tmp_path / "run", files, settings, None, lambda text: None))
+    lesson = TASKS[task].lesson(TASKS[task].reopen(tmp_path / "run", settings), settings)
+    world, state = World(0, 1, torch.device("cpu")), LoaderState(epoch=0, position=0, seed=settings.run.seed)
+    loader = make_loader(lesson, settings, world, state)
+    assert max(len(next(loader)) for _ in range(3)) > 6
 
 
 def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:

@@ -226,12 +226,14 @@ def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list
     return [Said(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
 
 
-def image_task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson]) -> Task[PreparedImages]:
+def image_task(
+    metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson], *, recipe: str = "vit"
+) -> Task[PreparedImages]:
     return Task(
         families=("vit",),
         content="images",
         metrics=metrics,
-        recipe=lambda family, files: "vit",
+        recipe=lambda family, files: recipe,
         prepare=prepare_images,
         reopen=reopen_images,
         lesson=lesson,
