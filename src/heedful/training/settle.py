@@ -20,6 +20,12 @@ NOT_TAKEN = frozenset(
 )
 # What is taken, and may be chosen anew by who types it: it says how a model learns, not what it is.
 MAY_BE_TYPED = frozenset({"activation_dropout", "classifier_dropout", "ponder_weight"})
+# setting -> its value where it does nothing, and the tasks that can use it
+ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
+    "loss.r_drop": (0.0, ("translation", "denoising", "spans")),
+    "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
+    "tokenizer.sample_alpha": (0.0, ("translation",)),
+}
 ENDLESS = ("t5", "universal")  # distances and waves have no last position
 
 
@@ -52,7 +58,19 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_reach(files.start_from, settings)
         settings = read_settings(recipe, [*settled, *_longer(settings)])
         _check_size(files.start_from, settings, wanted)
+    refuse_unused(settings)
     return RunRecord(files, with_metric(settings), str(recipe))
+
+
+def refuse_unused(settings: Settings) -> None:
+    """Refuse what only other tasks can use: it would be believed to have helped."""
+    values = flat(to_values(settings))
+    for key, (usual, tasks) in ONLY_FOR.items():
+        if values[key] != usual and settings.task not in tasks:
+            raise UserError(
+                f"'{key}' = {values[key]!r} is for {', '.join(tasks)}, and the task '{settings.task}' cannot use it: "
+                "leave it out"
+            )
 
 
 def with_metric(settings: Settings) -> Settings:
