@@ -1,6 +1,7 @@
 """Pictures of any size: the model to start from decides, or the setting, or the one size that all have."""
 
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from heedful.training.distributed import World
 from heedful.training.record import Files
 from heedful.training.run import Run, train
 from heedful.training.settle import settle
+from heedful.training.tasks.images import mean_and_std
 from heedful.training.tasks.table import TASKS
 from heedful.training.tasks.task import Preparation
 
@@ -124,6 +126,19 @@ def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
         learn(tmp_path / "run", photos, *SMALL, family="vit")
     learn(tmp_path / "run", photos, *SMALL, "data.image_size=32", family="vit")  # as typed
     assert load_model(tmp_path / "run" / "last").model.config.image_size == 32
+
+
+def test_the_scale_of_pixels_is_found_without_a_copy_of_them() -> None:
+    """Thousands of photographs as numbers of eight bytes would fill the memory."""
+    pixels = np.random.default_rng(0).integers(0, 200, (300, 3, 48, 48), dtype=np.uint8)
+    pixels[:, 1] //= 3
+    tracemalloc.start()
+    mean, std = mean_and_std(pixels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < pixels.nbytes
+    np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-12)
 
 
 def test_validation_has_the_size_of_training(tmp_path: Path) -> None:

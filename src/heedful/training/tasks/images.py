@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from heedful.config import read_json
@@ -30,6 +31,7 @@ from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
+FloatArray = npt.NDArray[np.float64]
 N_SAMPLES = 3
 ARRAYS = ("pixels", "targets", "valid_pixels", "valid_targets")
 
@@ -114,17 +116,27 @@ def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
 def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitConfig:
     """The shape is that of the pictures; their mean and spread too, unless a model to start from has its own."""
     _, n_channels, height, _ = prepared.pixels.shape
-    sample = prepared.pixels[:: max(1, len(prepared.pixels) // 2000)] / 255.0
+    mean, std = mean_and_std(prepared.pixels[:: max(1, len(prepared.pixels) // 2000)])
     labels = {"labels": list(prepared.labels)} if head == "classify" else {}
     config: VitConfig = settings.model_config(
         image_size=height,
         n_channels=n_channels,
         head=head,
-        mean=[round(float(value), 4) for value in sample.mean(axis=(0, 2, 3))],
-        std=[round(max(float(value), 0.01), 4) for value in sample.std(axis=(0, 2, 3))],
+        mean=[round(float(value), 4) for value in mean],
+        std=[round(max(float(value), 0.01), 4) for value in std],
         **labels,
     )
     return config
+
+
+def mean_and_std(pixels: Pixels) -> tuple[FloatArray, FloatArray]:
+    """Of each channel, pixels being from 0 to 1; by counting bytes, picture by picture."""
+    counts = np.zeros((pixels.shape[1], 256))
+    for picture in pixels:
+        counts += [np.bincount(channel.ravel(), minlength=256) for channel in picture]
+    shares, values = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
+    mean = shares @ values
+    return mean, np.sqrt((shares * (values - mean[:, None]) ** 2).sum(axis=1))
 
 
 def lesson_with(
