@@ -64,9 +64,10 @@ def prepare_tagged(given: Preparation) -> None:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     # A rare tag may stand only in what was held out of the files: it is one of theirs all the same.
     names = names_of(tag for sentence in (training if corpus else sentences) for tag in sentence.tags)
-    for sentence in valid if corpus else []:
-        begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there"
-        numbers_of(sentence.tags, names, where=begins)
+    if corpus is not None:
+        for sentence in valid:
+            begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there"
+            numbers_of(sentence.tags, names, where=begins)
     tokenizer = one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE]).source
     for name, part in (("train", training), ("valid", valid)):
         _write(given.folder / "data" / f"{name}.jsonl", part)
