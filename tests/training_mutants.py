@@ -125,8 +125,8 @@ IN_TRAINING = [
     Mutant(
         "a stretch runs into the next of its name",
         "data/tagged.py",
-        'kind in ("B", "S", "O") or own != name',
-        'kind in ("S", "O") or own != name',
+        'kind in ("B", "S", "U", "O") or own != name',
+        'kind in ("S", "U", "O") or own != name',
         TAGGED,
     ),
     Mutant(

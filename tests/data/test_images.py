@@ -66,6 +66,16 @@ def test_an_array_file(tmp_path: Path) -> None:
     assert splits_of(tmp_path / "a.npz") == ("train", "test")
 
 
+@pytest.mark.parametrize(("x", "y"), [("x", "y"), ("images", "labels")])
+def test_an_array_file_has_two_parts_under_either_name(x: str, y: str, tmp_path: Path) -> None:
+    """Otherwise a run that is given the file twice would validate on what it learns."""
+    pixels = np.stack([picture(n) for n in range(5)])
+    arrays = {f"{x}_train": pixels[:3], f"{y}_train": [0, 1, 1], f"{x}_val": pixels[3:], f"{y}_val": [0, 1]}
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert splits_of(tmp_path / "a.npz") == ("train", "test")
+    assert [len(open_images(tmp_path / "a.npz", split=split)) for split in ("train", "test")] == [3, 2]
+
+
 @pytest.mark.parametrize("where", ["first", "last", "named"])
 def test_a_table(where: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (4, 9))

@@ -30,6 +30,13 @@ def test_conll_u(tmp_path: Path) -> None:
     assert sentences(tmp_path / "a", text, (2, 4)) == [Sentence(("da", "me"), ("VERB", "PRON"))]
 
 
+@pytest.mark.parametrize("columns", [(2, 1), (-1, -2)])
+def test_the_tag_may_stand_first(columns: tuple[int, int], tmp_path: Path) -> None:
+    """Then the first column holds no number, and no line is a remark: "#" is a tag of the Penn Treebank."""
+    text = "DT\tthe\n#\t#\n1-2\tx\n\n"
+    assert sentences(tmp_path / "a", text, columns) == [Sentence(("the", "#", "x"), ("DT", "#", "1-2"))]
+
+
 def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a:2: 1 columns \('alone'\)"):
         sentences(tmp_path / "a", "word O\nalone\n")
@@ -42,6 +49,8 @@ def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
         ("B-PER B-PER", {(0, 1, "PER"), (1, 2, "PER")}),
         ("I-LOC I-ORG", {(0, 1, "LOC"), (1, 2, "ORG")}),
         ("B-PER I-LOC I-LOC", {(0, 1, "PER"), (1, 3, "LOC")}),
+        ("U-PER B-LOC L-LOC O", {(0, 1, "PER"), (1, 3, "LOC")}),
+        ("U-PER U-PER S-PER", {(0, 1, "PER"), (1, 2, "PER"), (2, 3, "PER")}),
         ("VERB NOUN", set()),
         ("", set()),
     ],

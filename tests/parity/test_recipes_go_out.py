@@ -32,19 +32,21 @@ GOES = {
     "tiny": "PegasusForConditionalGeneration",
     "universal": "there is no family like 'universal'",
     "vit": "ViTForImageClassification",
+    "vit-patches": "ViTForMaskedImageModeling",
 }
 SMALL = ("d_model=16", "n_heads=2", "d_ff=12", "n_layers=1", "n_steps=1", "d_head=8")
 TWO = {"source_vocab_size": 60, "target_vocab_size": 60}
 FROM_DATA = {"seq2seq": TWO, "universal": TWO, "vit": {"image_size": 32, "labels": ("cat", "dog")}}
-# What the tasks of BERT's recipes ask for.
+# What the tasks of the recipes of BERT and ViT ask for.
 TASKS = {"bert-classify": {"head": "classify"}, "bert-tag": {"head": "label_tokens"}}
+HEADS = {"vit-patches": {"head": "masked_patches", "labels": ()}}
 
 
 def folder_of(recipe: str, place: Path) -> Path:
     """A model with the parts that a recipe names, and small sizes."""
     named = read_settings(recipe).model
     settings = read_settings(recipe, [f"model.{size}" for size in SMALL if size.partition("=")[0] in named])
-    from_data = {**FROM_DATA.get(settings.family, {"vocab_size": 60}), **TASKS.get(recipe, {})}
+    from_data = {**FROM_DATA.get(settings.family, {"vocab_size": 60}), **TASKS.get(recipe, {}), **HEADS.get(recipe, {})}
     if recipe in TASKS:
         from_data["labels"] = ("good", "bad")
     config = settings.model_config(**from_data)

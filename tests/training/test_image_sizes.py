@@ -1,5 +1,7 @@
 """Pictures of any size: the model to start from decides, or the setting, or the one size that all have."""
 
+import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +11,20 @@ from safetensors.torch import load_file
 from small_tasks import CASES, write_images
 
 from encoder_models import vit_folder
+from heedful.data.loader import LoaderState
 from heedful.decoding.encoders.images import image_tensor
 from heedful.decoding.pipelines.pipeline import pipeline
 from heedful.errors import UserError
 from heedful.models.folder import load_model
 from heedful.models.vit import Vit
+from heedful.training.assemble import make_loader
+from heedful.training.distributed import World
+from heedful.training.record import Files
 from heedful.training.run import Run, train
+from heedful.training.settle import settle
+from heedful.training.tasks.images import mean_and_std
+from heedful.training.tasks.table import TASKS
+from heedful.training.tasks.task import Preparation
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 
@@ -55,6 +65,21 @@ def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: 
     config = load_model(tmp_path / "run" / "last").model.config
     assert (config.head, config.labels, config.image_size, config.n_channels) == ("classify", ("0", "1"), 8, 1)
     learn(tmp_path / "run", images, "run.steps=3", resume=True)  # what is written down is read again
+
+
+@pytest.mark.parametrize("size", [32, 96])
+@pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
+def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_path: Path) -> None:
+    """By default, too: of patches, not of pictures, such a batch is counted."""
+    pixels = np.random.default_rng(0).integers(0, 256, (80, size, size), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(80) % 2)
+    files = Files.of(tmp_path / "a.npz", (), None, None, None, "images")
+    settings = settle(files, "vit", None, [f"task={task}"]).settings
+    TASKS[task].prepare(Preparation(tmp_path / "run", files, settings, None, lambda text: None))
+    lesson = TASKS[task].lesson(TASKS[task].reopen(tmp_path / "run", settings), settings)
+    world, state = World(0, 1, torch.device("cpu")), LoaderState(epoch=0, position=0, seed=settings.run.seed)
+    loader = make_loader(lesson, settings, world, state)
+    assert max(len(next(loader)) for _ in range(3)) > 6
 
 
 def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
@@ -103,10 +128,35 @@ def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
     assert load_model(tmp_path / "run" / "last").model.config.image_size == 32
 
 
+def test_the_scale_of_pixels_is_found_without_a_copy_of_them() -> None:
+    """Thousands of photographs as numbers of eight bytes would fill the memory."""
+    pixels = np.random.default_rng(0).integers(0, 200, (300, 3, 48, 48), dtype=np.uint8)
+    pixels[:, 1] //= 3
+    tracemalloc.start()
+    mean, std = mean_and_std(pixels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < pixels.nbytes
+    np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-12)
+
+
 def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
     photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
     assert np.load(tmp_path / "run" / "data" / "pictures" / "valid_pixels.npy").shape == (20, 3, 12, 12)
+
+
+def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> None:
+    photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(12, 12)], n=3)
+    shutil.rmtree(valid / "bright")
+    learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
+    names = load_model(tmp_path / "run" / "last").model.config.labels
+    targets = np.load(tmp_path / "run" / "data" / "pictures" / "valid_targets.npy")
+    assert [names[target] for target in targets] == ["dark"] * 3
+    (valid / "dark").rename(valid / "drak")
+    with pytest.raises(UserError, match=r"valid: the label 'drak' is not among those of training; did you mean 'dark'"):
+        learn(tmp_path / "other", photos, *SMALL, family="vit", valid=valid)
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,29 @@ def test_a_metric_that_the_task_does_not_have_is_refused(tmp_path: Path) -> None
 def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="one kind"):
         train(folder=tmp_path / "run", text=tmp_path / "a", labels=tmp_path / "b")
+    for wrong in ({"target": tmp_path / "b"}, {"valid_target": tmp_path / "b"}):
+        with pytest.raises(UserError, match=r"of pairs, with --source, and text was given"):
+            train(folder=tmp_path / "run", text=tmp_path / "a", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", ["loss.r_drop=5.0", "objective.kind=wrong_inputs", "tokenizer.sample_alpha=0.1"])
+def test_what_a_task_cannot_use_is_refused(setting: str, tmp_path: Path) -> None:
+    """A setting that changes nothing would be believed to have helped."""
+    key = setting.partition("=")[0]
+    with pytest.raises(UserError, match=rf"'{key}' .* the task 'classification'"):
+        run_case(CASES["classification"], tmp_path / "run", setting)
+
+
+def test_a_step_in_which_nothing_is_hidden_changes_nothing(tmp_path: Path) -> None:
+    """Texts of unknown words alone: there is nothing to hide in them."""
+    text = tmp_path / "a.txt"
+    text.write_text("".join(f"{'man' if i % 9 else '★'} \n" for i in range(90)), encoding="utf-8")
+    few = ["tokenizer.kind=word", "data.documents=lines", "data.batch_tokens=3", "run.steps=12", "run.log_every=1"]
+    overrides = [*CASES["masked_tokens"].overrides, "noise.whole_words=false", "run.accumulate=1", *few]
+    (tmp_path / "valid").write_text("man\nman\n")
+    one_word = "tokenizer.vocab_size=6"  # beside four marks and the mask
+    files = {"text": text, "valid": tmp_path / "valid"}
+    assert train(folder=tmp_path / "run", family="bert", overrides=[*overrides, one_word], **files).step == 12  # type: ignore[arg-type]
 
 
 def test_a_dry_run_of_a_task_leaves_nothing(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
 
 from heedful.cli.train import minutes
+from heedful.data.shards import Shards
 from heedful.errors import UserError
 from heedful.models.folder import find_model_folder, load_model
 from heedful.serving.pairs import languages_of_card
@@ -149,9 +151,14 @@ def test_resume_before_the_first_checkpoint_starts_from_the_beginning(
 
 
 def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    quick(tmp_path / "run", corpus, "model.d_model=64", "run.steps=1", "optimiser.lr=1e-12", start_from=finished)
+    recipe = tmp_path / "other.toml"
+    recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n')
+    few = ["run.steps=1", "optimiser.lr=1e-12"]
+    quick(tmp_path / "run", corpus, *few, recipe=recipe, start_from=finished)
     before, after = load_model(finished / "best"), load_model(tmp_path / "run" / "last")
-    assert after.model.config.d_model == 16
+    assert after.model.config == before.model.config
+    with pytest.raises(UserError, match=r"'model\.d_model' is 16 in the model to start from, and cannot become 64"):
+        quick(tmp_path / "other", corpus, *few, "model.d_model=64", start_from=finished)
     for (name, a), b in zip(before.model.named_parameters(), after.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0, msg=name)
     assert before.tokenizers is not None and after.tokenizers is not None
@@ -211,6 +218,19 @@ def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     run = quick(tmp_path / "run", corpus, "run.minutes=0.0001", "run.steps=100000")
     assert "minutes are over" in run.reason
     assert (tmp_path / "run" / "last").is_dir()
+
+
+def test_pairs_that_are_too_long_are_counted(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    said: list[str] = []
+    few = ["run.steps=1", "run.validate_every=1", "tokenizer.sample_alpha=0.0"]
+    quick(tmp_path / "run", corpus, *few, "data.max_len=12", listeners=[lambda event: said.append(str(event))])
+    shards = Shards.open(tmp_path / "run" / "data" / "train-0")
+    assert shards.target is not None
+    long = np.maximum(shards.source.lengths, shards.target.lengths) + 1 > 12
+    assert 0 < long.sum() < len(long)
+    assert any(f"{long.sum()} of {len(long)} pairs are too long" in text for text in said)
+    with pytest.raises(UserError, match=r"all 1\d pairs .*validation.* longer than data\.max_len = 3"):
+        quick(tmp_path / "none", corpus, *few, "data.max_len=3")
 
 
 def test_misaligned_files_are_refused(corpus: tuple[Path, Path], tmp_path: Path) -> None:

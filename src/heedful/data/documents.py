@@ -41,7 +41,7 @@ class Part:
 def every_document(corpus: Corpus, divided: Divided) -> Iterator[Example]:
     if divided == "file":
         return iter([Example(whole_text(corpus))])
-    if divided == "lines":
+    if divided == "lines" or corpus.format != "text":  # a record of .jsonl or .parquet is a document
         return (example for example in corpus if example.source.strip())
     return join_lines(corpus)
 
@@ -67,8 +67,10 @@ def split_documents(
     is_held_out = by_hash(chosen_share)
     held_out: list[Iterable[Example]] = [Documents(corpus, divided, is_held_out) for corpus in corpora]
     if not any(True for part in held_out for _ in part):
+        documents = "document is" if n_documents == 1 else "documents are"
+        lines = "--set data.documents=lines, if each line stands for itself, or " if divided == "paragraphs" else ""
         raise UserError(
-            f"{n_documents:,} documents are too few to hold some out: give --valid, more text, or "
+            f"{n_documents:,} {documents} too few to hold some out: give --valid, more text, {lines or 'or '}"
             "--set data.documents=file, which holds out the end of each file"
         )
     training = [Documents(corpus, divided, lambda text: not is_held_out(text)) for corpus in corpora]

@@ -115,9 +115,8 @@ def splits_of(path: str | Path) -> tuple[Split, ...]:
         names = {entry.name for entry in path.iterdir() if entry.is_dir()}
     elif path.suffix == ".npz":
         with _open_npz(path) as archive:
-            names = {
-                name.removeprefix("x_").removesuffix(".npy") for name in archive.namelist() if name.startswith("x_")
-            }
+            arrays = [entry.removesuffix(".npy").partition("_") for entry in archive.namelist()]
+        names = {split for what, _, split in arrays if what in ("x", "images")}
     else:
         names = set()
     if not names & set(SPLITS["train"]):

@@ -19,13 +19,12 @@ class Sentence:
 def read_tagged(corpus: Corpus, columns: tuple[int, int] = (1, -1)) -> Iterator[Sentence]:
     """The sentences of a file whose lines are `corpus`; `columns` say where the word and its tag stand.
 
-    Columns are counted from 1, or from -1 at the end. Where the word is not in the first, that one holds its number, as
-    in CoNLL-U: lines that begin with # are then remarks, and those numbered "3-4" or "3.1" are no words.
+    Columns are counted from 1, or from -1 at the end. Where neither is the first, that one holds the number of the
+    word, as in CoNLL-U: lines that begin with # are then remarks, and those numbered "3-4" or "3.1" are no words.
     """
     words: list[str] = []
     tags: list[str] = []
     begin = 0
-    numbered = columns[0] not in (1, 0)
     for line in corpus:
         fields = line.source.split("\t") if "\t" in line.source else line.source.split()
         if not fields or not any(field.strip() for field in fields):
@@ -33,6 +32,7 @@ def read_tagged(corpus: Corpus, columns: tuple[int, int] = (1, -1)) -> Iterator[
                 yield Sentence(tuple(words), tuple(tags), begin)
             words, tags = [], []
             continue
+        numbered = not {0, 1, -len(fields)} & set(columns)
         if fields[0] == DOCUMENT or (numbered and (fields[0].startswith("#") or not fields[0].isdigit())):
             continue
         begin = begin if words else line.line
@@ -52,14 +52,17 @@ def _column(fields: Sequence[str], column: int, corpus: Corpus, line: Example) -
 
 
 def spans_of(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """(begin, end, name) of each stretch in tags like B-PER I-PER O; a stretch may also begin with I."""
+    """(begin, end, name) of each stretch in tags like B-PER I-PER O; a stretch may also begin with I.
+
+    S, E of other corpora, U and L of others again, mark a stretch of one word and the last word of a longer one.
+    """
     spans: set[tuple[int, int, str]] = set()
     begin, name = 0, ""
     for place, tag in enumerate([*tags, "O"]):
         kind, _, own = tag.partition("-")
-        if name and (kind in ("B", "S", "O") or own != name):
+        if name and (kind in ("B", "S", "U", "O") or own != name):
             spans.add((begin, place, name))
             name = ""
-        if not name and own and kind in ("B", "I", "S", "E"):
+        if not name and own and kind in ("B", "I", "S", "E", "U", "L"):
             begin, name = place, own
     return spans

@@ -71,7 +71,14 @@ def open_session(
         emit=emit,
         requests=requests,
     )
-    session.training = make_training(session, module, optimiser, make_loader(lesson, settings, world, state.loader))
+    loader = make_loader(lesson, settings, world, state.loader)
+    if n_left_out := len(loader.left_out):
+        emit(
+            "note",
+            text=f"{n_left_out:,} of {sum(loader.dataset.sizes):,} {lesson.about.unit} are too long for data.max_len = "
+            f"{settings.data.max_len}, or for data.batch_tokens, and are left out of training",
+        )
+    session.training = make_training(session, module, optimiser, loader)
     return session, state
 
 

@@ -105,7 +105,8 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
     set_rate(training.optimiser, rate)
 
     batch = next(training.batches)
-    n_tokens = sum_over_ranks(training.world, batch.n_target_tokens)[0]
+    n_asked = sum_over_ranks(training.world, batch.n_target_tokens)[0]
+    n_tokens = max(1.0, n_asked)  # in texts of unknown words alone nothing can be hidden: a step that changes nothing
     loss = backward_through(training, batch, state.step, n_tokens)
     grad_norm = float(whole(clip_gradients(training.module.parameters(), training.max_grad_norm)))
     check_finite(training, batch, state.step, loss, grad_norm)
@@ -114,7 +115,7 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
 
     state.step += 1
     state.loader = training.batches.state
-    state.tokens += int(n_tokens)
+    state.tokens += int(n_asked)
     training.after_update(state)
     seconds = time.perf_counter() - started
     state.seconds += seconds

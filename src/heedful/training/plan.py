@@ -30,7 +30,7 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     )  # and the optimiser's two numbers for each, not there yet
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
-    n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / ordinary[0].n_target_tokens))))
+    n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens)))))
     speeds = [_speed(session, ordinary[i % len(ordinary)]) for i in range(n_passes)]
     speed = float(np.median(speeds)) * session.world.size
     tokens_per_step = float(np.mean([batch.n_target_tokens for batch in ordinary])) * session.world.size
@@ -89,7 +89,7 @@ def _speed(session: Session, batch: AnyBatch) -> float:
     """Target tokens in a second, forward and backward."""
     started = time.perf_counter()
     _pass(session, batch)
-    return batch.n_target_tokens / (time.perf_counter() - started)
+    return max(1, batch.n_target_tokens) / (time.perf_counter() - started)
 
 
 def _trial_batches(session: Session) -> tuple[AnyBatch, list[AnyBatch]]:

@@ -134,6 +134,7 @@ def choose_held_out(
     if valid is not None:
         examples = list(valid)
         say(f"validating on {valid.name}: {len(examples):,} {unit}")
+        say_left_out(valid, say)
         write_valid(folder, examples)
         return HeldOut(examples, "given", lambda source: False)
     share = min(settings.data.hold_out / n_pairs, LARGEST_SHARE)
@@ -148,6 +149,13 @@ def choose_held_out(
     say(f"no validation files given: {len(examples):,} {unit} ({n_sources:,} unique sources) are held out for it")
     write_valid(folder, examples)
     return HeldOut(examples, f"held out {share!r}", is_held_out)
+
+
+def say_left_out(corpus: Corpus, say: Say) -> None:
+    """What the last pass over a corpus could not use."""
+    if n_lines := corpus.skipped.total():
+        kinds = ", ".join(f"{count:,} {KINDS[kind].what}" for kind, count in corpus.skipped.items())
+        say(f"{corpus.name}: {n_lines:,} {'line is' if n_lines == 1 else 'lines are'} left out ({kinds})")
 
 
 def write_valid(folder: Path, examples: Sequence[Example]) -> None:

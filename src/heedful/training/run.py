@@ -115,6 +115,8 @@ def files_of(
     if len(kinds) > 1:
         raise UserError(f"a run learns from files of one kind, and {' and '.join(kinds)} were given")
     content: Content = kinds[0] if kinds else "pairs"
+    if content != "pairs" and (target or valid_target):
+        raise UserError(f"--target and --valid-target are of pairs, with --source, and {content} was given")
     return Files.of(given[content], target, valid, valid_target, start_from, content)
 
 

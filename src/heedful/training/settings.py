@@ -163,10 +163,16 @@ class Settings:
         if "tied" in known and "source_vocab_size" in known and not self.tokenizer.joint:
             usual["tied"] = "target"
         if "max_len" in known:
-            # Longer texts than training has seen are split before they are translated, so the model says how long
-            # that is; a decoder reads one more than it was trained on, the start.
-            usual["max_len"] = self.data.max_len + (1 if self.family in ENCODER_DECODERS else 0)
+            usual["max_len"] = self.trained_len
         return usual
+
+    @property
+    def trained_len(self) -> int:
+        """How long a text the model has been trained on: longer ones are split before they are translated.
+
+        A decoder reads one more than it was trained on, the start.
+        """
+        return self.data.max_len + (1 if self.family in ENCODER_DECODERS else 0)
 
 
 def read_settings(recipe: str | Path | None, overrides: Iterable[str] = ()) -> Settings:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from heedful.config import read_toml, to_values, with_overrides
 from heedful.errors import UserError, one_of
-from heedful.models.folder import load_model
+from heedful.models.folder import FAMILIES, load_model
 from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
@@ -18,6 +18,15 @@ NOT_TAKEN = frozenset(
     {"source_vocab_size", "target_vocab_size", "labels", "exclusive", "head", "dropout"}
     | {"attention_dropout", "image_size", "prefixes", "pooler"}
 )
+# What is taken, and may be chosen anew by who types it: it says how a model learns, not what it is.
+MAY_BE_TYPED = frozenset({"activation_dropout", "classifier_dropout", "ponder_weight"})
+# setting -> its value where it does nothing, and the tasks that can use it
+ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
+    "loss.r_drop": (0.0, ("translation", "denoising", "spans")),
+    "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
+    "tokenizer.sample_alpha": (0.0, ("translation",)),
+}
+ENDLESS = ("t5", "universal")  # distances and waves have no last position
 
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
@@ -38,6 +47,8 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         )
     task = choose_task(chosen, str(found.get("task", "")), files.content)
     settled = [*typed, f"family={chosen}", f"task={task}", *start]
+    if start:
+        settled += _chosen_anew(chosen, with_overrides({}, start), wanted)
     if recipe is None:
         recipe = TASKS[task].recipe(chosen, files)
         if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
@@ -45,8 +56,21 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     settings = read_settings(recipe, settled)
     if files.start_from:
         _check_reach(files.start_from, settings)
+        settings = read_settings(recipe, [*settled, *_longer(settings)])
         _check_size(files.start_from, settings, wanted)
+    refuse_unused(settings)
     return RunRecord(files, with_metric(settings), str(recipe))
+
+
+def refuse_unused(settings: Settings) -> None:
+    """Refuse what only other tasks can use: it would be believed to have helped."""
+    values = flat(to_values(settings))
+    for key, (usual, tasks) in ONLY_FOR.items():
+        if values[key] != usual and settings.task not in tasks:
+            raise UserError(
+                f"'{key}' = {values[key]!r} is for {', '.join(tasks)}, and the task '{settings.task}' cannot use it: "
+                "leave it out"
+            )
 
 
 def with_metric(settings: Settings) -> Settings:
@@ -71,8 +95,36 @@ def _check_reach(start: str, settings: Settings) -> None:
 
 def _within_reach(settings: Settings) -> list[str]:
     """The change that makes texts as short as a model with learned positions needs them; none, if they are."""
-    reach, learned = settings.model.get("max_len"), settings.model.get("positions", "learned") == "learned"
-    return [f"data.max_len={reach}"] if reach is not None and learned and settings.data.max_len > reach else []
+    reach = settings.model.get("max_len")
+    too_long = reach is not None and _has_last_position(settings) and settings.data.max_len > reach
+    return [f"data.max_len={reach}"] if too_long else []
+
+
+def _longer(settings: Settings) -> list[str]:
+    """A model without a last position learns from longer texts than its start did, and says so."""
+    reach = settings.model.get("max_len")
+    beyond = reach is not None and not _has_last_position(settings) and settings.trained_len > reach
+    return [f"model.max_len={settings.trained_len}"] if beyond else []
+
+
+def _has_last_position(settings: Settings) -> bool:
+    return settings.family not in ENDLESS and settings.model.get("positions", "learned") == "learned"
+
+
+def _chosen_anew(family: str, start: Mapping[str, Any], typed: Mapping[str, Any]) -> list[str]:
+    """What was typed of [model] and goes; a UserError for what does not: the shape is that of the weights."""
+    known = {field.name for field in fields(FAMILIES[family][0])} - NOT_TAKEN
+    own, chosen = flat(start["model"]), []
+    for key, value in flat({"model": typed.get("model", {})}).items():
+        name = key.removeprefix("model.")
+        if name in MAY_BE_TYPED:
+            chosen.append(f"{key}={json.dumps(value)}")
+        elif name.partition(".")[0] in known and own.get(name) != value:
+            raise UserError(
+                f"'{key}' is {own.get(name, 'not set')} in the model to start from, and cannot become {value!r}: leave "
+                "it out, or train a model of that shape from the beginning"
+            )
+    return chosen
 
 
 def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> None:

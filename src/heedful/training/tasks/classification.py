@@ -1,5 +1,6 @@
 """Which label a text has: sentiment, topic, kind of question."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from heedful.data.stretches import Stretches
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
 from heedful.text import MASK_PIECE, Tokenizers, load_tokenizers
-from heedful.training.prepare import TrainingPart, choose_held_out, read_valid
+from heedful.training.prepare import TrainingPart, choose_held_out, read_valid, say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, macro_f1, names_of, numbers_of
@@ -42,12 +43,15 @@ class LabelledTexts:
 def prepare_labelled(given: Preparation) -> None:
     corpora, valid = given.files.corpora(given.settings.data.on_bad_line), given.files.valid_corpus()
     n_texts = sum(1 for corpus in corpora for _ in corpus)
+    for corpus in corpora:
+        say_left_out(corpus, given.say)
     kept_back = choose_held_out(given.folder, corpora, valid, n_texts, given.settings, say=given.say, unit="texts")
     parts = [TrainingPart(corpus, kept_back.contains) for corpus in corpora]
     labels = [[example.target for example in part] for part in parts]
     held_out = [example.target for example in kept_back.examples]
     # A rare label may stand only in what was held out of the files: it is one of theirs all the same.
-    names = names_of(label for part in (*labels, held_out if valid is None else []) for label in part)
+    found = Counter(label for part in (*labels, held_out if valid is None else []) for label in part)
+    names = names_of(found)
     if valid is not None:
         for example in kept_back.examples:
             numbers_of([example.target], names, where=valid.place(example))
@@ -69,6 +73,8 @@ def prepare_labelled(given: Preparation) -> None:
     longest = given.settings.data.max_len - N_MARKS
     n_cut = sum(int((one.source.lengths > longest).sum()) for one in shards)
     given.say(f"training on {sum(map(len, shards)):,} texts with {len(names):,} labels: {_listed(names)}")
+    if alone := [name for name in names if found[name] == 1]:
+        given.say(f"labels with one example alone: {_listed([repr(name) for name in alone])}. A heading, or misspelt?")
     if n_cut:
         given.say(f"{n_cut:,} texts have more than {longest} tokens (data.max_len), and only their beginning is read")
 

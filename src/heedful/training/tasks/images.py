@@ -5,12 +5,13 @@ run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from heedful.config import read_json
@@ -26,10 +27,11 @@ from heedful.training.pictures import open_training, open_valid
 from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
-from heedful.training.tasks.labels import accuracy, label_loss
+from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
+FloatArray = npt.NDArray[np.float64]
 N_SAMPLES = 3
 ARRAYS = ("pixels", "targets", "valid_pixels", "valid_targets")
 
@@ -55,8 +57,7 @@ def prepare_images(given: Preparation) -> None:
                 f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
             )
     training, valid = _divide(corpora, given.files, given.settings)
-    if valid.labels != labels:
-        raise UserError(f"{valid.name}: other labels ({', '.join(valid.labels[:5])}) than those of training")
+    valid = numbered_as(valid, labels)
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
@@ -91,6 +92,13 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
     return training, valid
 
 
+def numbered_as(images: Images, labels: tuple[str, ...]) -> Images:
+    """The same pictures, their labels numbered as in training: some of these may be missing, none may be new."""
+    present, places = np.unique(images.targets, return_inverse=True)
+    numbers = numbers_of([images.labels[number] for number in present], labels, where=images.name)
+    return replace(images, targets=np.array(numbers, np.int64)[places], labels=labels)
+
+
 def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
     place = folder / "data" / "pictures"
     check_manifest(place)
@@ -108,17 +116,27 @@ def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
 def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitConfig:
     """The shape is that of the pictures; their mean and spread too, unless a model to start from has its own."""
     _, n_channels, height, _ = prepared.pixels.shape
-    sample = prepared.pixels[:: max(1, len(prepared.pixels) // 2000)] / 255.0
+    mean, std = mean_and_std(prepared.pixels[:: max(1, len(prepared.pixels) // 2000)])
     labels = {"labels": list(prepared.labels)} if head == "classify" else {}
     config: VitConfig = settings.model_config(
         image_size=height,
         n_channels=n_channels,
         head=head,
-        mean=[round(float(value), 4) for value in sample.mean(axis=(0, 2, 3))],
-        std=[round(max(float(value), 0.01), 4) for value in sample.std(axis=(0, 2, 3))],
+        mean=[round(float(value), 4) for value in mean],
+        std=[round(max(float(value), 0.01), 4) for value in std],
         **labels,
     )
     return config
+
+
+def mean_and_std(pixels: Pixels) -> tuple[FloatArray, FloatArray]:
+    """Of each channel, pixels being from 0 to 1; by counting bytes, picture by picture."""
+    counts = np.zeros((pixels.shape[1], 256))
+    for picture in pixels:
+        counts += [np.bincount(channel.ravel(), minlength=256) for channel in picture]
+    shares, values = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
+    mean = shares @ values
+    return mean, np.sqrt((shares * (values - mean[:, None]) ** 2).sum(axis=1))
 
 
 def lesson_with(
@@ -220,12 +238,14 @@ def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list
     return [Said(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
 
 
-def image_task(metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson]) -> Task[PreparedImages]:
+def image_task(
+    metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson], *, recipe: str = "vit"
+) -> Task[PreparedImages]:
     return Task(
         families=("vit",),
         content="images",
         metrics=metrics,
-        recipe=lambda family, files: "vit",
+        recipe=lambda family, files: recipe,
         prepare=prepare_images,
         reopen=reopen_images,
         lesson=lesson,

@@ -159,6 +159,11 @@ def _batches(
     )
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
+    if not len(plan):  # a loss of nothing would be 0, the best of all
+        raise UserError(
+            f"all {len(examples):,} pairs for validation are longer than data.max_len = {max_len} allows (or "
+            f"data.batch_tokens = {batch_tokens}), so there is no loss to judge by: raise it, or give shorter ones"
+        )
     return [
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan

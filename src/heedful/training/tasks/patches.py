@@ -74,6 +74,7 @@ MASKED_PATCHES = image_task(
         judge=judge_loss,
         what=("encoder of images", "pixels that it paints", "image-feature-extraction"),
     ),
+    recipe="vit-patches",
 )
 SHUFFLED_PATCHES = image_task(
     ("accuracy", "loss"),
@@ -85,4 +86,5 @@ SHUFFLED_PATCHES = image_task(
         judge=partial(judge_labels, logits_of=order_logits),
         what=("encoder of images", "places of patches", "image-feature-extraction"),
     ),
+    recipe="vit-patches",
 )

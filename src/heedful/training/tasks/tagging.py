@@ -23,6 +23,7 @@ from heedful.files import sync
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
+from heedful.training.prepare import say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
@@ -43,7 +44,13 @@ class TaggedTexts:
 
 def prepare_tagged(given: Preparation) -> None:
     data = given.settings.data
-    sentences = [s for c in given.files.corpora(data.on_bad_line) for s in read_tagged(c, data.columns)]
+    corpora = given.files.corpora(data.on_bad_line)
+    sentences = [sentence for one in corpora for sentence in read_tagged(one, data.columns)]
+    if not sentences:
+        raise UserError(
+            f"{given.files.source[0]}: no word where data.columns = {list(data.columns)} looks for it: unless it holds "
+            "the word or its tag, the first column must hold the number of each word, as in CoNLL-U"
+        )
     corpus = given.files.valid_corpus()
     if corpus is not None:
         training, valid = sentences, list(read_tagged(corpus, data.columns))
@@ -51,26 +58,39 @@ def prepare_tagged(given: Preparation) -> None:
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         training = [s for s in sentences if not is_held_out(" ".join(s.words))]
         valid = [s for s in sentences if is_held_out(" ".join(s.words))]
+    for one in (*corpora, *([corpus] if corpus else [])):
+        say_left_out(one, given.say)
     if not training or not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
-    names = names_of(tag for sentence in training for tag in sentence.tags)
-    for sentence in valid:
-        begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there" if corpus else "held out"
-        numbers_of(sentence.tags, names, where=begins)
-    one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE])
+    # A rare tag may stand only in what was held out of the files: it is one of theirs all the same.
+    names = names_of(tag for sentence in (training if corpus else sentences) for tag in sentence.tags)
+    if corpus is not None:
+        for sentence in valid:
+            begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there"
+            numbers_of(sentence.tags, names, where=begins)
+    tokenizer = one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE]).source
     for name, part in (("train", training), ("valid", valid)):
         _write(given.folder / "data" / f"{name}.jsonl", part)
     held = "given" if corpus is not None else "held out"
     given.say(f"training on {len(training):,} sentences, {len(names):,} tags; validating on {len(valid):,}, {held}")
+    longest = data.max_len - N_MARKS
+    lengths = [sum(map(len, encode_words(tokenizer, sentence.words))) for sentence in (*training, *valid)]
+    if n_cut := sum(length > longest for length in lengths):
+        given.say(f"{n_cut:,} sentences have more than {longest} tokens (data.max_len): the words beyond are not read")
 
 
 def reopen_tagged(folder: Path, settings: Settings) -> TaggedTexts:
     train, valid = (_read(folder / "data" / f"{name}.jsonl") for name in ("train", "valid"))
-    names = names_of(tag for sentence in train for tag in sentence.tags)
+    names = names_of(tag for sentence in (*train, *valid) for tag in sentence.tags)
     return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid)
 
 
 def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
+    if settings.run.metric == "f1" and not _has_stretches(prepared.valid):
+        raise UserError(
+            "run.metric = 'f1' is of stretches, in tags like B-PER and I-PER, and the validation data has none: "
+            "use accuracy or loss"
+        )
     tokenizer = prepared.tokenizers.source
     config: BertConfig = settings.model_config(
         vocab_size=tokenizer.vocab_size, head="label_tokens", labels=list(prepared.names)
@@ -146,7 +166,7 @@ class TagValidator:
         right = sum(a == b for ours, true in pairs for a, b in zip(ours, true, strict=True))
         score = accuracy(right, sum(len(true) for _, true in pairs))
         f1 = Score("F1", span_f1(pairs), "")
-        spans = any(spans_of(sentence.tags) for sentence in self.sentences)
+        spans = _has_stretches(self.sentences)
         return Validation(
             loss=loss,
             metrics={"accuracy": score.value, **({"f1": f1.value} if spans else {})},
@@ -170,6 +190,10 @@ def span_f1(pairs: Sequence[tuple[list[str], list[str]]]) -> float:
         a, b = spans_of(ours), spans_of(theirs)
         found, true, both = found + len(a), true + len(b), both + len(a & b)
     return 200.0 * both / max(1, found + true)
+
+
+def _has_stretches(sentences: Sequence[Sentence]) -> bool:
+    return any(spans_of(sentence.tags) for sentence in sentences)
 
 
 def _write(path: Path, sentences: Sequence[Sentence]) -> None:

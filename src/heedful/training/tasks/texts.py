@@ -17,6 +17,7 @@ from heedful.data.documents import Divided, Documents, split_documents
 from heedful.data.shards import Shards, prepare
 from heedful.errors import UserError
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
+from heedful.training.prepare import say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.stages import one_tokenizer, write_json
 from heedful.training.tasks.task import About, Preparation
@@ -60,6 +61,8 @@ def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
     prepare(chain.from_iterable(held_out), tokenizer, folder / "valid", fingerprint=f"{' '.join(prints)}, {how}")
     n_characters = sum(len(tokenizer.normalize(example.source)) for part in held_out for example in part)
     write_json(folder / FACTS, {"valid_characters": n_characters})
+    for corpus in (*corpora, *([valid] if valid is not None else [])):
+        say_left_out(corpus, given.say)
     n_ids = sum(map(n_tokens, shards))
     given.say(
         f"training on {sum(map(len, shards)):,} documents, {n_ids:,} tokens; validating on {n_characters:,} "

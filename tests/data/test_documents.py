@@ -1,0 +1,34 @@
+"""What in running text stands for itself, and what of it is held out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from heedful.data.corpus import read_text
+from heedful.data.documents import every_document, split_documents
+from heedful.errors import UserError
+
+TEXTS = ["one dog\n\ntwo dogs", "a cat", "the end"]
+
+
+def write_records(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("divided", ["lines", "paragraphs"])
+def test_each_record_is_a_document(divided, tmp_path: Path) -> None:
+    """Records are divided already, and no blank line stands between them: joined, all would be one document."""
+    corpus = read_text(write_records(tmp_path / "a.jsonl", TEXTS), keep_empty=True)
+    assert [document.source for document in every_document(corpus, divided)] == TEXTS
+
+
+def test_too_few_paragraphs_may_be_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(200)), encoding="utf-8")
+    corpus = read_text(path, keep_empty=True)
+    with pytest.raises(UserError, match=r"1 document is too few .* --set data\.documents=lines"):
+        split_documents([corpus], "paragraphs", hold_out=10, share=0.1)
+    training, held_out, _ = split_documents([corpus], "lines", hold_out=10, share=0.1)
+    assert len(list(training[0])) + len(list(held_out[0])) == 200

@@ -1,0 +1,63 @@
+"""Lines that cannot be used are left out of a run only with a word about it; so it is with doubtful ones."""
+
+from pathlib import Path
+
+import pytest
+from small_tasks import CASES
+
+from heedful.training.run import train
+
+FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
+BAD = b"caf\xe9 man\n\n"  # Latin-1
+
+
+def said_by(kind: str, tmp_path: Path, *overrides: str, **files: object) -> list[str]:
+    case, said = CASES[kind], []
+    given = files if case.kind in files else {**case.files(tmp_path), **files}
+    train(
+        folder=tmp_path / "run",
+        family=case.family,
+        overrides=[*case.overrides, *FEW, *overrides],
+        listeners=[lambda event: said.append(str(event.get("text")))],  # type: ignore[list-item]
+        **given,  # type: ignore[arg-type]
+    )
+    return said
+
+
+def test_texts_without_a_label_are_counted(tmp_path: Path) -> None:
+    labels = CASES["classification"].files(tmp_path)["labels"]
+    assert isinstance(labels, Path)
+    with labels.open("a") as file:
+        file.write("a dog runs\t\n\tearly\n")
+    assert "labels.tsv: 2 lines are left out (2 empty side)" in said_by("classification", tmp_path, labels=labels)
+
+
+def test_a_label_with_one_example_is_named(tmp_path: Path) -> None:
+    """A heading, most often: such files have one."""
+    labels = CASES["classification"].files(tmp_path)["labels"]
+    assert isinstance(labels, Path)
+    assert not any("one example" in text for text in said_by("classification", tmp_path, labels=labels))
+    labels.write_text("sentence\tlabel\n" + labels.read_text())
+    said = said_by("classification", tmp_path / "other", labels=labels)
+    assert "labels with one example alone: 'label'. A heading, or misspelt?" in said
+
+
+@pytest.mark.parametrize(("kind", "files"), [("next_token", "text"), ("tagging", "tags")])
+def test_unreadable_lines_are_counted(kind: str, files: str, tmp_path: Path) -> None:
+    path = CASES[kind].files(tmp_path)[files]
+    assert isinstance(path, Path)
+    with path.open("ab") as file:
+        file.write(BAD)
+    said = said_by(kind, tmp_path, "data.on_bad_line=skip", **{files: path})
+    assert f"{path.name}: 1 line is left out (1 invalid UTF-8)" in said
+
+
+@pytest.mark.parametrize("kind", ["next_token", "translation bart"])
+def test_so_are_those_of_validation(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_bytes(b"the man runs\n\nthe dog sees a cat\n\n" + BAD)
+    names = {"valid": tmp_path / "valid.txt"}
+    if kind != "next_token":
+        (tmp_path / "valid.xx").write_bytes(b"RUNS MAN THE\n\nCAT A SEES DOG THE\n\nX\n\n")
+        names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
+    said = said_by(kind, tmp_path, **names)
+    assert any(text.startswith("valid.txt") and "1 invalid UTF-8" in text for text in said)

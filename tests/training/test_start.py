@@ -1,0 +1,66 @@
+"""What a new run takes from the model that it starts from, and what it may choose itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tasks import sentences, write_pairs, write_text
+
+from heedful.errors import UserError
+from heedful.models.folder import FAMILIES, save_model
+from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
+from heedful.training.record import Files
+from heedful.training.settings import Settings
+from heedful.training.settle import settle
+
+SIZES: dict[str, dict[str, Any]] = {
+    "gpt": {"n_layers": 1, "positions": "rotary"},
+    "bart": {"n_layers": 1},
+    "t5": {"n_layers": 1, "d_head": 8},
+    "universal": {"n_steps": 2},
+}
+
+
+def start(folder: Path, family: str) -> Path:
+    tokenizer = learn_tokenizer(sentences(100), TokenizerConfig(vocab_size=340))
+    config, module = FAMILIES[family]
+    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "max_len": 32, **SIZES[family]}
+    sides = ("source_vocab_size", "target_vocab_size") if family == "universal" else ("vocab_size",)
+    model = module(config(**dict.fromkeys(sides, tokenizer.vocab_size), **sizes))
+    return save_model(folder / family, model, Tokenizers(tokenizer, tokenizer))
+
+
+def settled(folder: Path, family: str, *overrides: str) -> Settings:
+    if family == "gpt":
+        files = Files.of(write_text(folder), (), None, None, start(folder, family), "text")
+    else:
+        source, target = write_pairs(folder)
+        files = Files.of(source, target, None, None, start(folder, family))
+    return settle(files, None, None, list(overrides)).settings
+
+
+@pytest.mark.parametrize("setting", ["model.n_layers=2", "model.activation=gelu", "model.n_kv_heads=1"])
+def test_another_shape_than_the_start_has_is_refused(setting: str, tmp_path: Path) -> None:
+    """It cannot be given, and must not be forgotten in silence."""
+    name = setting.partition("=")[0]
+    with pytest.raises(UserError, match=rf"'{name}' is .* in the model to start from, .*: leave it out"):
+        settled(tmp_path, "gpt", setting)
+    assert settled(tmp_path, "gpt", "model.n_layers=1").model["n_layers"] == 1  # the same may be said
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [("gpt", "dropout", 0.3), ("bart", "activation_dropout", 0.2), ("universal", "ponder_weight", 0.5)],
+)
+def test_how_it_is_trained_may_be_chosen_anew(family: str, key: str, value: float, tmp_path: Path) -> None:
+    assert settled(tmp_path, family, f"model.{key}={value}").model[key] == value
+
+
+@pytest.mark.parametrize(("family", "n_marks"), [("t5", 1), ("universal", 1), ("gpt", 0)])
+def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_path: Path) -> None:
+    """Texts longer than those of the start are learned from, and the model says so."""
+    longer = settled(tmp_path, family, "data.max_len=64")
+    assert (longer.data.max_len, longer.model["max_len"]) == (64, 64 + n_marks)
+    assert settled(tmp_path, family, "data.max_len=16").model["max_len"] == 32
+    with pytest.raises(UserError, match="has learned 32 positions"):
+        settled(tmp_path, "bart", "data.max_len=64")

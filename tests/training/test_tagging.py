@@ -1,0 +1,65 @@
+"""Words and their tags, from a file to a run: what is held out, cut and scored."""
+
+import json
+from pathlib import Path
+
+import pytest
+from small_tasks import CASES, sentences
+
+from heedful.errors import UserError
+from heedful.models.folder import load_model
+from heedful.training.run import train
+
+FEW = [*CASES["tagging"].overrides, "run.steps=1", "run.validate_every=1", "run.ema=0.0"]
+
+
+def write(path: Path, tag_of: dict[str, str], *, numbered: bool = False) -> Path:
+    """Sentences whose words have the tag "N", or that of the table; `numbered`: one that no other sentence has."""
+    with path.open("w", encoding="utf-8") as file:
+        for number, text in enumerate(sentences(150, seed=3)):
+            for word in text.strip(".").split():
+                file.write(f"{word}\t{tag_of.get(word, 'N')}{number if numbered and word in tag_of else ''}\n")
+            file.write("\n")
+    return path
+
+
+def learn(folder: Path, tags: Path, *overrides: str) -> list[str]:
+    """What is said on the way."""
+    said: list[str] = []
+    train(
+        folder=folder,
+        family="bert",
+        tags=tags,
+        overrides=[*FEW, *overrides],
+        listeners=[lambda event: said.append(str(event.get("text")))],
+    )
+    return said
+
+
+def test_a_tag_that_only_held_out_sentences_have_is_one_all_the_same(tmp_path: Path) -> None:
+    """Which sentences are held out is not the user's choice."""
+    learn(tmp_path / "run", write(tmp_path / "a", {"man": "R"}, numbered=True))
+    parts = [(tmp_path / "run" / "data" / f"{name}.jsonl").read_text().splitlines() for name in ("train", "valid")]
+    training, held_out = ({tag for line in part for tag in json.loads(line)[1]} for part in parts)
+    assert held_out - training
+    assert set(load_model(tmp_path / "run" / "last").model.config.labels) == held_out | training
+
+
+def test_f1_needs_stretches(tmp_path: Path) -> None:
+    """Parts of speech have none: refused before the first step, not after the first thousand."""
+    with pytest.raises(UserError, match=r"run\.metric = 'f1' is of stretches, .*: use accuracy or loss"):
+        learn(tmp_path / "run", write(tmp_path / "a", {"man": "V"}), "run.metric=f1")
+
+
+def test_columns_that_give_no_word_are_named(tmp_path: Path) -> None:
+    """Without numbers in its first column a file of three columns would be all remarks."""
+    tags = tmp_path / "a"
+    tags.write_text("the x DT\nman y NN\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a: no word where data\.columns = \[2, 3\] looks .*number of each word"):
+        learn(tmp_path / "run", tags, "data.columns=[2,3]")
+
+
+def test_what_is_cut_is_said(tmp_path: Path) -> None:
+    tags = write(tmp_path / "a", {"man": "V"})
+    assert not any("max_len" in text for text in learn(tmp_path / "whole", tags))
+    assert any("more than 4 tokens (data.max_len)" in text for text in learn(tmp_path / "cut", tags, "data.max_len=6"))
