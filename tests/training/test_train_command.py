@@ -123,6 +123,18 @@ def test_resuming_with_another_corpus_is_refused(finished: Path, tmp_path: Path)
         train(folder=finished, source=source, target=target, resume=True)
 
 
+def test_resuming_with_another_recipe_start_or_validation_is_refused(finished: Path, corpus: tuple[Path, Path]) -> None:
+    source, target = corpus
+    for given, words in (
+        ({"recipe": "small"}, "began with --recipe tiny, and now it is small"),
+        ({"start_from": finished}, "began with no --from"),
+        ({"valid_source": source, "valid_target": target}, "began with no --valid"),
+    ):
+        with pytest.raises(UserError, match=words):
+            train(folder=finished, resume=True, **given)
+    assert "already at step 8 of 8" in train(folder=finished, resume=True, recipe="tiny").reason
+
+
 def test_more_steps_go_on(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     """8 steps, then 8 more, are 16 steps: the rate of this schedule does not depend on how many are planned."""
     quick(tmp_path / "at-once", corpus, "run.steps=16")

@@ -126,7 +126,9 @@ def read_record(folder: Path) -> RunRecord:
     )
 
 
-def refuse_differences(folder: Path, saved: RunRecord, wanted: RunRecord, files: Files) -> None:
+def refuse_differences(
+    folder: Path, saved: RunRecord, wanted: RunRecord, files: Files, recipe: str | Path | None = None
+) -> None:
     """A run goes on as what it is: another corpus, vocabulary or model is another run."""
     before, after = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
     for key in sorted(before.keys() | after.keys()):
@@ -149,6 +151,23 @@ def refuse_differences(folder: Path, saved: RunRecord, wanted: RunRecord, files:
         if len(files.source) != len(saved.files.source):
             raise UserError(
                 f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given"
+            )
+    refuse_other_names(folder, saved, files, recipe)
+
+
+def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str | Path | None) -> None:
+    """Recipe, start and validation are read once, when a run begins: another one would be believed to matter."""
+    names = {
+        "--recipe": (saved.recipe, "" if recipe is None else str(recipe)),
+        "--from": (saved.files.start_from, files.start_from),
+        "--valid": (" + ".join(saved.files.valid), " + ".join(files.valid)),
+    }
+    for option, (before, now) in names.items():
+        if now and now != before:
+            began = f"{option} {before}" if before else f"no {option}"
+            raise UserError(
+                f"{folder}: began with {began}, and now it is {now}. Resume without {option} (what may change goes by "
+                "--set), or begin a new run"
             )
 
 

@@ -138,7 +138,7 @@ def settle_record(
     if exists:
         saved = read_record(folder)
         wanted = saved.with_overrides(overrides if family is None else [*overrides, f"family={family}"])
-        refuse_differences(folder, saved, wanted, files)
+        refuse_differences(folder, saved, wanted, files, recipe)
         return wanted
     if not files.source:
         what = (
