@@ -18,7 +18,7 @@ from heedful.data.batching import IntArray
 from heedful.data.documents import LARGEST_SHARE
 from heedful.data.images import Images, Pixels
 from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
-from heedful.errors import UserError
+from heedful.errors import Notice, UserError, warn
 from heedful.files import check_manifest, folder_aside
 from heedful.models.folder import Model
 from heedful.models.vit import Vit, VitConfig
@@ -57,6 +57,10 @@ def prepare_images(given: Preparation) -> None:
     training, valid = _divide(corpora, given.files, given.settings)
     if valid.labels != labels:
         raise UserError(f"{valid.name}: other labels ({', '.join(valid.labels[:5])}) than those of training")
+    seen = set(training.targets.tolist())
+    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
+        names = ", ".join(map(repr, unseen[:5]))
+        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
