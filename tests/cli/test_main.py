@@ -8,9 +8,10 @@ import sys
 import textwrap
 import types
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from cyclopts import Parameter
 
 import heedful
 from heedful.cli import main
@@ -120,6 +121,22 @@ def test_bad_usage(arguments: list[str], words: list[str], capsys: pytest.Captur
     assert "Traceback" not in err
     for word in words:
         assert word in err
+
+
+def test_a_lone_hyphen_is_a_name(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of standard input, in `heedful translate -`."""
+
+    def read(file: Path, *, words: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None) -> None:
+        """Read a file."""
+        print(file, words)
+
+    commands.read = read
+    for arguments in (["-"], ["-", "--words", "a", "b"], ["--words", "a", "b", "-"], ["--", "-"]):
+        assert main.run(["read", *arguments]) == 0
+        assert capsys.readouterr().out == f"- {['a', 'b'] if '--words' in arguments else None}\n"
+    assert main.run(["read", "-", "--wrods", "a"]) == 2
+    assert "--wrods" in capsys.readouterr().err
+    assert main.run(["read", "x", "--words", "-"]) == 2  # a value of an option it is not
 
 
 def test_a_missing_argument_is_named(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:

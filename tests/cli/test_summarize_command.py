@@ -51,7 +51,8 @@ def test_other_ways_with_long_texts(echo: EchoEngine, tmp_path: Path, capsys) ->
     found = summarized(folder, f"{LONG}\n", "--long", "truncate", "--prefix", "sum: ").strip()
     assert 50 < len(found) < 64 and f"sum: {LONG}".startswith(found)
     assert main.run(["summarize", str(folder / "in"), "-m", str(folder), "--long", "error"]) == 1
-    assert "takes 64" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "takes 64" in error and "--long extract" in error
 
 
 def test_a_summary_that_is_cut_off_is_said_in_the_words_of_the_command(

@@ -168,6 +168,34 @@ def test_one_image_file(tmp_path: Path) -> None:
     assert read_image(tmp_path / "a.png", n_channels=1, size=4).shape == (1, 4, 4)
 
 
+def test_sixteen_bits_of_grey_are_the_eight_upper_ones(tmp_path: Path) -> None:
+    """Pillow's own conversion cuts at 255: all but the darkest pixels would be white."""
+    deep = np.linspace(0, 65535, 36).reshape(6, 6).astype(np.uint16)
+    pillow.fromarray(deep).save(tmp_path / "deep.png")
+    for n_channels in (1, 3):
+        found = read_image(tmp_path / "deep.png", n_channels=n_channels)
+        assert all(np.array_equal(channel, deep >> 8) for channel in found)
+
+
+def test_an_image_stands_upright_as_its_camera_says(tmp_path: Path) -> None:
+    image = pillow.fromarray(picture(0))
+    said = image.getexif()
+    said[0x0112] = 6  # turn it by a quarter, clockwise
+    image.save(tmp_path / "a.png", exif=said)
+    wanted = np.rot90(picture(0), -1).transpose(2, 0, 1)
+    assert np.array_equal(read_image(tmp_path / "a.png", n_channels=3), wanted)
+    assert np.array_equal(read_image(pillow.open(tmp_path / "a.png"), n_channels=3), wanted)
+
+
+def test_images_of_another_kind_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    for name in ("cat/x.gif", "dog/y.TIFF", "dog/notes.txt"):
+        pillow.fromarray(picture(7)).save(tmp_path / name, "GIF")
+    with pytest.warns(UserWarning, match=r"2 images .* left out .*cat/x\.gif, dog/y\.TIFF") as said:
+        assert len(open_images(tmp_path)) == 3
+    assert len(said) == 1
+
+
 def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
     made = {}
     (tmp_path / "empty").mkdir()
@@ -175,6 +203,9 @@ def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
     (tmp_path / "noise" / "a").mkdir(parents=True)
     (tmp_path / "noise" / "a" / "x.png").write_bytes(b"\x89PNG nothing")
     made["no image"] = (tmp_path / "noise", "not a readable image")
+    (tmp_path / "gif" / "a").mkdir(parents=True)
+    pillow.fromarray(picture(1)).save(tmp_path / "gif" / "a" / "x.png", "GIF")
+    made["another format"] = (tmp_path / "gif", "not a readable image: PNG, JPEG, BMP and WEBP are read")
     (tmp_path / "broken.npz").write_bytes(b"PK nothing")
     made["no archive"] = (tmp_path / "broken.npz", "not a readable .npz")
     np.savez(tmp_path / "names.npz", pictures=np.zeros((1, 2, 2), np.uint8))
@@ -205,6 +236,9 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
             pytest.fail(case)
     with pytest.raises(UserError, match="no split"):
         open_images(tmp_path / "odd.csv", split="test")
+    for name, words in (("", "the name of an image file is missing"), (str(tmp_path), "a folder, where an image file")):
+        with pytest.raises(UserError, match=words):
+            read_image(name, n_channels=3)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

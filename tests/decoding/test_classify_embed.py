@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from deterministic import fill
-from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+from encoder_models import SIZES, bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
 from heedful.data.batch import pad_sources
 from heedful.data.labelled import NONE
@@ -15,7 +15,10 @@ from heedful.decoding.encoders.classify import Classifier
 from heedful.decoding.encoders.embed import Embedder
 from heedful.decoding.encoders.images import image_tensor
 from heedful.decoding.encoders.rows import make_pair
+from heedful.decoding.writing.generator import Generator
 from heedful.models.folder import save_model
+from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.training.tasks.tagging import encode
 
@@ -243,3 +246,17 @@ def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
     assert torch.allclose(embedder.embed(["a dog runs"]), wanted, atol=1e-6)
     with pytest.raises(UserError, match="no class token"):
         embedder.embed(["a"], pool="class")
+
+
+@pytest.mark.parametrize("end_id", [2, 3])
+def test_vectors_of_a_gpt_are_of_what_it_reads_before_it_goes_on(end_id: int, tokenizers, tmp_path: Path) -> None:
+    """With its start mark, unless that is the end of another text, as in GPT-2."""
+    config = GptConfig(tokenizers.source.vocab_size, **SIZES, marks=MarksConfig(0, 2, end_id))
+    model = fill(Gpt(config), dtype=torch.float32)
+    folder = save_model(tmp_path / "model", model, tokenizers)
+    texts = ["a dog runs", ""]
+    found = Embedder.load(folder).embed(texts)
+    generator = Generator(model, tokenizers.source)
+    for text, vector in zip(texts, found, strict=True):
+        wanted = model.states(torch.tensor([generator.prompt_ids(text)])).mean(dim=1)[0]
+        assert torch.allclose(vector, wanted, atol=1e-6)

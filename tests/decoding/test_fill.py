@@ -106,6 +106,17 @@ def test_what_cannot_be_done_is_said(bert: Path, tmp_path: Path) -> None:
         Filler.load(vit_folder(tmp_path / "vit"))
 
 
+def test_what_the_model_does_not_read_is_said(bert: Path) -> None:
+    with pytest.warns(UserWarning, match=r"1 text was cut to the 40 tokens .*, and 1 \[MASK\] is not"):
+        [_, found] = Filler.load(bert).fill_batch(["a [MASK]", "a [MASK] " + "dog " * 60 + "[MASK]"])
+    assert len(found) == 1
+
+
+def test_half_a_character_is_refused(bert: Path) -> None:
+    with pytest.raises(UserError, match=r"text 2: character 10 is U\+DCFF"):
+        Filler.load(bert).fill_batch(["a [MASK]", "a [MASK] \udcff"])
+
+
 def test_batches_hold_every_row_once_and_no_more_than_so_many_tokens() -> None:
     rows = [Row(list(range(1, n + 1))) for n in (3, 9, 1, 4, 4, 7, 2)]
     seen = []

@@ -34,6 +34,13 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.mark.parametrize("model", ["bert", "mood", "tags"])
+def test_half_a_character_is_refused(model: str, folder: Path) -> None:
+    """As it comes from a command line that is not UTF-8; a terminal cannot print it."""
+    with pytest.raises(UserError, match=r"character 3 is U\+DCFF"):
+        look_encoder(folder / model, "a \udcff")
+
+
 def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
     seen = look_encoder(folder / "bert", "a [MASK] runs")
     assert seen.weights.shape == (2, 4, len(seen.tokens), len(seen.tokens))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from deterministic import fill, largest_difference
 from echo_engine import tokenizers
 from heedful import UserError
-from heedful.cli.look_text import known_from
+from heedful.cli.look_text import known_from, report
 from heedful.cli.main import run
 from heedful.decoding.writing.generator import Generator
 from heedful.insight.packing import unpack
@@ -134,6 +135,14 @@ def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.Capture
     assert run(["look", "x" * 200, "-m", folder]) == 1
     assert "look shows 40 at most" in capfd.readouterr().err
     assert run(["look", "A dog", "-m", folder, "--layer", "9"]) == 1
+
+
+def test_three_rivals_are_named_a_comma_among_them(seen: TextLook) -> None:
+    step = seen.steps[0]
+    rivals = [replace(step.top[0], id=-number, token=token) for number, token in enumerate([", ", "b", "c", "d"], 1)]
+    lines = report(replace(seen, steps=(replace(step, top=tuple(rivals)), *seen.steps[1:])), None, None)
+    said = f"{rivals[0].probability:.2f}"
+    assert f",  {said}, b {said}, c {said};" in lines[3]
 
 
 def test_options_of_translators_are_refused(

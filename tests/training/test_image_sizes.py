@@ -120,6 +120,12 @@ def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None
     learn(tmp_path / "run", photos, "run.steps=3", resume=True)  # and they are known again
 
 
+def test_a_label_without_pictures_is_said(tmp_path: Path) -> None:
+    photographs(tmp_path / "photos", [(8, 8)]).joinpath("grey").mkdir()
+    with pytest.warns(UserWarning, match="no picture to learn from has the label 'grey'"):
+        learn(tmp_path / "run", tmp_path / "photos", *SMALL, "model.patch_size=4", family="vit")
+
+
 def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", [(20, 14)])
     with pytest.raises(UserError, match=r"20 x 14 pixels, and only squares.*--set data\.image_size=32"):

@@ -39,13 +39,13 @@ def report(seen: "TextLook", layer: int | None, head: int | None) -> list[str]:
     width = max(len(step.token) for step in seen.steps)
     lines = [f"{seen.prompt}{seen.text}", "", f"next token, its probability, rivals; known from layer; looks ({title})"]
     for place, step in enumerate(seen.steps):
-        rivals = ", ".join(f"{one.token} {one.probability:.2f}" for one in step.top if one.id != step.id)
+        rivals = [f"{one.token} {one.probability:.2f}" for one in step.top if one.id != step.id]
         best = rows[place, : place + 1].topk(min(RIVALS, place + 1))
         looks = ", ".join(f"{seen.tokens[int(i)]} {float(w):.2f}" for w, i in zip(*best, strict=True))
         mark = ">" if place >= seen.n_prompt - 1 else " "  # what the model wrote itself
         known = known_from(seen, place)
         lines.append(
-            f"{mark} {step.token:>{width}} {step.probability:6.3f}  {', '.join(rivals.split(', ')[:RIVALS])}; "
+            f"{mark} {step.token:>{width}} {step.probability:6.3f}  {', '.join(rivals[:RIVALS])}; "
             f"{'never' if known is None else known}; {looks}"
         )
     return lines

@@ -111,9 +111,18 @@ def _call(arguments: list[str]) -> int:
             app[name]  # imports it: the help quotes the first line of each docstring
     elif arguments[0] not in app:  # cyclopts would import all commands to say so, and list only some of them
         raise UnknownCommand(arguments[0])
-    code = app(arguments, exit_on_error=False, print_error=False)
+    code = app(_hyphen_as_a_name(arguments), exit_on_error=False, print_error=False)
     assert code is None or type(code) is int, f"heedful {arguments[0]} returned {code!r}, not an exit code"
     return DONE if code is None else code
+
+
+def _hyphen_as_a_name(arguments: list[str]) -> list[str]:
+    """A lone - names standard input. cyclopts takes it for an option, unless it stands behind --."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options, names = arguments[:end], arguments[end + 1 :]
+    if "-" not in options:
+        return arguments
+    return [*(one for one in options if one != "-"), "--", *(one for one in options if one == "-"), *names]
 
 
 @contextlib.contextmanager

@@ -4,9 +4,11 @@
 random, as functions of a generator, so that a run that goes on makes the same changes.
 """
 
+import contextlib
 import hashlib
 import io
 import re
+import struct
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +21,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.lines import open_bytes, plain_name
-from heedful.errors import MissingExtra, UserError, nearest
+from heedful.errors import MissingExtra, Notice, UserError, nearest, warn
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,6 +33,7 @@ Picture: TypeAlias = "str | Path | Image.Image"  # the name of a file, or what P
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+UNREAD = (".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".ico", ".ppm", ".pgm")
 MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file must be refused, not unpacked for hours
 MAX_IMAGE = 1 << 27  # pixels of one image file
 SPLITS = {"train": ("train",), "test": ("test", "valid", "validation", "val", "dev")}
@@ -151,7 +154,7 @@ def shift(pixels: Pixels, generator: np.random.Generator, *, by: int) -> Pixels:
 def read_image(path: "Picture", *, n_channels: int, size: int | None = None, resize: Resize = "bilinear") -> Pixels:
     """One image, from a file or as Pillow has it, as (C, H, W)."""
     _need_pillow()
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     methods = {
         "bilinear": Image.Resampling.BILINEAR,
@@ -159,6 +162,10 @@ def read_image(path: "Picture", *, n_channels: int, size: int | None = None, res
         "nearest": Image.Resampling.NEAREST,
     }
     image = path if isinstance(path, Image.Image) else _open_image(path)
+    with contextlib.suppress(SyntaxError, ValueError, struct.error):  # notes of a camera that are damaged say nothing
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # Pillow cuts at 255, which would make all of it white
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if n_channels not in (1, 3):
         raise UserError(f"{path}: an image file has 1 or 3 channels, and {n_channels} are wanted")
     image = image.convert("L" if n_channels == 1 else "RGB")
@@ -188,7 +195,14 @@ def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: 
             raise UserError(f"{path}: has no folder for '{split}'; expected one of: {', '.join(SPLITS[split])}")
         folder = found[0]
     labels = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    files = [(number, file) for number, label in enumerate(labels) for file in _image_files(folder / label)]
+    files = [(number, file) for number, label in enumerate(labels) for file in _image_files(folder / label, SUFFIXES)]
+    unread = [file for label in labels for file in _image_files(folder / label, UNREAD)]
+    if unread:
+        names = ", ".join(str(file.relative_to(folder)) for file in unread[:3])
+        more = ", …" if len(unread) > 3 else ""
+        kinds = ", ".join(SUFFIXES)
+        left = "1 image is" if len(unread) == 1 else f"{len(unread):,} images are"
+        warn(Notice(f"{folder}: {left} left out ({names}{more}), since only {kinds} are read"))
     if not files:
         raise UserError(
             f"{folder}: expected a folder for each label, with images in it ({', '.join(SUFFIXES)}); found no image"
@@ -207,25 +221,32 @@ def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: 
     return Images(np.stack(arrays), targets, tuple(labels), name=folder.name if split is None else path.name)
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+def _image_files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes and file.is_file())
 
 
 def _open_image(path: str | Path) -> "Image.Image":
     _need_pillow()
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     if not isinstance(path, (str, Path)):
         raise UserError(f"an image must be the name of its file or an image of Pillow's, found {str(path)[:60]!r}")
     if str(path).lower().startswith(("http://", "https://")):
         raise UserError(f"{path}: heedful fetches nothing; save the image and give the name of its file")
+    if not str(path):
+        raise UserError("the name of an image file is missing: it is empty")
     if not Path(path).exists():
         raise UserError(f"{path}: no such file")
+    if Path(path).is_dir():
+        raise UserError(f"{path}: a folder, where an image file was expected")
     try:
         image: Image.Image = Image.open(path, formats=FORMATS)
         if image.width * image.height > MAX_IMAGE:
             raise UserError(f"{path}: {image.width} x {image.height} pixels; at most {MAX_IMAGE:,} are read")
         image.load()
+    except UnidentifiedImageError:
+        kinds = " and ".join([", ".join(FORMATS[:-1]), FORMATS[-1]])
+        raise UserError(f"{path}: not a readable image: {kinds} are read; is it one of them, and whole?") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{path}: not a readable image: {error}") from None
     return image

@@ -21,6 +21,7 @@ from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWor
 from heedful.decoding.encoders.fill import Candidate, Filler
 from heedful.decoding.encoders.images import image_tensor
 from heedful.decoding.encoders.rows import encode_words, make_row, masked_ids
+from heedful.decoding.writing.texts import checked
 from heedful.errors import UserError
 from heedful.files import file_aside
 from heedful.insight.attention import CrossAttention
@@ -198,6 +199,7 @@ def look_encoder(model: str | Path, given: str) -> EncoderLook:
 
 def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, where: str) -> EncoderLook:
     config = model.config
+    text = checked(text, 0)
     ids = _ids(tokenizer, text, config)
     row = make_row(ids, config).ids
     if len(ids) + 2 > min(LONGEST, config.max_len):

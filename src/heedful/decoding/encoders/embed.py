@@ -95,7 +95,8 @@ class Embedder:
         if isinstance(self.model, Bert):
             before, after = [marks.start_id], [marks.end_id]
         elif isinstance(self.model, Gpt):
-            before, after = ([], []) if ids else ([], [marks.end_id])
+            # As Generator.prompt_ids: a mark that is start and end at once stands for an empty text alone.
+            before, after = [] if ids and marks.start_id == marks.end_id else [marks.start_id], []
         else:
             before, after = [] if marks.first_id is None else [marks.first_id], [marks.end_id]
         room = (getattr(self.model.config, "max_len", None) or len(ids) + 2) - len(before) - len(after)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from heedful.decoding.encoders.rows import MASK, batches, make_row, masked_ids
+from heedful.decoding.encoders.rows import MASK, Row, batches, make_row, masked_ids
+from heedful.decoding.writing.texts import checked
 from heedful.errors import Notice, UserError, warn
 from heedful.models.bert import Bert
 from heedful.models.find import find_model_folder
@@ -61,7 +62,8 @@ class Filler:
     @torch.inference_mode()
     def _filled(self, texts: Sequence[str], top_k: int, only: list[int] | None) -> list[list[list[Candidate]]]:
         config = self.model.config
-        rows = [make_row(self._ids(text, number), config) for number, text in enumerate(texts)]
+        whole = [self._ids(text, number) for number, text in enumerate(texts)]
+        rows = [make_row(ids, config) for ids in whole]
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
         for numbers, ids, mask in batches(rows, pad_id=config.marks.pad_id):
@@ -75,10 +77,20 @@ class Filler:
                     self._candidates(rows[number].ids, at, share, top_k, only)
                     for at, share in zip(hidden, shares, strict=True)
                 ]
+        self._say_what_was_cut(whole, rows)
         return results
 
+    def _say_what_was_cut(self, whole: Sequence[list[int]], rows: Sequence[Row]) -> None:
+        n_cut = sum(row.n_cut > 0 for row in rows)
+        if n_cut:
+            texts = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
+            mask_id = self.model.config.mask_id
+            n_lost = sum(ids.count(mask_id) - row.ids.count(mask_id) for ids, row in zip(whole, rows, strict=True))
+            lost = f", and {n_lost:,} {MASK} {'is' if n_lost == 1 else 'are'} not among them" if n_lost else ""
+            warn(Notice(f"{texts} cut to the {self.model.config.max_len:,} tokens that the model takes{lost}"))
+
     def _ids(self, text: str, number: int) -> list[int]:
-        ids = masked_ids(self.tokenizer, text, mask_id=self.model.config.mask_id)
+        ids = masked_ids(self.tokenizer, checked(text, number), mask_id=self.model.config.mask_id)
         if self.model.config.mask_id not in ids:
             raise _nothing_hidden(number, 0)
         return ids

@@ -256,7 +256,7 @@ class Planner:
         taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"
         if self.long == "whole":
             raise BadText(number, f"{taken}: its learned positions end there. Split it: --long split")
-        raise BadText(number, f"{taken}. Let it be split (--long split), or shorten it")
+        raise BadText(number, f"{taken}. Shorten it, or pass --long extract, truncate or, to translate it, split")
 
     def _split(self, plan: Plan, line: Piece) -> Tally:
         n_copied = 0

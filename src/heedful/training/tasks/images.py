@@ -19,7 +19,7 @@ from heedful.data.batching import IntArray
 from heedful.data.documents import LARGEST_SHARE
 from heedful.data.images import Images, Pixels
 from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
-from heedful.errors import UserError
+from heedful.errors import Notice, UserError, warn
 from heedful.files import check_manifest, folder_aside
 from heedful.models.folder import Model
 from heedful.models.vit import Vit, VitConfig
@@ -58,6 +58,10 @@ def prepare_images(given: Preparation) -> None:
             )
     training, valid = _divide(corpora, given.files, given.settings)
     valid = numbered_as(valid, labels)
+    seen = set(training.targets.tolist())
+    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
+        names = ", ".join(map(repr, unseen[:5]))
+        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
