@@ -11,6 +11,7 @@ from heedful.data.packing import fill_rows, pack_best_fit, pack_stream
 from heedful.errors import UserError
 from heedful.models.folder import load_model, save_model, weights_of
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig, document_positions
+from heedful.models.marks import MarksConfig
 from heedful.nn.attention import attend, attend_causal
 from heedful.nn.masks import causal_mask, combine
 from heedful.nn.positions import Rotary, Stretch
@@ -214,3 +215,10 @@ def test_it_starts_as_gpt2_does() -> None:
     assert 0.004 < float(model.layers[3].feed_forward.outer.weight.detach().std()) < 0.006  # 0.02 / sqrt(16)
     logits = model.eval()(whole_numbers(1, 50, below=500, name="x")).detach()
     assert float(torch.logsumexp(logits, dim=-1).mean()) == pytest.approx(math.log(500), abs=0.1)
+
+
+def test_where_the_start_mark_stands() -> None:
+    llama, gpt2 = MarksConfig(start_id=2, end_id=3), MarksConfig(start_id=3, end_id=3)
+    assert llama.begun([7]) == [2, 7] and llama.begun([]) == [2]
+    assert gpt2.begun([7]) == [7] and gpt2.begun([]) == [3]
+    assert llama.begun([7], opens=False) == [7] and gpt2.begun([7], opens=True) == [3, 7]  # the tokenizer knows better

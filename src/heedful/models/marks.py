@@ -47,6 +47,15 @@ class MarksConfig:
         """The ids of a source, or of a target to learn, with the mark that stands before them, if there is one."""
         return ids if self.first_id is None else [self.first_id, *ids]
 
+    def begun(self, ids: list[int], *, opens: bool | None = None) -> list[int]:
+        """The ids of a text that a decoder-only model reads, its start mark before them.
+
+        `opens` is what the tokenizer of a public model says of it. Where start and end are one mark between texts, as
+        GPT-2's, it stands for an empty text alone.
+        """
+        opens = self.start_id != self.end_id if opens is None else opens
+        return [self.start_id, *ids] if opens or not ids else ids
+
     def check(self, vocab_size: int) -> None:
         """Refuse marks outside of a vocabulary. The usual ones may be: a model for four ids never meets them."""
         if self == MarksConfig():

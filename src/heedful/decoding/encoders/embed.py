@@ -90,13 +90,12 @@ class Embedder:
 
     def _row(self, ids: list[int]) -> Row:
         """A text with the marks that this family reads it with, cut to what it takes."""
-        assert not isinstance(self.model, Vit)
+        assert not isinstance(self.model, Vit) and self.tokenizer is not None
         marks = self.model.config.marks
         if isinstance(self.model, Bert):
             before, after = [marks.start_id], [marks.end_id]
         elif isinstance(self.model, Gpt):
-            # As Generator.prompt_ids: a mark that is start and end at once stands for an empty text alone.
-            before, after = [] if ids and marks.start_id == marks.end_id else [marks.start_id], []
+            ids, before, after = marks.begun(ids, opens=self.tokenizer.special.opens), [], []
         else:
             before, after = [] if marks.first_id is None else [marks.first_id], [marks.end_id]
         room = (getattr(self.model.config, "max_len", None) or len(ids) + 2) - len(before) - len(after)

@@ -136,16 +136,9 @@ class Generator:
             start += len(block)
 
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
-        """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it.
-
-        A model whose start is its end has one mark between texts, as GPT-2: there it stands for an empty prompt alone.
-        The tokenizer of a public model says for itself whether there is a mark.
-        """
+        """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it."""
         ids = self.tokenizer.encode(checked(prompt, number))
-        marks, opens = self.engine.shape.marks, self.tokenizer.special.opens
-        if opens is None:
-            opens = marks.start_id != marks.end_id
-        return [marks.start_id, *ids] if opens or not ids else ids
+        return self.engine.shape.marks.begun(ids, opens=self.tokenizer.special.opens)
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
