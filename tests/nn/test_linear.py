@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.nn.feedforward import gelu
 from heedful.nn.linear import EVEN, Linear, evened, linear
 
 
@@ -69,3 +70,24 @@ def test_only_bfloat16_is_evened() -> None:
     assert evened(rows) is rows
     assert torch.equal(evened(rows.bfloat16())[:5], rows.bfloat16()) and len(evened(rows.bfloat16())) == EVEN
     assert not evened(rows.bfloat16())[5:].any()
+
+
+def test_gelu_has_few_sizes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 on a processor; the same numbers and gradients as without the rows of zeros."""
+    torch.manual_seed(1)
+    x = torch.randn(3, 50, 8, dtype=torch.bfloat16, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    sizes = []
+    whole = F.gelu
+
+    def watch(rows: Tensor) -> Tensor:
+        sizes.append(len(rows))
+        return whole(rows)
+
+    monkeypatch.setattr(F, "gelu", watch)
+    gelu(x).sum().backward()
+    whole(y).sum().backward()
+    assert sizes == [256]
+    assert torch.equal(gelu(x), whole(y)) and torch.equal(x.grad, y.grad)
+    gelu(torch.randn(3, 50, 8))
+    assert sizes[-1] == 3

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.nn.feedforward import FeedForward, GatedFeedForward, gelu_tanh
+from heedful.nn.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh
 from heedful.nn.norms import LayerNorm, RMSNorm
 
 SMALL = 1 << 16  # numbers of a weight
@@ -23,7 +23,7 @@ Function = Callable[[Tensor], Tensor]
 
 # bend -> oneDNN's name for it, and the way to compute it
 BENDS: dict[Function, tuple[str, str]] = {
-    F.relu: ("relu", ""), F.gelu: ("gelu", "none"), gelu_tanh: ("gelu", "tanh"), F.silu: ("swish", ""),
+    F.relu: ("relu", ""), gelu: ("gelu", "none"), gelu_tanh: ("gelu", "tanh"), F.silu: ("swish", ""),
 }  # fmt: skip
 
 
