@@ -106,11 +106,32 @@ def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
     assert "nowhere.png" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["classify"], ["embed", "--output", "v.npy"]])
+def test_what_is_no_list_of_images_is_said(
+    command: list[str], folder: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture(tmp_path / "there.png").rename("film.gif")
+    Path("photos").mkdir()
+    Path("names").write_text("film.gif\n\n")
+    picture(tmp_path / "there.png")
+    for model, file, words in (
+        ("vit", "film.gif", None),  # a PNG, whatever it is called
+        ("vit", "names", "the name of an image file is missing"),
+        ("vit", "photos", "ls photos/* | heedful"),
+        ("mood", "there.png", "there.png: an image, and this model takes text"),
+        ("mood", "photos", "name one file"),
+    ):
+        assert run([*command, file, "-m", str(folder / model)]) == (words is not None)
+        assert (words or "") in capsys.readouterr().err
+
+
 def test_a_line_that_is_not_utf8(folder: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "bad.txt").write_bytes(b"a dog\n\xff\xfe\na cat\n")
     arguments = ["classify", str(tmp_path / "bad.txt"), "-m", str(folder / "mood")]
     assert run(arguments) == 1
-    assert "bad.txt" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "bad.txt" in error and error.endswith("Or pass --on-bad-line skip\n")
     assert run([*arguments, "--on-bad-line", "skip"]) == 0
     assert capsys.readouterr().out.split("\n")[1] == ""
     assert (

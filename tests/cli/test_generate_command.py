@@ -109,6 +109,7 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
         (["x", "-m", "MODEL", "--max-tokens", "0"], "'max_len' must lie between 1"),
         (["x", "-m", "MODEL", "--temperature", "0"], "temperature must be above 0"),
         (["x", "-m", "MODEL", "--set", "beams=3"], "did you mean 'beam'"),
+        (["x", "-m", "MODEL", "--compute", "int8", "--seed", "1"], "only CTranslate2 has it"),
         (["x", "-m", "SEQ2SEQ"], "family 'seq2seq'"),
     ],
 )
@@ -130,6 +131,7 @@ def test_a_line_that_is_not_utf8_is_named(model: Path) -> None:
     assert done.stdout.count(b"\n") == 1  # what stands before it is written
     assert b"2" in done.stderr and b"UTF-8" in done.stderr
     assert b"--on-bad-line" not in done.stderr
+    assert b"iconv -f latin1 -t utf-8 FILE | heedful" in done.stderr  # standard input has no name to be typed
 
 
 def test_lines_draw_by_their_place_whatever_stands_between_them(model: Path, generator: Generator) -> None:

@@ -1,6 +1,7 @@
 """`heedful classify`: lines, or images, in; labels out, one line for each."""
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -19,8 +20,6 @@ from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWord
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
 def classify(
@@ -64,16 +63,33 @@ def classify(
     from heedful.decoding.encoders.classify import Classifier
 
     classifier = Classifier.load(model, device=device)
-    if classifier.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
+    if is_image(file, taken=classifier.takes_images):
         with open_output(output) as out:
             Writer(out, format, top_k).write(0, classifier.classify([file])[0])
         return
     place = Place(classifier)
     with TextInput(file) as source, open_output(output) as out:
-        work = LineWork(source, place, Writer(out, format, top_k), on_bad_line=on_bad_line, to="classify")
+        work = LineWork(
+            source, place, Writer(out, format, top_k), on_bad_line=on_bad_line, can_keep=False, to="classify"
+        )
         work.run(hidden=output is None and sys.stdout.isatty())
     for words in [*classifier.tally.warnings(), *work.warnings()]:
         print(f"heedful: {words}", file=sys.stderr)
+
+
+def is_image(file: Path, *, taken: bool) -> bool:
+    """Whether FILE is an image itself, and no list of names; `taken`: by the model."""
+    from heedful.data.images import SUFFIXES, UNREAD
+
+    if taken and file.is_dir():
+        raise UserError(
+            f"{file}: a folder; name one image, or give the names of several to standard input: "
+            f"ls {shlex.quote(str(file))}/* | heedful …"
+        )
+    named_so = file.suffix.lower() in (*SUFFIXES, *UNREAD)
+    if named_so and not taken:
+        raise UserError(f"{file}: an image, and this model takes text")
+    return named_so
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.classify import IMAGE_SUFFIXES
+from heedful.cli.classify import is_image
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.data.findings import BadData, Place, remedy_for
@@ -69,7 +69,7 @@ def embed(
 
 def _blocks(file: Path, embedder: "Embedder") -> Iterator[list[str]]:
     """The lines, some at a time, as text."""
-    if embedder.takes_images and file.suffix.lower() in IMAGE_SUFFIXES:
+    if is_image(file, taken=embedder.takes_images):
         yield [str(file)]
         return
     with TextInput(file) as source:

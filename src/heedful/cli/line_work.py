@@ -75,13 +75,15 @@ class LineWork:
         writer: Writes,
         *,
         on_bad_line: BadLines | None = None,
+        can_keep: bool = True,
         to: str = "translate",
         written: Written = TRANSLATIONS,
     ) -> None:
         self.source, self.place, self.writer = source, place, writer
         self.to, self.written = to, written  # what is done to a line, and what becomes of it
         self.on_bad_line = on_bad_line or "error"
-        self.has_option = on_bad_line is not None  # of that name; otherwise nobody is told to use it
+        # What else the option of that name takes; without it nobody is told to use it.
+        self.other_ways = () if on_bad_line is None else ("keep", "skip") if can_keep else ("skip",)
         self.n_bad: Counter[str] = Counter()  # by what is wrong with them
         self.tally = Tally()
 
@@ -122,7 +124,7 @@ class LineWork:
             while pending and (bad or len(pending) >= self.place.width or not self.source.ready()):
                 yield self._finish(pending.popleft())
             if bad is not None:
-                raise _bad_data(self.source.name, bad, has_option=self.has_option)
+                raise _bad_data(self.source.name, bad, self.other_ways)
         while pending:
             yield self._finish(pending.popleft())
 
@@ -157,11 +159,11 @@ def bad_kind(cell: Cell) -> str | None:
     return next((problem.kind for problem in cell.problems if problem.kind in ("encoding", "too-long")), None)
 
 
-def _bad_data(name: str, cell: Cell, *, has_option: bool) -> BadData:
+def _bad_data(name: str, cell: Cell, other_ways: Sequence[str]) -> BadData:
     problem = next(problem for problem in cell.problems if problem.kind in ("encoding", "too-long"))
     place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
-    ways = "keep|skip" if problem.kind == "encoding" else "skip"
-    remedy = remedy_for(problem.kind, name) + (f" Or pass --on-bad-line {ways}" if has_option else "")
+    ways = "|".join(way for way in other_ways if way == "skip" or problem.kind == "encoding")
+    remedy = remedy_for(problem.kind, name) + (f" Or pass --on-bad-line {ways}" if ways else "")
     return BadData(problem.kind, place, problem.value, remedy=remedy)
 
 

@@ -2,11 +2,13 @@
 
 import os
 import select
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from heedful.data.findings import STANDARD_INPUT as STANDARD_INPUT_NAME
 from heedful.data.lines import BLOCK, COMPRESSIONS, MAX_LINE_BYTES, Line, is_pipe, lines_of, open_bytes, read_lines
 from heedful.errors import UserError
 
@@ -66,7 +68,7 @@ class TextInput:
     """Where the lines come from; use as a context."""
 
     def __init__(self, path: Path) -> None:
-        self.name = "standard input" if path == STANDARD_INPUT else str(path)
+        self.name = STANDARD_INPUT_NAME if path == STANDARD_INPUT else str(path)
         self._path = path
         self._arriving: Arriving | None = None
         self._opened: int | None = None
@@ -77,6 +79,11 @@ class TextInput:
         elif is_pipe(path):
             self._opened = _open(path)
             self._arriving = Arriving(self._opened)
+        elif path.is_dir():
+            raise UserError(
+                f"{path}: a folder, where a file was expected; name one file, or give several to standard input: "
+                f"cat {shlex.quote(str(path))}/* | heedful …"
+            )
         else:
             open_bytes(path).close()  # what is wrong with it is said now, not after a model was loaded
 

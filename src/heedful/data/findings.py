@@ -89,11 +89,15 @@ KINDS: dict[str, Kind] = {
 }
 
 
+STANDARD_INPUT = "standard input"  # in place of the name of a file
+
+
 def remedy_for(kind: str, file: str, *, content: Content = "pairs") -> str:
     """What to do about it, its command ready to be typed."""
     if (kind, content) == ("columns", "labels"):
         return "Each line needs text TAB label; quotes mean nothing."
-    return KINDS[kind].remedy.replace("FILE > NEW", f"{shlex.quote(file)} > {shlex.quote(f'{file}.new')}")
+    to = f"{shlex.quote(file)} > {shlex.quote(f'{file}.new')}" if file != STANDARD_INPUT else "FILE | heedful …"
+    return KINDS[kind].remedy.replace("FILE > NEW", to)
 
 
 class Place(NamedTuple):

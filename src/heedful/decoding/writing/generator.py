@@ -105,7 +105,8 @@ class Generator:
     def stream_with(self, prompt: str, settings: SearchSettings) -> Iterator[str]:
         """What `stream` does, with settings that are made."""
         ids = self._read(prompt)  # what is wrong with it is said now, not when the first piece is asked for
-        return self._stream(ids, settings, Continuation(self.tokenizer, ids))
+        found = self.engine.stream(Request(ids, continues=True), settings)
+        return _texts_of(found, Continuation(self.tokenizer, ids))
 
     def answer(
         self, prompts: Sequence[str], settings: SearchSettings, *, numbers: Sequence[int] | None = None
@@ -161,13 +162,6 @@ class Generator:
         ]
         return self.engine.search(requests, settings)
 
-    def _stream(self, ids: Sequence[int], settings: SearchSettings, continuation: "Continuation") -> Iterator[str]:
-        for new in self.engine.stream(Request(ids, continues=True), settings):
-            if text := continuation.add(new):
-                yield text
-        if text := continuation.finish():
-            yield text
-
 
 class Continuation:
     """The text of ids that come after others. How an id is written may depend on what stands before it."""
@@ -198,6 +192,14 @@ class Continuation:
             return ""
         new, self._said = text[len(self._said) :], text
         return new
+
+
+def _texts_of(found: Iterable[list[int]], continuation: Continuation) -> Iterator[str]:
+    for new in found:
+        if text := continuation.add(new):
+            yield text
+    if text := continuation.finish():
+        yield text
 
 
 def generation_settings(options: dict[str, Any], *, where: str = "generate") -> SearchSettings:

@@ -187,7 +187,7 @@ def lesson_with(
             train=prepared.sizes,
             valid=len(prepared.valid_targets),
             valid_sha256=prepared.valid_fingerprint,
-            command="heedful classify PICTURES -m {run}"
+            command="heedful classify PICTURE -m {run}"
             if head == "classify"
             else "heedful train RUN --from {run} --images DIR",
         ),
