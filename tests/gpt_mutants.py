@@ -103,9 +103,9 @@ IN_GPT = [
     ),
     Mutant(
         "no start mark stands before a prompt",
-        "decoding/writing/generator.py",
-        "return [marks.start_id, *ids] if opens or not ids else ids",
-        "return ids or [marks.start_id]",
+        "models/marks.py",
+        "return [self.start_id, *ids] if opens or not ids else ids",
+        "return ids or [self.start_id]",
         GENERATOR,
     ),
     Mutant(
