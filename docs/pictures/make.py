@@ -7,6 +7,7 @@ from pathlib import Path
 from codes import positions
 from decoders import gpt
 from grids import masks, patterns
+from readers import readers
 from wiring import joins, transformer
 from writers import writers
 
@@ -18,6 +19,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "patterns.svg": patterns,
     "positions.svg": positions,
     "joins.svg": joins,
+    "readers.svg": readers,
     "writers.svg": writers,
     "gpt.svg": gpt,
 }
