@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.data.corpus import read_text
+from heedful.evaluation.counts import Tokenize
 
 CANDIDATES = ("average", "best")
 GOALS = (30, 35, 38, 40, 41, 42)  # BLEU on validation: when is each reached?
@@ -72,7 +73,8 @@ class Corpus:
 
     def __init__(self, folder: Path, source: str, target: str) -> None:
         self.folder, self.source, self.target = folder, source, target
-        self.is_tokenised = ".tok." in self.find("train", source).name or folder.name.endswith("tok")
+        is_tokenised = ".tok." in self.find("train", source).name or folder.name.endswith("tok")
+        self.tokenize: Tokenize = "none" if is_tokenised else "13a"
 
     def find(self, split: str, language: str) -> Path:
         found = [path for path in sorted(self.folder.glob(f"{split}.*")) if f".{language}" in path.suffixes]
@@ -128,12 +130,16 @@ def score_all(models: Sequence[Path], folder: Path, corpus: Corpus) -> dict[str,
 
 def score(models: Sequence[Path], folder: Path, corpus: Corpus, split: str, beam: int) -> list[Values]:
     """BLEU and chrF of what the models say together, which is kept in the folder."""
-    source, target = corpus.pair(split)
+    source = corpus.find(split, corpus.source)
     output = folder / f"{split}.beam{beam}.{corpus.target}"
     named = [word for model in models for word in ("-m", model)]
     heedful("translate", source, *named, "--beam", str(beam), "--output", output)
-    tokenize = "none" if corpus.is_tokenised else "13a"
-    scored = ["--hypotheses", output, "--target", target, "--tokenize", tokenize, "--json"]
+    return score_file(output, corpus, split)
+
+
+def score_file(output: Path, corpus: Corpus, split: str) -> list[Values]:
+    target = corpus.find(split, corpus.target)
+    scored = ["--hypotheses", output, "--target", target, "--tokenize", corpus.tokenize, "--json"]
     (system,) = heedful("evaluate", *scored, reads=True)["systems"]
     return list(system["scores"])
 

@@ -1,0 +1,56 @@
+"""Who is chosen is like the others, by sacreBLEU's own sentence scores."""
+
+import pytest
+from outputs import references, spoiled
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from heedful.errors import UserError
+from heedful.evaluation.consensus import LIKENESSES, consensus
+
+LINES = references(60)
+OUTPUTS = [spoiled(LINES, share, seed=seed) for seed, share in enumerate((0.4, 0.1, 0.2, 0.1, 0.3))]
+
+
+def by_hand(line, score):
+    """The first of those with the highest sum over all outputs, each scored by itself."""
+    return max(line, key=lambda one: sum(score(one, [other]).score for other in line))
+
+
+@pytest.mark.parametrize("likeness", LIKENESSES)
+def test_the_choice_is_the_one_with_the_highest_mean_of_sacrebleus_sentence_scores(likeness):
+    metric = BLEU(tokenize="13a", effective_order=True) if likeness == "bleu" else CHRF()
+    wanted = [by_hand(line, metric.sentence_score) for line in zip(*OUTPUTS, strict=True)]
+    assert consensus(OUTPUTS, likeness=likeness) == wanted
+    assert any(one != first for one, first in zip(wanted, OUTPUTS[0], strict=True))
+
+
+def test_a_majority_outvotes_the_first():
+    assert consensus([["a cat sits"], ["a dog runs"], ["a dog runs"]]) == ["a dog runs"]
+
+
+def test_of_equals_the_earliest_is_taken():
+    assert consensus([["ab", "x"], ["cd", "x"]]) == ["ab", "x"]
+
+
+def test_one_output_is_its_own_consensus_empty_lines_too():
+    lines = ["Ein Hund.", "", "Zwei Katzen."]
+    assert consensus([lines]) == lines
+    assert consensus([lines, lines], likeness="bleu") == lines
+    assert consensus([[], []]) == []
+
+
+def test_words_are_those_of_the_tokenizer():
+    """13a cuts a full stop off its word; text that is tokenised already is taken as it is."""
+    outputs = [["a man runs."], ["a man runs ."], ["the dog runs ."]]
+    assert consensus(outputs, likeness="bleu") == ["a man runs."]
+    assert consensus(outputs, likeness="bleu", tokenize="none") == ["a man runs ."]
+
+
+def test_outputs_that_do_not_belong_together_are_refused():
+    with pytest.raises(UserError, match="2 lines, output 2 has 1"):
+        consensus([["a", "b"], ["a"]])
+    with pytest.raises(UserError, match="no output"):
+        consensus([])
+    with pytest.raises(UserError, match="likeness"):
+        consensus([["a"]], likeness="ter")
