@@ -4,7 +4,7 @@
     python benchmarks/family.py shakespeare                                        # gpt: validation loss by character
     python benchmarks/family.py labels --sets sst trec --labels 100 1000 0         # bert: with and without pre-training
     python benchmarks/family.py pictures --sets cifar mnist                        # vit beside a small CNN
-    python benchmarks/family.py summaries --families t5 bart                       # with and without pre-training
+    python benchmarks/family.py summaries --families t5 bart extract               # with and without pre-training
     python benchmarks/family.py scan --families universal seq2seq                  # exactly right, simple and length
 
 Runs are kept below --runs and go on if they were interrupted; a finished one is only scored again, and one that was
@@ -15,6 +15,7 @@ with validation and saving.
 
 import argparse
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from family_scores import exactly_right, rouge_l, table
 RECIPES = Path(__file__).parents[1] / "recipes"
 PRETRAINED = {"bert": "english.txt", "t5": "paragraphs.txt", "bart": "paragraphs.txt"}
 SETS = {"labels": ["sst", "trec"], "pictures": ["cifar", "mnist"]}
-FAMILIES = {"summaries": ["t5", "bart"], "scan": ["universal", "seq2seq"]}
+FAMILIES = {"summaries": ["t5", "bart", "extract"], "scan": ["universal", "seq2seq"]}
 PICTURES = {"cifar": "cifar10_2000train_500test.npz", "mnist": "mnist_5k.csv.gz"}
 FROM_SCRATCH, PRE_TRAINED = "from scratch", "pre-trained"
 Row = dict[str, Any]
@@ -121,23 +122,35 @@ def pictures(options: argparse.Namespace) -> list[Row]:
 
 
 def summaries(options: argparse.Namespace) -> list[Row]:
+    """Beside what needs no model, the first sentence: T5 and BART with and without pre-training, and a BART of few
+    tokens that reads the most important sentences (`extract`).
+    """
+    test = read_pairs(options.data / "summarise.test.tsv")
+    sources, wanted = [source for source, _ in test], [target for _, target in test]
+    rows = [{"family": "", "how": "first sentence", **likeness([first_sentence(text) for text in sources], wanted)}]
+    for family in options.families:
+        starts: list[tuple[str, Path | None]] = [(FROM_SCRATCH, None)]
+        if family in PRETRAINED:
+            starts.append((PRE_TRAINED, pretrain(options, family)))
+        for seed, (how, start) in itertools.product(options.seeds, starts):
+            given = ["--source", options.data / "summarise.train.tsv"]
+            name = f"{family}-summarise-{how.replace(' ', '-')}-{seed}"
+            run = train(options, name, f"{family}-summarise", *given, start=start, settings=[f"run.seed={seed}"])
+            said = written("summarize", run / "average", sources)
+            rows.append({"family": family, "seed": seed, "how": how, **likeness(said, wanted), **cost(run)})
+    return rows
+
+
+def likeness(said: Sequence[str], wanted: Sequence[str]) -> Row:
     from heedful.evaluation.scores import chrf
 
-    test = read_pairs(options.data / "summarise.test.tsv")
-    wanted = [target for _, target in test]
-    rows = []
-    for family in options.families:
-        start = pretrain(options, family)
-        for seed in options.seeds:
-            for how, begin in ((FROM_SCRATCH, None), (PRE_TRAINED, start)):
-                given = ["--source", options.data / "summarise.train.tsv"]
-                run_name = f"{family}-summarise-{how.replace(' ', '-')}-{seed}"
-                settings = [f"run.seed={seed}"]
-                run = train(options, run_name, f"{family}-summarise", *given, start=begin, settings=settings)
-                said = written("summarize", run / "average", [source for source, _ in test])
-                row: Row = {"family": family, "seed": seed, "how": how, "chrF": chrf(said, [wanted]).value}
-                rows.append({**row, "ROUGE-L": rouge_l(said, wanted), **cost(run)})
-    return rows
+    return {"chrF": chrf(said, [wanted]).value, "ROUGE-L": rouge_l(said, wanted)}
+
+
+def first_sentence(text: str) -> str:
+    from heedful.decoding.writing.sentences import split_sentences
+
+    return next((sentence.strip() for sentence in split_sentences(text) if sentence.strip()), "")
 
 
 def scan(options: argparse.Namespace) -> list[Row]:
