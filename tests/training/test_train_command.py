@@ -241,6 +241,15 @@ def test_pairs_that_are_too_long_are_counted(corpus: tuple[Path, Path], tmp_path
     long = np.maximum(shards.source.lengths, shards.target.lengths) + 1 > 12
     assert 0 < long.sum() < len(long)
     assert any(f"{long.sum()} of {len(long)} pairs are too long" in text for text in said)
+    valid, tokenizers = read_valid(tmp_path / "run"), load_model(tmp_path / "run" / "last").tokenizers
+    assert tokenizers is not None
+    lengths = [max(len(tokenizers.source.encode(e.source)), len(tokenizers.target.encode(e.target))) + 1 for e in valid]
+    n_long = sum(length > 12 for length in lengths)
+    assert 1 < n_long < len(valid)
+    assert any(
+        f"{n_long} of {len(valid)} pairs are too long" in text and "left out of the validation loss" in text
+        for text in said
+    )
     with pytest.raises(UserError, match=r"all 1\d pairs .*validation.* longer than data\.max_len = 3"):
         quick(tmp_path / "none", corpus, *few, "data.max_len=3")
 
