@@ -363,6 +363,7 @@ def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path)
     assert [text for text, a, b in zip(TEXTS, ours.target.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
     assert (ours.source.special.end, ours.source.special.unk) == (theirs.eos_token_id, theirs.unk_token_id)
     assert ours.source.special.pad == theirs.pad_token_id
+    assert ours.source.kind == ours.target.kind == "unigram"
     save_tokenizers(tmp_path / "kept", ours)
     again = load_tokenizers(tmp_path / "kept")
     assert again.source.encode_batch(TEXTS[:100]) == ours.source.encode_batch(TEXTS[:100])

@@ -43,6 +43,10 @@ class ForeignTokenizer:
         return ForeignTokenizer, (self.content, self.roles)  # to another process; the rest is made from it again
 
     @property
+    def kind(self) -> str:
+        return str(json.loads(self.content)["model"]["type"]).lower()
+
+    @property
     def vocab_size(self) -> int:
         return self._vocab_size
 
