@@ -159,6 +159,16 @@ def test_embed_to_jsonl(folder: Path, tmp_path: Path) -> None:
         assert len(values["tokens"]) == len(values["vectors"]) >= 2
 
 
+@pytest.mark.parametrize("name", ["v.npy", "v.jsonl"])
+def test_embed_says_how_far_it_has_come(name: str, folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("heedful.cli.progress.EVERY", 0.0)
+    (tmp_path / "many.txt").write_text("a dog runs\n" * 100)
+    assert run(["embed", str(tmp_path / "many.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / name)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(", ")[0] for line in lines] == [f"embedding: {n} lines" for n in (32, 96, 100)]
+    assert [line.split(", ")[2] for line in lines] == ["32%", "96%", "100%"]
+
+
 def test_embed_an_image(folder: Path, tmp_path: Path) -> None:
     file = picture(tmp_path / "a.png")
     assert run(["embed", str(file), "-m", str(folder / "vit"), "--output", str(tmp_path / "v.npy")]) == 0

@@ -106,7 +106,9 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
     [
         (["x"], "which model?"),
         (["x", "-m", "nowhere"], "no such folder"),
-        (["x", "-m", "MODEL", "--max-tokens", "0"], "'max_len' must lie between 1"),
+        (["x", "-m", "MODEL", "--max-tokens", "0"], "--max-tokens 0: must lie between 1 and 1,000,000"),
+        (["x", "-m", "MODEL", "--max-tokens", "5", "--set", "min_len=9"], "--max-tokens 5: fewer than min_len = 9"),
+        (["x", "-m", "MODEL", "--set", "max_len=0"], "'max_len' must lie between 1"),
         (["x", "-m", "MODEL", "--temperature", "0"], "temperature must be above 0"),
         (["x", "-m", "MODEL", "--set", "beams=3"], "did you mean 'beam'"),
         (["x", "-m", "MODEL", "--compute", "int8", "--seed", "1"], "only CTranslate2 has it"),

@@ -47,6 +47,7 @@ def test_bert_with_its_word_pieces_learns_labels(tmp_path: Path) -> None:
     before, after = load_model(ours), load_model(tmp_path / "run" / "last")
     assert before.tokenizers is not None and after.tokenizers is not None
     assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
+    assert " pieces (`wordpiece`)\n" in (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
     assert (after.model.config.marks, after.model.config.mask_id) == (
         before.model.config.marks,
         before.model.config.mask_id,

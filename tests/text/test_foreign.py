@@ -2,6 +2,8 @@
 
 import io
 import json
+import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -262,9 +264,34 @@ def test_pieces_that_other_files_add_are_found(kind: str, numbered: bool, lines:
     same_ids(load_foreign(tmp_path, model_type=kind).source, theirs, texts)
 
 
+@pytest.mark.parametrize("kind", PLAIN)
+def test_special_pieces_are_cut_like_any_text_where_the_settings_say_so(
+    kind: str, lines: list[str], tmp_path: Path
+) -> None:
+    special = made(kind, tmp_path, lines).all_special_tokens
+    path = tmp_path / "tokenizer_config.json"
+    settings = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({**settings, "split_special_tokens": True}))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|user|>": 9999}))  # not special: still found
+    texts = [f"Hello{piece} there {piece}<|user|>x" for piece in special]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = load_foreign(tmp_path, model_type=kind).source
+    same_ids(ours, theirs, texts)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "there").mkdir()
+    save_tokenizers(tmp_path / "kept", Tokenizers(ours, ours))
+    kept = load_tokenizers(tmp_path / "kept").source
+    assert kept.fingerprint == ours.fingerprint
+    export_foreign(Tokenizers(kept, kept), tmp_path / "there", model_type=kind)
+    for one in (kept, pickle.loads(pickle.dumps(kept))):  # noqa: S301
+        same_ids(one, transformers.AutoTokenizer.from_pretrained(tmp_path / "there"), texts)
+
+
 @pytest.mark.parametrize(
     ("name", "values", "word"),
     [
+        ("tokenizer_config.json", {"split_special_tokens": "yes"}, "'split_special_tokens' must be true or false"),
         ("added_tokens.json", {"<a>": "1"}, "must have a number"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"x": "<a>"}}, "a piece for each number"),
         ("tokenizer_config.json", {"added_tokens_decoder": {"700": {"content": 5}}}, "must be a text"),
@@ -363,11 +390,43 @@ def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path)
     assert [text for text, a, b in zip(TEXTS, ours.target.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
     assert (ours.source.special.end, ours.source.special.unk) == (theirs.eos_token_id, theirs.unk_token_id)
     assert ours.source.special.pad == theirs.pad_token_id
+    assert ours.source.kind == ours.target.kind == "unigram"
     save_tokenizers(tmp_path / "kept", ours)
     again = load_tokenizers(tmp_path / "kept")
     assert again.source.encode_batch(TEXTS[:100]) == ours.source.encode_batch(TEXTS[:100])
     assert again.target.fingerprint == ours.target.fingerprint
     assert ours.source.decode(ours.source.encode("The dog runs.")) == "The dog runs."
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("added_tokens.json", {"<user>": 9999}, "the piece '<user>'"),
+        ("special_tokens_map.json", {"additional_special_tokens": ["<user>"]}, "the piece '<user>'"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"9999": USER}}, "the piece 'the'"),
+        ("tokenizer_config.json", {"eos_token": "<pad>"}, "'eos_token' is '<pad>'"),
+        ("tokenizer_config.json", {"split_special_tokens": True}, "'split_special_tokens' is true"),
+    ],
+    ids=str,
+)
+def test_what_marians_tokenizer_cannot_do_is_named(
+    name: str, values: dict, words: str, lines: list[str], tmp_path: Path
+) -> None:
+    """Theirs finds added pieces in a text, or no special ones: other ids, and rows beyond the vocabulary."""
+    folder = marian_folder(tmp_path, lines[:500])
+    (folder / name).write_text(json.dumps(values))
+    with pytest.raises(UserError, match=re.escape(words)):
+        load_foreign(folder, model_type="marian")
+
+
+def test_marians_own_marks_may_be_named(lines: list[str], tmp_path: Path) -> None:
+    folder = marian_folder(tmp_path, lines[:500])
+    ids = json.loads((folder / "vocab.json").read_text())
+    marks = {"eos_token": "</s>", "unk_token": {**USER, "content": "<unk>"}, "pad_token": "<pad>"}
+    decoder = {str(ids[piece]): {**USER, "content": piece} for piece in ("</s>", "<unk>", "<pad>")}
+    (folder / "special_tokens_map.json").write_text(json.dumps(marks))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**marks, "added_tokens_decoder": decoder}))
+    assert load_foreign(folder, model_type="marian") is not None
 
 
 @pytest.fixture(scope="module")

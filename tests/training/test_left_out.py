@@ -61,3 +61,18 @@ def test_so_are_those_of_validation(kind: str, tmp_path: Path) -> None:
         names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
     said = said_by(kind, tmp_path, **names)
     assert any(text.startswith("valid.txt") and "1 invalid UTF-8" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "between", "batch_tokens"),
+    [("classification", "{}\tlate\n", " ", 1), ("tagging", "{} x O\n\n", " x O\n", 20)],
+)
+def test_a_long_example_of_validation_is_counted(
+    kind: str, line: str, between: str, batch_tokens: int, tmp_path: Path
+) -> None:
+    """It has no place in a batch, and so none in the loss."""
+    texts = [["the"] * 25, *[["the", "dog"]] * 40]
+    (tmp_path / "valid").write_text("".join(line.format(between.join(text)) for text in texts))
+    changes = (f"data.batch_tokens={batch_tokens}", "run.accumulate=1")
+    said = said_by(kind, tmp_path, *changes, valid=tmp_path / "valid")
+    assert any(text.startswith("1 of 41 ") and "is left out of the validation loss" in text for text in said), said

@@ -164,11 +164,13 @@ def test_resume_before_the_first_checkpoint_starts_from_the_beginning(
 
 def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[Path, Path], tmp_path: Path) -> None:
     recipe = tmp_path / "other.toml"
-    recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n')
+    recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n[tokenizer]\nkind = "unigram"\n')
     few = ["run.steps=1", "optimiser.lr=1e-12"]
     quick(tmp_path / "run", corpus, *few, recipe=recipe, start_from=finished)
     before, after = load_model(finished / "best"), load_model(tmp_path / "run" / "last")
     assert after.model.config == before.model.config
+    card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
+    assert "pieces for both sides (`bpe`)" in card  # the start's tokenizer, not the recipe's
     with pytest.raises(UserError, match=r"'model\.d_model' is 16 in the model to start from, and cannot become 64"):
         quick(tmp_path / "other", corpus, *few, "model.d_model=64", start_from=finished)
     for (name, a), b in zip(before.model.named_parameters(), after.model.parameters(), strict=True):
@@ -241,6 +243,15 @@ def test_pairs_that_are_too_long_are_counted(corpus: tuple[Path, Path], tmp_path
     long = np.maximum(shards.source.lengths, shards.target.lengths) + 1 > 12
     assert 0 < long.sum() < len(long)
     assert any(f"{long.sum()} of {len(long)} pairs are too long" in text for text in said)
+    valid, tokenizers = read_valid(tmp_path / "run"), load_model(tmp_path / "run" / "last").tokenizers
+    assert tokenizers is not None
+    lengths = [max(len(tokenizers.source.encode(e.source)), len(tokenizers.target.encode(e.target))) + 1 for e in valid]
+    n_long = sum(length > 12 for length in lengths)
+    assert 1 < n_long < len(valid)
+    assert any(
+        f"{n_long} of {len(valid)} pairs are too long" in text and "left out of the validation loss" in text
+        for text in said
+    )
     with pytest.raises(UserError, match=r"all 1\d pairs .*validation.* longer than data\.max_len = 3"):
         quick(tmp_path / "none", corpus, *few, "data.max_len=3")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 from cyclopts import Parameter
 
 from heedful.cli.classify import is_image
+from heedful.cli.progress import Passing
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.data.findings import BadData, Place, remedy_for
@@ -60,19 +61,21 @@ def embed(
     embedder = Embedder.load(model, device=device)
     if pool != "tokens":
         embedder.check(pool)
-    with open_output(output) as out:
+    with open_output(output) as out, Passing(unit="lines") as passing:
         write = _write_npy if output.suffix == ".npy" else _write_jsonl
-        write(out, embedder, _blocks(file, embedder), pool)
+        write(out, embedder, _blocks(file, embedder, passing), pool)
     for words in embedder.tally.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _blocks(file: Path, embedder: "Embedder") -> Iterator[list[str]]:
-    """The lines, some at a time, as text."""
+def _blocks(file: Path, embedder: "Embedder", passing: Passing) -> Iterator[list[str]]:
+    """The lines, some at a time, as text. Who asks for the next ones is done with those before."""
     if is_image(file, taken=embedder.takes_images):
         yield [str(file)]
         return
     with TextInput(file) as source:
+        n_lines, n_bytes = 0, source.n_bytes
+        passing.update("embedding", n_lines, 0.0)
         for lines in source.blocks(full=True):
             cells = [decode(line) for line in lines]
             for cell in cells:
@@ -81,6 +84,9 @@ def _blocks(file: Path, embedder: "Embedder") -> Iterator[list[str]]:
                         place = Place(source.name, cell.line, cell.byte if problem.byte is None else problem.byte)
                         raise BadData(problem.kind, place, problem.value, remedy=remedy_for(problem.kind, source.name))
             yield [cell.text for cell in cells]
+            n_lines += len(lines)
+            at = lines[-1].byte + len(lines[-1].content) + 1
+            passing.update("embedding", n_lines, min(1.0, at / n_bytes) if n_bytes else None)
 
 
 def _write_npy(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]], pool: str) -> None:

@@ -16,7 +16,7 @@ from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
 from heedful.cli.text_output import open_output
 from heedful.config import with_overrides
-from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
 from heedful.decoding.writing.long_text import Tally
 from heedful.decoding.writing.texts import LINE_BREAK, BadText
 from heedful.errors import UserError
@@ -98,9 +98,19 @@ def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequen
     from heedful.decoding.writing.generator import generation_settings
 
     given = {name: value for name, value in drawing.items() if value is not None}
-    values = with_overrides({**values, **({"sampling": given} if given else {})}, overrides)
-    device = take_device(values)
-    return generation_settings(values), device
+    changed = with_overrides({**values, **({"sampling": given} if given else {})}, overrides)
+    device = take_device(changed)
+    if changed["max_len"] == values["max_len"]:  # that of --max-tokens, and no --set max_len=…
+        _check_most(values["max_len"], changed.get("min_len", 0))
+    return generation_settings(changed), device
+
+
+def _check_most(max_tokens: int, min_len: object) -> None:
+    """What is wrong with the length is said of the option, not of the setting that it becomes."""
+    if not 1 <= max_tokens <= LARGEST_LEN:
+        raise UserError(f"--max-tokens {max_tokens}: must lie between 1 and {LARGEST_LEN:,}")
+    if isinstance(min_len, int) and max_tokens < min_len <= LARGEST_LEN:
+        raise UserError(f"--max-tokens {max_tokens}: fewer than min_len = {min_len}; raise the one or lower the other")
 
 
 def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, settings: SearchSettings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.text.foreign_added import ROLES, Given, merge_settings, numbered_tokens, read_roles
+from heedful.text.foreign_added import ROLES, SPLIT, Given, merge_settings, numbered_tokens, read_roles
 from heedful.text.foreign_build import (
     any_pieces,
     byte_level,
@@ -23,7 +23,7 @@ from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, has_un
 from heedful.text.foreign_own import own_content
 from heedful.text.foreign_safe import MAX_JSON_BYTES, check_content
 from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign
-from heedful.text.marian import MarianTokenizer
+from heedful.text.marian import END, PAD, UNKNOWN, MarianTokenizer
 from heedful.text.safe import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
 from heedful.text.sentence_piece import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer, Tokenizers
@@ -54,7 +54,10 @@ ROLES_OF: dict[str, dict[str, str]] = {
 def load_foreign(folder: Path, *, model_type: str) -> Tokenizers | None:
     """The tokenizers of a folder such as `save_pretrained` writes; None where it has no file of theirs."""
     if model_type == "marian":
-        return read_marian(folder) if (folder / SOURCE_MODEL).is_file() else None
+        if not (folder / SOURCE_MODEL).is_file():
+            return None
+        _check_marian(folder)
+        return read_marian(folder)
     tokenizer = _read(folder, model_type)
     return None if tokenizer is None else Tokenizers(source=tokenizer, target=tokenizer)
 
@@ -67,31 +70,34 @@ def export_foreign(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> 
         return
     if isinstance(tokenizer, ForeignTokenizer):
         made = tokenizer.content, tokenizer.roles
+        switches = _switches(tokenizer)
     else:
         own = own_content(tokenizer, model_type=model_type) if isinstance(tokenizer, SentencePieceTokenizer) else None
         if own is None or not tokenizers.joint:
             raise UserError("transformers has no tokenizer like this one of heedful's")
-        made = own
+        made, switches = own, {}
     content, roles = made
     (folder / CONTENT).write_text(content, encoding="utf-8")
     write_json(folder / ROLES_FILE, roles)
     # The general class: those of a family build parts of their tokenizer anew and may not come to the same.
-    write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **roles})
+    write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **roles, **switches})
 
 
 def write_foreign(tokenizer: ForeignTokenizer, folder: Path) -> list[Path]:
     """The two files that hold all of it."""
     tokenizer.save(folder / CONTENT)
-    write_json(folder / ROLES_FILE, tokenizer.roles)
+    write_json(folder / ROLES_FILE, {**tokenizer.roles, **_switches(tokenizer)})
     return [folder / CONTENT, folder / ROLES_FILE]
 
 
 def read_foreign(folder: Path, *, trusted: bool = False) -> ForeignTokenizer:
     """What `write_foreign` wrote."""
     where = folder / ROLES_FILE
-    roles = read_roles(read_json(where), where=str(where)) if where.is_file() else {}
+    values = _small(where)
+    roles = read_roles(values, where=str(where))
+    given = Given(values=values, roles=roles, numbered={}, where=str(where))
     path = folder / CONTENT
-    return open_foreign(_text(path), roles, where=str(path), trusted=trusted)
+    return open_foreign(_text(path), roles, splits_special=given.splits_special, where=str(path), trusted=trusted)
 
 
 def read_marian(folder: Path, *, trusted: bool = False) -> Tokenizers:
@@ -135,10 +141,12 @@ def _read(folder: Path, model_type: str) -> Tokenizer | None:
     family = family_of(declared, model_type=model_type, content=content)
     rest = {name: value for name, value in config.items() if name not in ("add_bos_token", "add_eos_token")}
     given = _given(folder, rest, family, written=values.get("added_tokens") or ())  # the file says what marks it adds
+    split = given.splits_special
     if family != GENERAL:
-        return open_foreign(rebuilt(values, family, given), given.roles, where=str(path))
+        return open_foreign(rebuilt(values, family, given), given.roles, splits_special=split, where=str(path))
     likely = {role: piece for role, piece in ROLES_OF.get(model_type, {}).items() if _has(content, piece)}
-    return open_foreign(as_it_stands(values, given), {**likely, **given.roles}, where=str(path))
+    roles = {**likely, **given.roles}
+    return open_foreign(as_it_stands(values, given), roles, splits_special=split, where=str(path))
 
 
 def _read_older(folder: Path, model_type: str, config: Mapping[str, Any], declared: object) -> Tokenizer | None:
@@ -153,7 +161,8 @@ def _read_older(folder: Path, model_type: str, config: Mapping[str, Any], declar
         )
     family = family_of(declared, model_type=model_type, content=None)
     given = _given(folder, config, family or model_type, written=())
-    return open_foreign(build(folder, family, given), given.roles, where=str(folder))
+    content = build(folder, family, given)
+    return open_foreign(content, given.roles, splits_special=given.splits_special, where=str(folder))
 
 
 def _given(folder: Path, config: Mapping[str, Any], family: str, *, written: Iterable[Mapping[str, Any]]) -> Given:
@@ -168,6 +177,28 @@ def _given(folder: Path, config: Mapping[str, Any], family: str, *, written: Ite
         numbered=numbered_tokens(values, _small(folder / ADDED), written, where=where),
         where=where,
     )
+
+
+def _check_marian(folder: Path) -> None:
+    """Refuse what Marian's class at Hugging Face would do to a text, and this one does not."""
+    given = _given(folder, _small(folder / SETTINGS), "marian", written=())
+    what = f"{SPLIT!r} is true" if given.splits_special else None
+    for role, piece in (("unk_token", UNKNOWN), ("eos_token", END), ("pad_token", PAD)):
+        if given.roles.get(role, piece) != piece:
+            what = what or f"{role!r} is {given.roles[role]!r}, where Marian has {piece!r}"
+    for token in given.whole(given.additional()):
+        if token["content"] not in (UNKNOWN, END, PAD):
+            what = what or f"the piece {token['content'][:60]!r} was added to its vocabulary"
+    if what is not None:
+        raise UserError(
+            f"{folder}: {what}, and heedful's tokenizer of Marian models cannot do that: texts would get other ids. "
+            f"Convert the folder without {SOURCE_MODEL} and {TARGET_MODEL}: it then takes ids"
+        )
+
+
+def _switches(tokenizer: ForeignTokenizer) -> dict[str, bool]:
+    """What stands beside the roles, where it is not as usual."""
+    return {SPLIT: True} if tokenizer.splits_special else {}
 
 
 def _small(path: Path) -> dict[str, Any]:

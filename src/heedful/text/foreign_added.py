@@ -14,6 +14,7 @@ Token = dict[str, Any]  # as it stands in a tokenizer.json, without its id
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 EXTRA, ADDITIONAL, NUMBERED = "extra_special_tokens", "additional_special_tokens", "added_tokens_decoder"
+SPLIT = "split_special_tokens"  # those that are written out in a text are cut as if they were none
 N_SENTINELS = 100  # T5's <extra_id_0> … <extra_id_99>
 
 
@@ -31,6 +32,10 @@ class Given:
         if value is not None and not isinstance(value, bool):
             raise UserError(f"{self.where}: '{name}' must be true or false, found {value!r}")
         return default if value is None else value
+
+    @property
+    def splits_special(self) -> bool:
+        return self.flag(SPLIT, False)
 
     def additional(self) -> list[Token]:
         return _tokens(self.values.get(ADDITIONAL), where=self.where)

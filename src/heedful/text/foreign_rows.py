@@ -33,7 +33,8 @@ def within_rows(
                 f"{n_rows:,}: the model has no row for it. The tokenizer is another model's; copy that of this one"
             )
     roles = {role: piece for role, piece in tokenizer.roles.items() if piece not in beyond}
-    return ForeignTokenizer(json.dumps(_without(values, set(beyond)), ensure_ascii=False), roles), list(beyond)
+    content = json.dumps(_without(values, set(beyond)), ensure_ascii=False)
+    return ForeignTokenizer(content, roles, tokenizer.splits_special), list(beyond)
 
 
 def _ids(values: dict[str, Any]) -> dict[str, int]:

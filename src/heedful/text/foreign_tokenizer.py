@@ -23,24 +23,34 @@ _REPAIR = Normaliser(form="none")  # lone surrogates alone: what else is done to
 
 
 class ForeignTokenizer:
-    """One tokenizer.json. As in `transformers`, a special piece that is written out in a text, like [MASK], is found.
+    """One tokenizer.json. As in `transformers`, a special piece that is written out in a text, like [MASK], is found,
+    unless the tokenizer `splits_special` ones like any other text (`split_special_tokens`).
 
     `roles` says which pieces are special and what for, in Hugging Face's words: {"cls_token": "[CLS]", …}.
     """
 
-    def __init__(self, content: str, roles: Mapping[str, str], *, where: str = "tokenizer.json") -> None:
+    def __init__(
+        self, content: str, roles: Mapping[str, str], splits_special: bool = False, *, where: str = "tokenizer.json"
+    ) -> None:
         self.content = content
         self.roles = dict(roles)
+        self.splits_special = splits_special
         self._where = where
         self._backend = _load(content, where=where)
+        self._backend.encode_special_tokens = splits_special
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._vocab_size = max(vocabulary.values(), default=-1) + 1
         starts = [vocabulary.get(self.roles.get(role, "")) for role in ("cls_token", "bos_token")]
         first = next(iter(self._backend.encode("a").ids), None)  # with the marks that its file asks for
         self.special = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
 
-    def __reduce__(self) -> tuple[type["ForeignTokenizer"], tuple[str, dict[str, str]]]:
-        return ForeignTokenizer, (self.content, self.roles)  # to another process; the rest is made from it again
+    def __reduce__(self) -> tuple[type["ForeignTokenizer"], tuple[str, dict[str, str], bool]]:
+        # to another process; the rest is made from it again
+        return ForeignTokenizer, (self.content, self.roles, self.splits_special)
+
+    @property
+    def kind(self) -> str:
+        return str(json.loads(self.content)["model"]["type"]).lower()
 
     @property
     def vocab_size(self) -> int:
@@ -52,7 +62,8 @@ class ForeignTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"{self.content}\n{sorted(self.roles.items())}".encode()).hexdigest()
+        split = "\nsplits special pieces" if self.splits_special else ""
+        return hashlib.sha256(f"{self.content}\n{sorted(self.roles.items())}{split}".encode()).hexdigest()
 
     def normalize(self, text: str) -> str:
         """The text itself: what the tokenizer does to it (BERT's lower case) shows in what is decoded."""
@@ -107,13 +118,15 @@ class ForeignTokenizer:
             )
 
 
-def open_foreign(content: str, roles: Mapping[str, str], *, where: str, trusted: bool = False) -> ForeignTokenizer:
+def open_foreign(
+    content: str, roles: Mapping[str, str], *, splits_special: bool, where: str, trusted: bool = False
+) -> ForeignTokenizer:
     """The tokenizer, once it was looked at and, unless `trusted`, tried in a child process."""
     checked = check_content(content, where=where)
     if not trusted:
         _import_tokenizers()  # said here rather than by the child
         try_content_in_child(checked, where=where)
-    return ForeignTokenizer(checked, roles, where=where)
+    return ForeignTokenizer(checked, roles, splits_special, where=where)
 
 
 def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialTokens:

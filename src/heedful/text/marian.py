@@ -29,7 +29,7 @@ class MarianTokenizer:
     """One side of a Marian model: a SentencePiece model, and the id of each piece."""
 
     def __init__(self, model: bytes, ids: Mapping[str, int], *, where: str = "tokenizer") -> None:
-        read_model(model, where=where)
+        self._kind = read_model(model, where=where).kind
         self.model = model
         self.ids = dict(ids)
         self._where = where
@@ -54,6 +54,10 @@ class MarianTokenizer:
 
     def __reduce__(self) -> tuple[type["MarianTokenizer"], tuple[bytes, dict[str, int]]]:
         return MarianTokenizer, (self.model, self.ids)
+
+    @property
+    def kind(self) -> str:
+        return self._kind
 
     @property
     def vocab_size(self) -> int:

@@ -30,6 +30,10 @@ class Tokenizer(Protocol):
     """`decode(encode(x)) == normalize(x)`, save for unknowns where there are any; `encode` adds no special ids."""
 
     @property
+    def kind(self) -> str:
+        """How it cuts: word, char, bpe, unigram; tokenizers of public models also wordpiece or wordlevel."""
+
+    @property
     def vocab_size(self) -> int:
         """The number of ids: every id is in `range(vocab_size)`."""
 

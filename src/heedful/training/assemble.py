@@ -24,6 +24,7 @@ from heedful.training.signals import StopRequests
 from heedful.training.tasks.table import task_of
 from heedful.training.tasks.task import Lesson
 from heedful.training.tensors import load_generator_tensors, load_model_tensors, load_optimiser_tensors
+from heedful.training.wording import too_long
 
 
 def open_session(
@@ -66,18 +67,15 @@ def open_session(
         world=world,
         model=model,
         lesson=lesson,
-        validator=lesson.make_validator() if world.speaks else None,
+        validator=lesson.make_validator(lambda text: emit("note", text=text)) if world.speaks else None,
         ema={} if checkpoint is None else {name: t.to(world.device) for name, t in checkpoint.ema.items()},
         emit=emit,
         requests=requests,
     )
     loader = make_loader(lesson, settings, world, state.loader)
     if n_left_out := len(loader.left_out):
-        emit(
-            "note",
-            text=f"{n_left_out:,} of {sum(loader.dataset.sizes):,} {lesson.about.unit} are too long for data.max_len = "
-            f"{settings.data.max_len}, or for data.batch_tokens, and are left out of training",
-        )
+        n_all, max_len = sum(loader.dataset.sizes), settings.data.max_len
+        emit("note", text=too_long(n_left_out, n_all, lesson.about.unit, max_len, what="training"))
     session.training = make_training(session, module, optimiser, loader)
     return session, state
 

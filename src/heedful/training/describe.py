@@ -59,7 +59,8 @@ def sizes_of(record: RunRecord, lesson: Lesson, model: Model) -> SizeFacts:
         source_vocab_size=0 if tokenizers is None else tokenizers.source.vocab_size,
         target_vocab_size=0 if tokenizers is None else tokenizers.target.vocab_size,
         joint=tokenizers is None or tokenizers.joint,
-        tokenizer=settings.tokenizer.kind,
+        # Its own: with --from it is that of the start, whatever the settings would have learned.
+        tokenizer="" if tokenizers is None else tokenizers.target.kind,
         max_len=0 if tokenizers is None else settings.data.max_len,
         n_labels=len(getattr(config, "labels", ())),
     )

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batch import AnyBatch
+from heedful.data.batching import Plan
 from heedful.evaluation.scores import Score
 from heedful.training.log import LESS_IS_BETTER
+from heedful.training.prepare import Say
+from heedful.training.wording import too_long
 
 B = TypeVar("B", bound=AnyBatch)
 
@@ -59,6 +62,12 @@ def mean_loss(batches: Iterable[B], loss_of: Callable[[B], Tensor], device: torc
         total += float(loss_of(moved))
         n_tokens += batch.n_target_tokens
     return total / max(1, n_tokens)
+
+
+def say_too_long(plan: Plan, n_all: int, unit: str, max_len: int, say: Say) -> None:
+    """What is in no batch is in no loss either."""
+    if n_left_out := len(plan.left_out):
+        say(too_long(n_left_out, n_all, unit, max_len, what="the validation loss"))
 
 
 def perplexity_of(loss: float) -> float:

@@ -57,6 +57,15 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+def too_long(n_left_out: int, n_all: int, unit: str, max_len: int, *, what: str) -> str:
+    """That some examples fit into no batch; `what` is left without them."""
+    be = "is" if n_left_out == 1 else "are"
+    return (
+        f"{n_left_out:,} of {n_all:,} {unit} {be} too long for data.max_len = {max_len}, or for data.batch_tokens, and "
+        f"{be} left out of {what}"
+    )
+
+
 def harmless(text: str) -> str:
     """The text on one line, with nothing in it that would move the cursor or turn the text around."""
     text = " ".join(re.split(r"[\t\r\n\x0b\x0c\x85\u2028\u2029]+", text))

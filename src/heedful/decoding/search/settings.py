@@ -7,6 +7,7 @@ from heedful.config import from_values, to_values
 from heedful.errors import UserError
 
 LARGEST_BEAM = 1_000
+LARGEST_LEN = 10**6
 LARGEST_SEED = 10**18
 
 
@@ -62,8 +63,8 @@ class SearchSettings:
         _within("length_penalty", self.length_penalty, -10.0, 10.0)
         _within("coverage_penalty", self.coverage_penalty, 0.0, 10.0)
         _within("patience", self.patience, 1e-3, 1e3)
-        _within("min_len", self.min_len, 0, 10**6)
-        _within("max_len", self.max_len if self.max_len is not None else 1, 1, 10**6)
+        _within("min_len", self.min_len, 0, LARGEST_LEN)
+        _within("max_len", self.max_len if self.max_len is not None else 1, 1, LARGEST_LEN)
         _within("repetition_penalty", self.repetition_penalty, 1e-3, 1e3)
         _within("no_repeat_ngram", self.no_repeat_ngram, 0, 10**6)
         _within("diversity", self.diversity, 0.0, 1e3)

@@ -24,8 +24,8 @@ from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, macro_f1, names_of, numbers_of
 from heedful.training.tasks.pairs import fingerprint_of
 from heedful.training.tasks.stages import one_tokenizer, write_json
-from heedful.training.tasks.task import About, Lesson, Preparation, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss
+from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss, say_too_long
 
 LABELS = "labels.json"
 N_SAMPLES = 3
@@ -104,7 +104,7 @@ def lesson(prepared: LabelledTexts, settings: Settings) -> Lesson:
         objective=lambda model, batch, step: text_label_loss(
             model, batch, label_smoothing=settings.loss.label_smoothing
         ),
-        make_validator=lambda: LabelValidator(prepared, settings, config),
+        make_validator=lambda say: LabelValidator(prepared, settings, config, say),
         about=About(
             what="classifier of texts",
             output="labels",
@@ -124,9 +124,9 @@ def text_label_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 
 
 
 class LabelValidator:
-    def __init__(self, prepared: LabelledTexts, settings: Settings, config: BertConfig) -> None:
+    def __init__(self, prepared: LabelledTexts, settings: Settings, config: BertConfig, say: Say) -> None:
         self.names, self.examples = prepared.names, prepared.valid
-        self.batches = _batches(prepared, settings, config)
+        self.batches = _batches(prepared, settings, config, say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Bert)
@@ -151,18 +151,19 @@ class LabelValidator:
             n_scored=len(wanted),
             samples=tuple(
                 Said(self.examples[i].source, self.examples[i].target, self.names[said[i]])
-                for i in range(min(N_SAMPLES, len(wanted)))
+                for i in sorted(said)[:N_SAMPLES]
             ),
         )
 
 
-def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig) -> Sequence[LabelBatch]:
+def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig, say: Say) -> Sequence[LabelBatch]:
     longest = settings.data.max_len - N_MARKS
     encoded = prepared.tokenizers.source.encode_batch([example.source for example in prepared.valid])
     texts = [np.array(ids[:longest], np.int64) for ids in encoded]
     labels = np.array(numbers_of([e.target for e in prepared.valid], prepared.names, where="validation"), np.int64)
     lengths = np.array([len(ids) + N_MARKS for ids in texts])
     plan = plan_batches(lengths, np.ones_like(lengths), batch_tokens=settings.data.batch_tokens, seed=0, epoch=0)
+    say_too_long(plan, len(texts), "texts", settings.data.max_len, say)
     return [
         collate_labels([texts[i] for i in numbers], labels[numbers], numbers, special=config.marks.special)
         for numbers in plan

@@ -178,7 +178,7 @@ def lesson_with(
         ),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: loss(model, batch, label_smoothing=settings.loss.label_smoothing),
-        make_validator=lambda: partial(judge, valid_batches(), prepared, loss),
+        make_validator=lambda say: partial(judge, valid_batches(), prepared, loss),
         about=About(
             what=name,
             output=output,

@@ -18,7 +18,7 @@ from heedful.training.loss import linear_cross_entropy
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build, protected_ids
 from heedful.training.tasks.labels import accuracy, label_loss
-from heedful.training.tasks.task import Lesson, Task
+from heedful.training.tasks.task import Lesson, Say, Task
 from heedful.training.tasks.texts import (
     Texts,
     about_texts,
@@ -27,7 +27,7 @@ from heedful.training.tasks.texts import (
     reopen_texts,
     word_starts,
 )
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
 
 RATE = 0.15  # of BERT
 N_SAMPLES = 3
@@ -56,8 +56,8 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
         make_dataset=lambda pin: dataset(Stretches(texts.train, longest=longest), pin),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: masked_token_loss(model, batch),
-        make_validator=lambda: MaskedValidator(
-            dataset(Stretches([texts.valid], longest=longest)), tokenizer, batch_tokens=settings.data.batch_tokens
+        make_validator=lambda say: MaskedValidator(
+            dataset(Stretches([texts.valid], longest=longest)), tokenizer, settings, say
         ),
         about=about_texts(
             texts,
@@ -86,9 +86,9 @@ def hidden_states(model: Bert, batch: LabelBatch) -> tuple[Tensor, Tensor]:
 class MaskedValidator:
     """The held-out text with the same places hidden every time."""
 
-    def __init__(self, dataset: Masked, tokenizer: Tokenizer, *, batch_tokens: int) -> None:
+    def __init__(self, dataset: Masked, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
         self.dataset, self.tokenizer = dataset, tokenizer
-        self.batches = fixed_batches(dataset, batch_tokens=batch_tokens)
+        self.batches = fixed_batches(dataset, settings, say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Bert)
@@ -124,8 +124,10 @@ class MaskedValidator:
         return Said(" ".join(shown), " ".join(pieces(wanted.tolist())), " ".join(pieces(said.tolist())))
 
 
-def fixed_batches(dataset: Masked, *, batch_tokens: int) -> Sequence[LabelBatch]:
-    plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
+def fixed_batches(dataset: Masked, settings: Settings, say: Say) -> Sequence[LabelBatch]:
+    data = settings.data
+    plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
+    say_too_long(plan, len(dataset.texts), "stretches of text", data.max_len, say)
     return [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
 
 

@@ -41,7 +41,7 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
             label_smoothing=settings.loss.label_smoothing,
             done=step / settings.run.steps,
         ),
-        make_validator=lambda: TextValidator(texts, settings, config.marks.special, apart=apart),
+        make_validator=lambda say: TextValidator(texts, settings, config.marks.special, apart=apart),
         about=about_texts(
             texts,
             what="language model",

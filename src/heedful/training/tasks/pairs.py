@@ -26,8 +26,8 @@ from heedful.training.record import Files
 from heedful.training.settings import Settings, choose_recipe
 from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
-from heedful.training.tasks.task import About, Lesson, Preparation, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
 
 
 def prepare(given: Preparation) -> None:
@@ -68,13 +68,14 @@ def lesson(prepared: Prepared, settings: Settings) -> Lesson:
             r_drop=settings.loss.r_drop,
             family=settings.family,
         ),
-        make_validator=lambda: PairsValidator(
+        make_validator=lambda say: PairsValidator(
             prepared.valid if extract is None else list(Reduced(prepared.valid, extract)),
             prepared.tokenizers,
             batch_tokens=settings.data.batch_tokens,
             max_len=settings.data.max_len,
             sentences=settings.run.sentences,
             marks=marks,
+            say=say,
         ),
         about=about_pairs(prepared, summaries=extract is not None),
     )
@@ -116,9 +117,10 @@ class PairsValidator:
         max_len: int,
         sentences: int,
         marks: MarksConfig,
+        say: Say,
     ) -> None:
         self.tokenizers = tokenizers
-        self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks)
+        self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
         self.chosen = list(examples[:sentences])
 
     def __call__(self, model: Model) -> Validation:
@@ -148,7 +150,13 @@ class PairsValidator:
 
 
 def _batches(
-    examples: Sequence[Example], tokenizers: Tokenizers, *, batch_tokens: int, max_len: int, marks: MarksConfig
+    examples: Sequence[Example],
+    tokenizers: Tokenizers,
+    *,
+    batch_tokens: int,
+    max_len: int,
+    marks: MarksConfig,
+    say: Say,
 ) -> list[Batch]:
     sources, targets = (
         [np.array(marks.opened(ids)) for ids in tokenizer.encode_batch(texts)]
@@ -164,6 +172,7 @@ def _batches(
             f"all {len(examples):,} pairs for validation are longer than data.max_len = {max_len} allows (or "
             f"data.batch_tokens = {batch_tokens}), so there is no loss to judge by: raise it, or give shorter ones"
         )
+    say_too_long(plan, len(examples), "pairs", max_len, say)
     return [
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan

@@ -23,7 +23,7 @@ from heedful.training.objectives import EncoderDecoder, make_objective, pair_los
 from heedful.training.settings import NoiseSettings, Settings
 from heedful.training.tasks.building import build, protected_ids
 from heedful.training.tasks.pairs import config_for
-from heedful.training.tasks.task import Lesson, Task
+from heedful.training.tasks.task import Lesson, Say, Task
 from heedful.training.tasks.texts import (
     Texts,
     about_texts,
@@ -32,7 +32,7 @@ from heedful.training.tasks.texts import (
     prepare_texts,
     reopen_texts,
 )
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as T5 writes them
 SPAN_RATE, INFILL_RATE = 0.15, 0.3  # of T5, of BART
@@ -60,8 +60,8 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> Lesson:
             r_drop=settings.loss.r_drop,
             family=settings.family,
         ),
-        make_validator=lambda: RestoringValidator(
-            dataset(Stretches([texts.valid], longest=longest)), texts.tokenizer, settings
+        make_validator=lambda say: RestoringValidator(
+            dataset(Stretches([texts.valid], longest=longest)), texts.tokenizer, settings, say
         ),
         about=about_texts(
             texts,
@@ -131,9 +131,9 @@ def opened(noise: Noise, marks: MarksConfig) -> Noise:
 class RestoringValidator:
     """The held-out text, damaged in the same way every time."""
 
-    def __init__(self, dataset: Restored, tokenizer: Tokenizer, settings: Settings) -> None:
+    def __init__(self, dataset: Restored, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
         self.tokenizer, self.n_texts = tokenizer, len(dataset.texts)
-        self.batches = _fixed_batches(dataset, batch_tokens=settings.data.batch_tokens)
+        self.batches = _fixed_batches(dataset, settings, say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
@@ -153,8 +153,10 @@ class RestoringValidator:
         return Said(*shown)
 
 
-def _fixed_batches(dataset: Restored, *, batch_tokens: int) -> Sequence[Batch]:
-    plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
+def _fixed_batches(dataset: Restored, settings: Settings, say: Say) -> Sequence[Batch]:
+    data = settings.data
+    plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
+    say_too_long(plan, len(dataset.texts), "stretches of text", data.max_len, say)
     return [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
 
 

@@ -28,8 +28,8 @@ from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
 from heedful.training.tasks.stages import one_tokenizer
-from heedful.training.tasks.task import About, Lesson, Preparation, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss
+from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
+from heedful.training.validation import Said, Validation, judging, mean_loss, say_too_long
 
 N_SAMPLES = 3
 
@@ -108,7 +108,7 @@ def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
         make_dataset=lambda pin: dataset(prepared.train, pin),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: tag_loss(model, batch, label_smoothing=settings.loss.label_smoothing),
-        make_validator=lambda: TagValidator(dataset(prepared.valid), prepared, settings),
+        make_validator=lambda say: TagValidator(dataset(prepared.valid), prepared, settings, say),
         about=About(
             what="tagger of words",
             output="tags",
@@ -141,11 +141,12 @@ def tag_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) ->
 class TagValidator:
     """Accuracy by words; where tags are like B-PER and I-PER, also the F1 of whole stretches."""
 
-    def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings) -> None:
+    def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings, say: Say) -> None:
         self.names, self.sentences = prepared.names, prepared.valid
         plan = plan_batches(
             dataset.source_lengths, dataset.target_lengths, batch_tokens=settings.data.batch_tokens, seed=0, epoch=0
         )
+        say_too_long(plan, len(self.sentences), "sentences", settings.data.max_len, say)
         self.batches = [dataset.batch(numbers, np.arange(len(numbers)), seed=0) for numbers in plan]
 
     def __call__(self, model: Model) -> Validation:

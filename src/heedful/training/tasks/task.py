@@ -61,7 +61,7 @@ class Lesson:
     make_dataset: Callable[[bool], Dataset[AnyBatch]]  # True: in page-locked memory, for a GPU
     make_model: Callable[[], Model]
     objective: Objective
-    make_validator: Callable[[], Validator]
+    make_validator: Callable[[Say], Validator]  # which says what it cannot judge
     about: About
 
 
