@@ -76,3 +76,16 @@ def test_a_long_example_of_validation_is_counted(
     changes = (f"data.batch_tokens={batch_tokens}", "run.accumulate=1")
     said = said_by(kind, tmp_path, *changes, valid=tmp_path / "valid")
     assert any(text.startswith("1 of 41 ") and "is left out of the validation loss" in text for text in said), said
+
+
+@pytest.mark.parametrize(("kind", "is_left_out"), [("translation bart", True), ("translation t5", False)])
+def test_a_source_beyond_the_last_position_is_not_translated_and_ends_no_run(
+    kind: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    """Learned positions end somewhere; validation reads on where they go on, and says what it does not translate."""
+    (tmp_path / "valid.txt").write_text("the man runs\n" + "the dog " * 30 + "\na cat sees the dog\n")
+    (tmp_path / "valid.xx").write_text("RUNS MAN THE\nDOG THE\nDOG THE SEES CAT A\n")
+    names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
+    said = said_by(kind, tmp_path, "data.max_len=24", "run.sentences=3", "data.max_doubtful=1.0", **names)
+    told = "1 of the 3 sources that validation translates is longer than the 25 positions of this model"
+    assert any(text.startswith(told) for text in said) == is_left_out, said

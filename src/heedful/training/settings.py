@@ -21,6 +21,7 @@ from heedful.training.objectives import ObjectiveSettings
 from heedful.training.optimiser import OptimiserSettings
 from heedful.training.schedule import ScheduleSettings
 
+ENDLESS = ("t5", "universal")  # distances and waves have no last position
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z]{4})?(?:-[A-Za-z]{2})?")
 
 
@@ -173,6 +174,13 @@ class Settings:
         A decoder reads one more than it was trained on, the start.
         """
         return self.data.max_len + (1 if self.family in ENCODER_DECODERS else 0)
+
+    @property
+    def last_position(self) -> int | None:
+        """The most tokens that the model can read: learned positions end with their table, all others go on."""
+        usual = getattr(FAMILIES[self.family][0], "positions", "learned")  # the field's default, where there is one
+        is_learned = self.family not in ENDLESS and self.model.get("positions", usual) == "learned"
+        return int(self.model.get("max_len", self.trained_len)) if is_learned else None
 
 
 def read_settings(recipe: str | Path | None, overrides: Iterable[str] = ()) -> Settings:

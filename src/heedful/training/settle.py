@@ -26,7 +26,6 @@ ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
     "tokenizer.sample_alpha": (0.0, ("translation",)),
 }
-ENDLESS = ("t5", "universal")  # distances and waves have no last position
 
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
@@ -96,19 +95,15 @@ def _check_reach(start: str, settings: Settings) -> None:
 def _within_reach(settings: Settings) -> list[str]:
     """The change that makes texts as short as a model with learned positions needs them; none, if they are."""
     reach = settings.model.get("max_len")
-    too_long = reach is not None and _has_last_position(settings) and settings.data.max_len > reach
+    too_long = reach is not None and settings.last_position is not None and settings.data.max_len > reach
     return [f"data.max_len={reach}"] if too_long else []
 
 
 def _longer(settings: Settings) -> list[str]:
     """A model without a last position learns from longer texts than its start did, and says so."""
     reach = settings.model.get("max_len")
-    beyond = reach is not None and not _has_last_position(settings) and settings.trained_len > reach
+    beyond = reach is not None and settings.last_position is None and settings.trained_len > reach
     return [f"model.max_len={settings.trained_len}"] if beyond else []
-
-
-def _has_last_position(settings: Settings) -> bool:
-    return settings.family not in ENDLESS and settings.model.get("positions", "learned") == "learned"
 
 
 def _chosen_anew(family: str, start: Mapping[str, Any], typed: Mapping[str, Any]) -> list[str]:

@@ -73,6 +73,7 @@ def lesson(prepared: Prepared, settings: Settings) -> Lesson:
             prepared.tokenizers,
             batch_tokens=settings.data.batch_tokens,
             max_len=settings.data.max_len,
+            last_position=settings.last_position,
             sentences=settings.run.sentences,
             marks=marks,
             say=say,
@@ -115,6 +116,7 @@ class PairsValidator:
         *,
         batch_tokens: int,
         max_len: int,
+        last_position: int | None,
         sentences: int,
         marks: MarksConfig,
         say: Say,
@@ -122,6 +124,8 @@ class PairsValidator:
         self.tokenizers = tokenizers
         self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
         self.chosen = list(examples[:sentences])
+        if last_position is not None:
+            self.chosen = _readable(self.chosen, tokenizers, last_position=last_position, marks=marks, say=say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
@@ -177,6 +181,22 @@ def _batches(
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan
     ]
+
+
+def _readable(
+    examples: Sequence[Example], tokenizers: Tokenizers, *, last_position: int, marks: MarksConfig, say: Say
+) -> list[Example]:
+    """Those that end before the model's positions do."""
+    sources = tokenizers.source.encode_batch([example.source for example in examples])
+    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
+    readable = [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
+    if n_longer := len(examples) - len(readable):
+        be = "is" if n_longer == 1 else "are"
+        say(
+            f"{n_longer:,} of the {len(examples):,} sources that validation translates {be} longer than the "
+            f"{last_position} positions of this model: its scores are of the others"
+        )
+    return readable
 
 
 def fingerprint_of(examples: Sequence[Example]) -> str:
