@@ -100,7 +100,13 @@ def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequen
     given = {name: value for name, value in drawing.items() if value is not None}
     values = with_overrides({**values, **({"sampling": given} if given else {})}, overrides)
     device = take_device(values)
-    return generation_settings(values), device
+    settings = generation_settings(values)
+    if settings.sampling is not None and settings.beam > 1:
+        raise UserError(
+            f"--beam {settings.beam}: a beam is searched, not drawn; leave it out, or what draws (--temperature, "
+            "--top-k, --top-p, --seed). Several draws: --n-best"
+        )
+    return settings, device
 
 
 def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, settings: SearchSettings) -> None:
