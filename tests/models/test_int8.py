@@ -54,7 +54,7 @@ def test_a_folder_in_float16_is_half_as_large(tmp_path):
 
 
 def test_a_folder_in_float16_computes_in_float32_on_a_processor(tmp_path):
-    """As docs/models.md says: in float16 a processor is several times slower, and T5 overflows."""
+    """As docs/models.md says: in float16 a processor is several times slower."""
     half = save_model(tmp_path / "half", make(d_model=64), None, precision="float16")
     stored, ready = load_model(half, as_stored=True).model, load_model(half).model
     assert {tensor.dtype for tensor in weights_of(stored).values()} == {torch.float16}
