@@ -112,6 +112,8 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
         (["x", "-m", "MODEL", "--temperature", "0"], "temperature must be above 0"),
         (["x", "-m", "MODEL", "--set", "beams=3"], "did you mean 'beam'"),
         (["x", "-m", "MODEL", "--compute", "int8", "--seed", "1"], "only CTranslate2 has it"),
+        (["x", "-m", "MODEL", "--beam", "3", "--seed", "1"], "a beam is searched, not drawn"),
+        (["x", "-m", "MODEL", "--beam", "3", "--set", "sampling.top_k=4"], "a beam is searched, not drawn"),
         (["x", "-m", "SEQ2SEQ"], "family 'seq2seq'"),
     ],
 )

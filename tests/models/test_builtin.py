@@ -14,6 +14,7 @@ import pytest
 import sacrebleu
 
 import heedful
+from heedful.decoding.pipelines.pipeline import TASKS, TRAINED_BY
 from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.files import check_manifest
@@ -173,12 +174,21 @@ def test_both_engines_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_another_language_is_refused(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="allowed: fr"):
+    with pytest.raises(UserError, match="come with heedful: unknown value 'tlh'\nallowed: fr"):
         builtin_model("tlh")
     done = command(cache, "translate", "--to", "de", "-m", str(builtin_model()), given="Hello!\n")
     assert done.returncode == 1 and "translates from en to fr" in done.stderr
     with pytest.raises(UserError, match="name a model"):
         heedful.pipeline("translation_zh_to_fr")
+
+
+def test_other_tasks_name_the_training_that_makes_their_model() -> None:
+    """Not the demo: its model translates, and fills in no words."""
+    for task, words in {"fill-mask": "--family bert --text", "image-classification": "--family vit --images"}.items():
+        with pytest.raises(UserError, match=f"name a model.*`heedful train RUN {words}") as refused:
+            heedful.pipeline(task)
+        assert "demo" not in str(refused.value)
+    assert set(TRAINED_BY) == set(TASKS)
 
 
 def test_a_copy_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,16 @@ def test_a_folder_in_float16_is_half_as_large(tmp_path):
     whole = save_model(tmp_path / "whole", model, None)
     half = save_model(tmp_path / "half", model, None, precision="float16")
     assert (half / WEIGHTS).stat().st_size < 0.6 * (whole / WEIGHTS).stat().st_size
-    assert next(load_model(half).model.parameters()).dtype == torch.float16
+
+
+def test_a_folder_in_float16_computes_in_float32_on_a_processor(tmp_path):
+    """As docs/models.md says: in float16 a processor is several times slower."""
+    half = save_model(tmp_path / "half", make(d_model=64), None, precision="float16")
+    stored, ready = load_model(half, as_stored=True).model, load_model(half).model
+    assert {tensor.dtype for tensor in weights_of(stored).values()} == {torch.float16}
+    for name, tensor in weights_of(ready).items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, weights_of(stored)[name].float())
 
 
 def changed(folder, change):

@@ -265,6 +265,36 @@ def test_a_model_of_ours_comes_back_to_the_bit(case: str, tmp_path: Path) -> Non
         assert torch.equal(tensor, weights_of(back)[name]), name
 
 
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+def test_an_end_without_a_row_leaves_the_others(tmp_path: Path) -> None:
+    """Their config.json may keep GPT-2's 50256 over a smaller vocabulary, and generation_config.json the real end."""
+    theirs = reference("gpt2")
+    theirs.config.eos_token_id, theirs.generation_config.eos_token_id = 50256, 7
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    marks = load_model(ours).model.config.marks
+    assert (marks.end_id, marks.other_ends) == (7, ())
+    prompt = ids_of(1, 5)
+    wanted = theirs.generate(prompt, max_new_tokens=20, do_sample=False, pad_token_id=0)[0, 5:].tolist()
+    [[found]] = Generator.load(ours, engine="torch").search_ids(prompt.tolist(), max_len=20)
+    assert found.ids == [token for token in wanted if token != 7]
+
+
+@pytest.mark.filterwarnings("ignore:.*no tokenizer")
+def test_float16_goes_there_and_back_as_it_is(tmp_path: Path) -> None:
+    """A processor computes with it in float32; the file keeps its numbers."""
+    theirs = reference("gpt2")
+    theirs.half().save_pretrained(tmp_path / "theirs")
+    ours = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    again = transformers.AutoModelForCausalLM.from_pretrained(
+        export_huggingface(ours, tmp_path / "again"), dtype="auto"
+    )
+    assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in again.state_dict().items())
+    with torch.no_grad():
+        wanted = theirs.float()(input_ids=ids_of(2, 30)).logits
+        assert largest_difference(load_model(ours).model(ids_of(2, 30)), wanted) < 1e-5
+
+
 def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
     """GPT-2's own file has no prefix and holds masks; Llama's first files hold wavelengths."""
     theirs = reference("gpt2")

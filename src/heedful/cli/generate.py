@@ -102,7 +102,13 @@ def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequen
     device = take_device(changed)
     if changed["max_len"] == values["max_len"]:  # that of --max-tokens, and no --set max_len=…
         _check_most(values["max_len"], changed.get("min_len", 0))
-    return generation_settings(changed), device
+    settings = generation_settings(changed)
+    if settings.sampling is not None and settings.beam > 1:
+        raise UserError(
+            f"--beam {settings.beam}: a beam is searched, not drawn; leave it out, or what draws (--temperature, "
+            "--top-k, --top-p, --seed). Several draws: --n-best"
+        )
+    return settings, device
 
 
 def _check_most(max_tokens: int, min_len: object) -> None:

@@ -44,10 +44,9 @@ def read_tagged(corpus: Corpus, columns: tuple[int, int] = (1, -1)) -> Iterator[
 
 def _column(fields: Sequence[str], column: int, corpus: Corpus, line: Example) -> str:
     if column == 0 or abs(column) > len(fields) or len(fields) < 2:
-        raise UserError(
-            f"{corpus.place(line)}: {len(fields)} columns ({line.source[:80]!r}), where data.columns asks for number "
-            f"{column}: expected a word and its tag"
-        )
+        found = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+        wanted = f"data.columns asks for number {column}" if len(fields) > 1 else "a word and its tag are expected"
+        raise UserError(f"{corpus.place(line)}: {found} ({line.source[:80]!r}), where {wanted}")
     return fields[column - 1 if column > 0 else column]
 
 

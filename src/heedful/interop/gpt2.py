@@ -158,15 +158,18 @@ def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> Gp
 
 
 def complete(config: GptConfig, folder: Path, tokenizers: object) -> GptConfig:
-    """Ends that stand in generation_config.json alone, as those of Llama 3's chat models do."""
+    """Ends that stand in generation_config.json alone, as those of Llama 3's chat models do.
+
+    One that the model has no row for is never written: beside others that it can write it is left out.
+    """
     warn_of_search(folder)
-    path = folder / GENERATION
-    if not path.is_file():
-        return config
-    read, marks = Values(read_json(path), where=str(path)), config.marks
-    more = marks_from(read, start=marks.start_id, end=marks.end_id)
-    others = dict.fromkeys([*marks.other_ends, more.end_id, *more.other_ends])
-    return replace(config, marks=replace(marks, other_ends=tuple(one for one in others if one != marks.end_id)))
+    path, marks = folder / GENERATION, config.marks
+    ends = [marks.end_id, *marks.other_ends]
+    if path.is_file():
+        more = marks_from(Values(read_json(path), where=str(path)), start=marks.start_id, end=marks.end_id)
+        ends += [more.end_id, *more.other_ends]
+    end, *others = dict.fromkeys([one for one in ends if one < config.vocab_size] or [marks.end_id])
+    return replace(config, marks=replace(marks, end_id=end, other_ends=tuple(others)))
 
 
 def finish_export(config: GptConfig, folder: Path) -> None:

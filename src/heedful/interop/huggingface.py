@@ -179,7 +179,7 @@ def import_huggingface(folder: str | Path, output: str | Path) -> Path:
 def export_huggingface(folder: str | Path, output: str | Path) -> Path:
     """Write a model folder (or a run's best model) as a folder that `from_pretrained` reads."""
     source, output = find_model_folder(folder), Path(output)
-    loaded = load_model(source)
+    loaded = load_model(source, as_stored=True)
     kind, values = chosen(loaded.family, loaded.model.config, where=str(source))
     family, ours = MODEL_TYPES[kind], weights_of(loaded.model)
     with folder_aside(output) as aside:

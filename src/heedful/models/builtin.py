@@ -29,7 +29,7 @@ def builtin_model(to: str | None = None) -> Path:
         return models[DEFAULT]
     by_target = {name.split("-")[1]: folder for name, folder in models.items()}
     if to.lower() not in by_target:
-        raise one_of("--to, of the models that come with heedful,", to, tuple(by_target))
+        raise one_of("--to, of the models that come with heedful", to, tuple(by_target))
     return by_target[to.lower()]
 
 

@@ -103,8 +103,11 @@ def save_model(
     return folder
 
 
-def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> LoadedModel:
-    """The model of a folder (or a run's best), ready to run, or a UserError that names the file and what is wrong."""
+def load_model(folder: str | Path, *, device: str | torch.device = "cpu", as_stored: bool = False) -> LoadedModel:
+    """The model of a folder (or a run's best), ready to run, or a UserError that names the file and what is wrong.
+
+    Float16 becomes float32 on a processor, which is slow in it, unless the model is wanted `as_stored`, to be written.
+    """
     folder = Path(folder) if (Path(folder) / MANIFEST).is_file() else find_model_folder(folder)
     place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
@@ -115,6 +118,8 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu") -> Loa
     with torch.device("meta"), _WithoutDrawing():  # the shapes, without memory
         model = module(config)
     weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=place)
+    if place.type == "cpu" and not as_stored:
+        weights = {n: weight.float() if weight.dtype == torch.float16 else weight for n, weight in weights.items()}
     model.load_state_dict(weights, strict=False, assign=True)
     model.tie()
     tokenizers = load_tokenizers(folder) if has_tokenizers(folder) else None

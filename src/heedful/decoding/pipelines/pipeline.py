@@ -124,6 +124,17 @@ TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
     "image-classification": _image_classification,
 }
 
+# task -> what `heedful train` is given for a model of that kind
+TRAINED_BY = {
+    "translation": "RUN --source FILE --target FILE",
+    "summarization": "RUN --family bart --source FILE --target FILE",
+    "text-generation": "RUN --family gpt --text FILE",
+    "fill-mask": "RUN --family bert --text FILE",
+    "text-classification": "RUN --family bert --labels FILE",
+    "sentiment-analysis": "RUN --family bert --labels FILE",
+    "image-classification": "RUN --family vit --images FOLDER",
+}
+
 
 def pipeline(
     task: str,
@@ -151,8 +162,8 @@ def pipeline(
         model = builtin_models().get("-".join(languages.groups()) if languages else DEFAULT)
     if model is None:
         raise UserError(
-            f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/en-de'. "
-            "`heedful demo` makes one in some minutes, `heedful train` one of your own text"
+            f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/mine'. "
+            f"`heedful train {TRAINED_BY[name]}` makes one"
         )
     if isinstance(device, int):
         device = "cpu" if device < 0 else f"cuda:{device}"
