@@ -28,12 +28,16 @@ class Muon(torch.optim.Optimizer):
         matrices: Sequence[Tensor],
         adamw: torch.optim.AdamW,
         *,
+        sizes: Sequence[float],
         momentum: float,
         weight_decay: float,
         bfloat16: bool = False,
     ) -> None:
-        """`bfloat16`: orthogonalise in such numbers. The result is only nearly orthogonal in any."""
+        """`sizes`: how large the numbers of each matrix are by design (`magnitudes`), and so its updates.
+        `bfloat16`: orthogonalise in such numbers. The result is only nearly orthogonal in any.
+        """
         super().__init__(matrices, {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay})
+        self.sizes = list(sizes)
         self.bfloat16 = bfloat16
         self.adamw = adamw
         self.adamw.state = self.state  # so that a checkpoint finds everything in one place
@@ -43,12 +47,13 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         assert closure is None, "the loop calls backward itself"
         group = self.param_groups[0]
-        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-        ahead = [self._momentum(parameter, group["momentum"]) for parameter in parameters]
+        sized = [(p, size) for p, size in zip(group["params"], self.sizes, strict=True) if p.grad is not None]
+        ahead = [self._momentum(parameter, group["momentum"]) for parameter, _ in sized]
         if self.bfloat16:
             ahead = [matrix.bfloat16() for matrix in ahead]
-        for parameter, update in zip(parameters, orthogonalise_all(ahead), strict=True):
-            length = ADAMW_RMS * max(parameter.shape) ** 0.5  # an orthogonal matrix has a root mean square of 1/sqrt(n)
+        for (parameter, size), update in zip(sized, orthogonalise_all(ahead), strict=True):
+            # An orthogonal matrix has a root mean square of 1/sqrt(n).
+            length = size * ADAMW_RMS * max(parameter.shape) ** 0.5
             parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
             parameter.add_(like(parameter, update), alpha=-group["lr"] * length)
         self.adamw.step()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.training.magnitudes import magnitudes
 from heedful.training.muon import Muon, matrices_within
 from heedful.training.parts import depths_of
 
@@ -64,23 +65,33 @@ def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: b
             "'optimiser.layer_decay' and 'optimiser.unfreeze_every' are for models of several layers, and this one "
             "goes through one layer again and again: leave them out"
         )
-    adamw = make_adamw(rest, settings, depths)
+    sizes = magnitudes(model)
+    adamw = make_adamw(rest, settings, depths, sizes)
     if not matrices:
         return adamw
-    return Muon(matrices, adamw, momentum=settings.momentum, weight_decay=settings.weight_decay, bfloat16=bfloat16)
+    how = {"momentum": settings.momentum, "weight_decay": settings.weight_decay}
+    return Muon(matrices, adamw, sizes=[sizes.get(id(matrix), 1.0) for matrix in matrices], bfloat16=bfloat16, **how)
 
 
 def make_adamw(
-    trained: Mapping[str, nn.Parameter], settings: OptimiserSettings, depths: Mapping[str, int]
+    trained: Mapping[str, nn.Parameter],
+    settings: OptimiserSettings,
+    depths: Mapping[str, int],
+    sizes: Mapping[int, float],
 ) -> torch.optim.AdamW:
-    """AdamW in its fused form: one pass over memory for each parameter. Each depth is a group with its own rate."""
+    """AdamW in its fused form: one pass over memory for each parameter.
+
+    Each depth is a group with its own rate; so is, within it, each size that numbers have by design. Whatever the size,
+    as large a share of it decays.
+    """
     top = max(depths.values())
     groups: list[dict[str, Any]] = []
-    for depth in sorted({depths[name] for name in trained}, reverse=True):
-        here = [parameter for name, parameter in trained.items() if depths[name] == depth]
-        rate = {"depth": depth, "share": settings.layer_decay ** (top - depth), "awake": 1.0}
+    places = {name: (depths[name], sizes.get(id(parameter), 1.0)) for name, parameter in trained.items()}
+    for depth, size in sorted(set(places.values()), reverse=True):
+        here = [parameter for name, parameter in trained.items() if places[name] == (depth, size)]
+        rate = {"depth": depth, "share": size * settings.layer_decay ** (top - depth), "awake": 1.0}
         groups += [
-            {"params": [p for p in here if p.dim() >= 2], "weight_decay": settings.weight_decay, **rate},
+            {"params": [p for p in here if p.dim() >= 2], "weight_decay": settings.weight_decay / size, **rate},
             {"params": [p for p in here if p.dim() < 2], "weight_decay": 0.0, **rate},
         ]
     return torch.optim.AdamW(
