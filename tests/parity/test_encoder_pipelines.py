@@ -21,6 +21,7 @@ SIZES = {
     "max_position_embeddings": 40,
 }
 TEXTS = ["A dog [MASK] through the snow.", "[MASK] men sit on the [MASK]!", "The cat is [MASK]"]
+TWO = TEXTS[1]
 PLAIN = [text.replace("[MASK]", "sleeps") for text in TEXTS]
 
 
@@ -48,13 +49,15 @@ def test_hidden_words(tmp_path: Path) -> None:
     theirs = transformers.pipeline("fill-mask", model=str(there))
     for text in TEXTS:
         found, wanted = ours(text, top_k=4), theirs(text, top_k=4)
-        if text.count("[MASK]") == 1:
-            assert same(found, wanted)
-        else:  # their texts keep the other masks, ours leave them out
-            for a, b in zip(found, wanted, strict=True):
-                assert [(one["token"], one["token_str"]) for one in a] == [
-                    (one["token"], one["token_str"]) for one in b
-                ]
+        one = text.count("[MASK]") == 1
+        for a, b in zip([found] if one else found, [wanted] if one else wanted, strict=True):
+            assert same(a, b)
+    # The whole table: marks and padding are among the words that are found.
+    n_words = len(theirs.tokenizer)
+    found, wanted = (pipe(TWO, top_k=n_words) for pipe in (ours, theirs))
+    for a, b in zip(found, wanted, strict=True):
+        assert {one["token"]: one["sequence"] for one in a} == {one["token"]: one["sequence"] for one in b}
+    assert ours([TWO, TEXTS[0]], top_k=1)[0] == ours(TWO, top_k=1)
 
 
 LABELS = {
@@ -92,11 +95,14 @@ def test_a_model_with_a_tokenizer_of_heedfuls_own_finds_the_same_words_there(tmp
     ours = bert_folder(tmp_path / "ours", tokenizers)
     there = export_huggingface(ours, tmp_path / "there")
     theirs = transformers.pipeline("fill-mask", model=str(there))
+    two = "a <mask> café dog <mask> through"
     found, wanted = (
         pipeline("fill-mask", model=ours)("a dog <mask> through the snow"),
         theirs("a dog <mask> through the snow"),
     )
     assert [one["token"] for one in found] == [one["token"] for one in wanted]
+    for a, b in zip(pipeline("fill-mask", model=ours)(two), theirs(two), strict=True):
+        assert [one["sequence"] for one in a] == [one["sequence"] for one in b]
     assert all(abs(a["score"] - b["score"]) < 1e-5 for a, b in zip(found, wanted, strict=True))
     back = load_model(import_huggingface(there, tmp_path / "back"))
     assert back.tokenizers.source.fingerprint == tokenizers.source.fingerprint

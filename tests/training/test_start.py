@@ -1,5 +1,6 @@
 """What a new run takes from the model that it starts from, and what it may choose itself."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from small_tasks import sentences, write_pairs, write_text
 
 from heedful.errors import UserError
-from heedful.models.folder import FAMILIES, save_model
+from heedful.models.folder import FAMILIES, load_model, save_model
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
 from heedful.training.record import Files
 from heedful.training.settings import Settings
@@ -30,13 +31,14 @@ def start(folder: Path, family: str) -> Path:
     return save_model(folder / family, model, Tokenizers(tokenizer, tokenizer))
 
 
-def settled(folder: Path, family: str, *overrides: str) -> Settings:
+def settled(folder: Path, family: str, *overrides: str, recipe: str = "") -> Settings:
     if family == "gpt":
         files = Files.of(write_text(folder), (), None, None, start(folder, family), "text")
     else:
         source, target = write_pairs(folder)
         files = Files.of(source, target, None, None, start(folder, family))
-    return settle(files, None, None, list(overrides)).settings
+    (folder / "recipe.toml").write_text(recipe)
+    return settle(files, None, folder / "recipe.toml" if recipe else None, list(overrides)).settings
 
 
 @pytest.mark.parametrize("setting", ["model.n_layers=2", "model.activation=gelu", "model.n_kv_heads=1"])
@@ -46,6 +48,28 @@ def test_another_shape_than_the_start_has_is_refused(setting: str, tmp_path: Pat
     with pytest.raises(UserError, match=rf"'{name}' is .* in the model to start from, .*: leave it out"):
         settled(tmp_path, "gpt", setting)
     assert settled(tmp_path, "gpt", "model.n_layers=1").model["n_layers"] == 1  # the same may be said
+
+
+@pytest.mark.parametrize(
+    ("family", "shape"),
+    [
+        ("gpt", "n_kv_heads = 1\nd_head = 4"),
+        ("bart", "n_decoder_layers = 2\nmarks = {first_id = 5}"),
+        ("t5", "n_decoder_layers = 2\nscaled = false"),
+        ("universal", "n_decoder_steps = 5"),
+    ],
+)
+def test_a_recipe_has_no_say_in_the_shape(family: str, shape: str, tmp_path: Path) -> None:
+    """Nor where the start leaves a field to its default."""
+    recipe = f'family = "{family}"\n[data]\nmax_len = 16\n[model]\ndropout = 0.25\nd_ff = 48\n{shape}\n'
+    found = settled(tmp_path, family, recipe=recipe)
+    config = load_model(tmp_path / family).model.config
+    sizes = {
+        name: getattr(config, name) for name in ("source_vocab_size", "target_vocab_size") if hasattr(config, name)
+    }
+    assert found.model_config(**sizes) == replace(config, dropout=0.25)  # how it learns is for the recipe to say
+    with pytest.raises(UserError, match=r"unknown key 'model\.d_f'"):
+        settled(tmp_path, family, recipe=recipe.replace("d_ff", "d_f"))
 
 
 @pytest.mark.parametrize(

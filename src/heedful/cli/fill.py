@@ -61,6 +61,6 @@ def fill(
 
 
 def _as_json(found: "list[list[Candidate]]") -> str:
-    return json_format.dumps(
-        [[vars(candidate) for candidate in place] for place in found], ensure_ascii=False, indent=1
-    )
+    names = ("score", "token", "token_text", "text")
+    values = [[{name: getattr(one, name) for name in names} for one in place] for place in found]
+    return json_format.dumps(values, ensure_ascii=False, indent=1)

@@ -83,6 +83,10 @@ class ForeignTokenizer:
         self._check(ids)
         return str(self._backend.decode(list(ids), skip_special_tokens=True))
 
+    def decode_marked(self, ids: Sequence[int]) -> str:
+        self._check(ids)
+        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
 

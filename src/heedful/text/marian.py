@@ -88,6 +88,9 @@ class MarianTokenizer:
         pieces = [UNKNOWN_SIGN if n == self.special.unk else piece for n, piece in self._known(ids) if n not in special]
         return "".join(pieces).replace(_MARK, " ").removeprefix(" ")
 
+    def decode_marked(self, ids: Sequence[int]) -> str:
+        return "".join(self.pieces(ids)).replace(_MARK, " ").removeprefix(" ")
+
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
 

@@ -128,6 +128,13 @@ class SentencePieceTokenizer:
         text = data.decode("utf-8", "replace")  # a model may write half a character in bytes
         return text.removeprefix(self._before).removesuffix(self._after)
 
+    def decode_marked(self, ids: Sequence[int]) -> str:
+        pieces = zip(ids, self.pieces(ids), strict=True)
+        marked = (CONTROL, UNKNOWN)
+        parts = [piece.encode() if self.facts.types[id] in marked else self._texts[id] for id, piece in pieces]
+        text = b"".join(parts).decode("utf-8", "replace")
+        return text.removeprefix(self._before).removesuffix(self._after)
+
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
 

@@ -64,6 +64,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; pad, start, end and other symbols vanish."""
 
+    def decode_marked(self, ids: Sequence[int]) -> str:
+        """The same with special pieces written out, as Hugging Face's `decode` does: for people, not to be encoded."""
+
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         """`[decode(ids) for ids in batch]`."""
 

@@ -11,6 +11,11 @@ def text_of(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     return tokenizer.decode(ids if max(ids, default=0) < n else [id for id in ids if id < n])
 
 
+def marked_text_of(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The same, special pieces written out."""
+    return tokenizer.decode_marked([id for id in ids if id < tokenizer.vocab_size])
+
+
 def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """How each id is written; that of a spare row as its number."""
     n = tokenizer.vocab_size

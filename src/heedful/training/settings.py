@@ -6,7 +6,7 @@ say, the sizes of vocabularies and the names of labels, comes from there.
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -183,9 +183,16 @@ class Settings:
         return int(self.model.get("max_len", self.trained_len)) if is_learned else None
 
 
-def read_settings(recipe: str | Path | None, overrides: Iterable[str] = ()) -> Settings:
-    """The settings of a recipe, built-in by name or a file, with `a.b=c` changes on top."""
+def read_settings(
+    recipe: str | Path | None, overrides: Iterable[str] = (), *, without: Container[str] = ()
+) -> Settings:
+    """The settings of a recipe, built-in by name or a file, with `a.b=c` changes on top.
+
+    `without`: the keys of `[model]` that are not for the recipe to say.
+    """
     values = {} if recipe is None else read_toml(find_recipe(recipe))
+    if isinstance(values.get("model"), dict):
+        values["model"] = {name: value for name, value in values["model"].items() if name not in without}
     where = "settings" if recipe is None else str(recipe)
     return from_values(Settings, with_overrides(values, overrides), where=where)
 

@@ -46,16 +46,18 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         )
     task = choose_task(chosen, str(found.get("task", "")), files.content)
     settled = [*typed, f"family={chosen}", f"task={task}", *start]
+    # A field of the start that is not set is set by no recipe either: unset is what it is.
+    shape = _shape(chosen) - MAY_BE_TYPED if start else frozenset()
     if start:
         settled += _chosen_anew(chosen, with_overrides({}, start), wanted)
     if recipe is None:
         recipe = TASKS[task].recipe(chosen, files)
         if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
-            settled += _within_reach(read_settings(recipe, settled))
-    settings = read_settings(recipe, settled)
+            settled += _within_reach(read_settings(recipe, settled, without=shape))
+    settings = read_settings(recipe, settled, without=shape)
     if files.start_from:
         _check_reach(files.start_from, settings)
-        settings = read_settings(recipe, [*settled, *_longer(settings)])
+        settings = read_settings(recipe, [*settled, *_longer(settings)], without=shape)
         _check_size(files.start_from, settings, wanted)
     refuse_unused(settings)
     return RunRecord(files, with_metric(settings), str(recipe))
@@ -106,9 +108,14 @@ def _longer(settings: Settings) -> list[str]:
     return [f"model.max_len={settings.trained_len}"] if beyond else []
 
 
+def _shape(family: str) -> frozenset[str]:
+    """The fields of [model] that are those of the weights."""
+    return frozenset(field.name for field in fields(FAMILIES[family][0])) - NOT_TAKEN
+
+
 def _chosen_anew(family: str, start: Mapping[str, Any], typed: Mapping[str, Any]) -> list[str]:
     """What was typed of [model] and goes; a UserError for what does not: the shape is that of the weights."""
-    known = {field.name for field in fields(FAMILIES[family][0])} - NOT_TAKEN
+    known = _shape(family)
     own, chosen = flat(start["model"]), []
     for key, value in flat({"model": typed.get("model", {})}).items():
         name = key.removeprefix("model.")

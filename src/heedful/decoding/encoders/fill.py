@@ -24,6 +24,7 @@ class Candidate:
     token: int
     token_text: str
     text: str  # the whole, with this word in its place and what else is hidden left out
+    ids: tuple[int, ...]  # the same as the model reads it: with its marks, and what else is hidden still hidden
 
 
 class Filler:
@@ -106,13 +107,15 @@ class Filler:
 
     def _candidate(self, ids: list[int], at: int, token: int, score: float) -> Candidate:
         hidden = self.model.config.mask_id
-        filled = [one for one in [*ids[:at], token, *ids[at + 1 :]][1:-1] if one != hidden or one == token]
+        row = (*ids[:at], token, *ids[at + 1 :])
+        filled = [one for one in row[1:-1] if one != hidden or one == token]
         known = token < self.tokenizer.vocab_size  # a table may have spare rows
         return Candidate(
             score=score,
             token=token,
             token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if known else "",
             text=text_of(self.tokenizer, filled),
+            ids=row,
         )
 
     def _target_ids(self, targets: Sequence[str]) -> list[int]:

@@ -7,6 +7,7 @@ from heedful.decoding.encoders.classify import Classifier, Labelled, Text
 from heedful.decoding.encoders.fill import Candidate, Filler
 from heedful.decoding.pipelines.options import check_options
 from heedful.errors import UserError
+from heedful.text.written import marked_text_of
 
 if TYPE_CHECKING:
     from heedful.data.images import Picture
@@ -18,7 +19,10 @@ LEGACY = ""  # what Transformers 4 takes for "top_k was not given": then a text 
 
 
 class FillMaskPipeline:
-    """pipe("A [MASK] runs.") -> [{"score", "token", "token_str", "sequence"}, …]; a list for each of several masks."""
+    """pipe("A [MASK] runs.") -> [{"score", "token", "token_str", "sequence"}, …]; a list for each of several masks.
+
+    As theirs do, the sequences of several masks hold the marks of the model and the masks that are left.
+    """
 
     def __init__(self, filler: Filler) -> None:
         self.filler = filler
@@ -37,9 +41,20 @@ class FillMaskPipeline:
         found = self.filler.fill_batch(texts, top_k=top_k, targets=words)
         answers: list[Filled | list[Filled]] = []
         for places in found:
-            dicts = [[_candidate(candidate) for candidate in place] for place in places]
+            dicts = [[self._answer(one, several=len(places) > 1) for one in place] for place in places]
             answers.append(dicts[0] if len(dicts) == 1 else dicts)
         return answers[0] if len(answers) == 1 else answers
+
+    def _answer(self, candidate: Candidate, *, several: bool) -> dict[str, str | float | int]:
+        pad_id = self.filler.model.config.marks.pad_id
+        return {
+            "score": candidate.score,
+            "token": candidate.token,
+            "token_str": candidate.token_text,
+            "sequence": marked_text_of(self.filler.tokenizer, [id for id in candidate.ids if id != pad_id])
+            if several
+            else candidate.text,
+        }
 
 
 class TextClassificationPipeline:
@@ -140,12 +155,3 @@ def _count(top_k: int | str | None, n_labels: int) -> int:
 
 def _label(labelled: Labelled) -> dict[str, str | float]:
     return {"label": labelled.label, "score": labelled.score}
-
-
-def _candidate(candidate: Candidate) -> dict[str, str | float | int]:
-    return {
-        "score": candidate.score,
-        "token": candidate.token,
-        "token_str": candidate.token_text,
-        "sequence": candidate.text,
-    }
