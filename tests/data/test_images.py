@@ -249,3 +249,12 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("heedful.data.images.MAX_IMAGE", 10)
     with pytest.raises(UserError, match="pixels; at most"):
         open_images(folder_of(tmp_path / "pets"))
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_pixels_are_ones_own(tmp_path: Path, n_channels: int) -> None:
+    """Pillow lends its memory to read only, and torch warns of that."""
+    pillow.new("L", (8, 8), 100).save(tmp_path / "grey.png")
+    pixels = read_image(tmp_path / "grey.png", n_channels=n_channels)
+    pixels[:, 0, 0] = 7
+    assert pixels.shape == (n_channels, 8, 8)

@@ -171,7 +171,7 @@ def read_image(path: "Picture", *, n_channels: int, size: int | None = None, res
     image = image.convert("L" if n_channels == 1 else "RGB")
     if size is not None and image.size != (size, size):
         image = image.resize((size, size), methods[resize])
-    array = np.asarray(image, np.uint8)
+    array = np.array(image, np.uint8)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
