@@ -75,7 +75,7 @@ SHOTS = [
     Shot("zh-positions", ZH | {"view": "positions"}, most=400),
     Shot("look-gpt", {"show": "lines"}, ".controls", ".lines-figure", text="ROMEO:\nBut soft", of="gpt"),
     Shot("look-bert", {}, ".sentence", ".matrix .readout", text=GUITAR, of="bert", most=1100),
-    Shot("look-vit", {}, ".controls", "main", text="", of="vit", most=1000),
+    Shot("look-vit", {"layer": 0, "heads": 1}, ".controls", "main", text="", of="vit", most=780),
     Shot("serve-page", TYPED, "body", "body", height=640, served=True, most=640),
     Shot("serve-phone", TYPED | ZH | {"theme": "dark"}, "body", "body", 390, 900, served=True, most=900),
 ]  # fmt: skip
