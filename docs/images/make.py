@@ -55,6 +55,7 @@ class Shot:
 
 IT = {"kind": "encoder", "show": "lines", "row": 7, "words": 1}  # the row of "it"
 ZH = {"lang": "zh"}
+ROMEO_HEAD = {"show": "lines", "heads": 4}  # looks at the last letter but one
 WALK = {"view": "walk", "side": "encoder", "token": 10, "layer": 1}
 TYPED = {"from": "en", "to": "fr", "q": TIRED}
 
@@ -73,7 +74,7 @@ SHOTS = [
     Shot("zh-walk", ZH | WALK, most=1500),
     Shot("zh-beam", ZH | {"view": "beam"}, last=".tree", width=1100),
     Shot("zh-positions", ZH | {"view": "positions"}, most=400),
-    Shot("look-gpt", {"show": "lines"}, ".controls", ".lines-figure", text="ROMEO:\nBut soft", of="gpt"),
+    Shot("look-gpt", ROMEO_HEAD, ".controls", ".lines-figure", text="ROMEO:\nBut soft", of="gpt", most=700),
     Shot("look-bert", {}, ".sentence", ".matrix .readout", text=GUITAR, of="bert", most=1100),
     Shot("look-vit", {"layer": 0, "heads": 1}, ".controls", "main", text="", of="vit", most=780),
     Shot("serve-page", TYPED, "body", "body", height=640, served=True, most=640),
