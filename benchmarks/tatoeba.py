@@ -1,10 +1,12 @@
 """Everyday sentences of Tatoeba: check for overlap, train with a recipe, score against all references.
 
     python benchmarks/tatoeba.py --train eng-fra.train.tsv.xz --valid eng-fra.valid.tsv.xz --run runs/tatoeba-en-fr
-        [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--ship src/heedful/builtin/en-fr] [--set key=value …]
+        [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--from RUN] [--ship src/heedful/builtin/en-fr]
+        [--set key=value …]
 
 A source has several right translations here: the validation set becomes one line for each unique source and as many
 reference files as the most translated one has (lines without a further reference are empty there, and not counted).
+The same set is scored a second time as people type: sources in small letters, no mark at the end of either side.
 `--ship` writes the model in int8, with its card, and scores what it has written.
 """
 
@@ -16,6 +18,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+from heedful.data.corpus import Example
+from heedful.data.typed import without_mark
 
 CODES = {"eng": "en", "fra": "fr", "deu": "de", "spa": "es", "cmn": "zh"}  # as Tatoeba names languages -> as cards do
 
@@ -31,41 +36,47 @@ def main() -> None:
     )
     parser.add_argument("--tokenize", default="13a", help="how BLEU finds words: zh for Chinese")
     parser.add_argument("--reverse", action="store_true", help="from the second column to the first")
+    parser.add_argument("--from", dest="start", type=Path, help="a run or model folder to begin with")
     parser.add_argument("--ship", type=Path, help="write the model here, in int8, as it comes with heedful")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     work = options.run.with_name(options.run.name + "-data")
     train, valid = (write_pairs(path, work, options.reverse) for path in (options.train, options.valid))
-    source, references = write_references(valid, work)
-    print(overlap(train, source))
+    sets = {"as written": write_references(valid, work), "as typed": write_references(write_typed(valid), work)}
+    print(overlap(train, sets["as written"][0]))
     codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
     languages = codes[::-1] if options.reverse else codes
     if not (options.run / "average").exists():
         resume = (options.run / "settings.toml").exists()
         settings = [f"data.languages={json.dumps(languages)}", *options.set]
-        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, "--set", *settings]
+        start = ["--from", options.start] if options.start else []
+        new = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, *start, "--set", *settings]
         heedful("train", options.run, *(["--resume"] if resume else new))
     model = options.model or options.run / "best"
-    scores = score(model, source, references, work, options.tokenize)
+    scores = score_all(model, sets, options.tokenize)
     if options.ship:
-        ship(model, options.ship, languages, f"{scores['beam 5']}\n{scores['greedy']}")
+        ship(model, options.ship, languages, scores)
         print(f"{options.ship}: {sum(path.stat().st_size for path in options.ship.iterdir()):,} bytes")
-        score(options.ship, source, references, work, options.tokenize)
+        score_all(options.ship, sets, options.tokenize)
 
 
-def score(model: Path, source: Path, references: list[Path], work: Path, tokenize: str) -> dict[str, str]:
+def score_all(model: Path, sets: dict[str, tuple[Path, list[Path]]], tokenize: str) -> str:
+    return "\n".join(score(model, name, source, references, tokenize) for name, (source, references) in sets.items())
+
+
+def score(model: Path, how: str, source: Path, references: list[Path], tokenize: str) -> str:
     """What `heedful evaluate` says of the translations by beam search and by greedy search."""
-    said = {}
-    for name, beam in (("beam 5", 5), ("greedy", 1)):
-        output = work / f"valid.beam{beam}.txt"
+    said = []
+    for name, beam in ((f"{how}, beam 5", 5), (f"{how}, greedy", 1)):
+        output = source.with_suffix(f".beam{beam}.txt")
         heedful("translate", source, "-m", model, "--beam", str(beam), "--output", output)
         words = ["evaluate", "--hypotheses", output, "--target", *references, "--tokenize", tokenize]
         done = subprocess.run(
             [sys.executable, "-m", "heedful", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
         )
-        said[name] = f"{name}:\n{done.stdout.replace(str(output), output.name)}"
-        print(f"{model}, {said[name]}", flush=True)
-    return said
+        said.append(f"{name}:\n{done.stdout.replace(str(output), output.name)}")
+        print(f"{model}, {said[-1]}", flush=True)
+    return "\n".join(said)
 
 
 def ship(model: Path, folder: Path, languages: list[str], scores: str) -> None:
@@ -97,7 +108,8 @@ This model comes with heedful. It was trained on sentences of Tatoeba (tatoeba.o
 members and published under the licence CC BY 2.0 FR; its files name the author of each sentence. The weights are int8,
 with a scale for each row of a matrix (docs/models.md).
 
-Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them:
+Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them; *as typed*
+has small letters in the sources and no mark at the end of either side:
 
 ```text
 {scores}
@@ -123,6 +135,16 @@ def write_pairs(path: Path, folder: Path, reverse: bool) -> Path:
     return output
 
 
+def write_typed(pairs: Path) -> Path:
+    """The pairs as people type them: the source in small letters, and no mark at the end of both sides."""
+    output = pairs.with_name("typed.tsv")
+    with output.open("w", encoding="utf-8", newline="\n") as typed:
+        for line in pairs.read_text(encoding="utf-8").split("\n")[:-1]:
+            bare = without_mark(Example(*line.split("\t")))
+            print(f"{bare.source.lower()}\t{bare.target}", file=typed)
+    return output
+
+
 def write_references(pairs: Path, folder: Path) -> tuple[Path, list[Path]]:
     by_source: dict[str, list[str]] = defaultdict(list)
     for line in pairs.read_text(encoding="utf-8").split("\n"):
@@ -134,8 +156,8 @@ def write_references(pairs: Path, folder: Path) -> tuple[Path, list[Path]]:
     for number in range(most):
         texts[f"reference-{number}"] = [(targets[number : number + 1] or [""])[0] for targets in by_source.values()]
     for name, lines in texts.items():
-        (folder / f"valid.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return folder / "valid.source", [folder / f"valid.reference-{number}" for number in range(most)]
+        (folder / f"{pairs.stem}.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder / f"{pairs.stem}.source", [folder / f"{pairs.stem}.reference-{number}" for number in range(most)]
 
 
 def overlap(train: Path, test: Path) -> str:

@@ -105,8 +105,8 @@ IN_LOOKS = [
     Mutant(
         "long sources are learned from as they are",
         "training/prepare.py",
-        "part if extract is None else Reduced(part, extract),",
-        "part,",
+        "part if extract is None else Reduced(part, extract)",
+        "part",
         EXTRACT,
     ),
     Mutant(

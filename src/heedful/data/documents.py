@@ -77,11 +77,11 @@ def split_documents(
     return training, held_out, f"held out {chosen_share!r}"
 
 
-def by_hash(share: float) -> Callable[[str], bool]:
-    """True for about this share of all texts; the same ones on every machine."""
+def by_hash(share: float, *, salt: bytes = b"held out") -> Callable[[str], bool]:
+    """True for about this share of all texts; the same ones on every machine, and others for another salt."""
 
     def is_chosen(text: str) -> bool:
-        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8, salt=b"held out").digest()
+        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8, salt=salt).digest()
         return int.from_bytes(digest, "big") < share * 2**64
 
     return is_chosen

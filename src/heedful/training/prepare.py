@@ -8,7 +8,7 @@ start goes on from the last finished one.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from heedful.data.corpus import Corpus, Example, open_corpus
 from heedful.data.documents import LARGEST_SHARE, by_hash
 from heedful.data.findings import KINDS
 from heedful.data.shards import Shards, prepare
+from heedful.data.typed import AsTyped
 from heedful.errors import UserError
 from heedful.files import folder_aside, sync
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizers, load_tokenizers, save_tokenizers
@@ -69,13 +70,16 @@ def prepare_data(
     tokenizers = make_tokenizers(folder / "tokenizers", parts, settings, given=tokenizers, say=say)
     samples = settings.tokenizer.sample_alpha > 0
     extract = make_extractor(tokenizers)
-    shortened = "" if extract is None else f"-extracted-{settings.data.max_len}"
+    changed = "" if extract is None else f"-extracted-{settings.data.max_len}"
+    if share := settings.data.as_typed:
+        changed += f"-typed-{share!r}"
+        say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")
     shards = [
         prepare(
-            part if extract is None else Reduced(part, extract),
+            _changed(part, extract, settings),
             tokenizers,
             folder / "data" / f"train-{number}",
-            fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}{shortened}",
+            fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}{changed}",
             keep_text=samples,
         )
         for number, part in enumerate(parts)
@@ -84,6 +88,12 @@ def prepare_data(
         say(f"{extract.n_reduced:,} long sources were reduced to their most important sentences (data.long)")
     say(f"training on {sum(map(len, shards)):,} pairs")
     return Prepared(tokenizers, shards, kept_back.examples)
+
+
+def _changed(part: TrainingPart, extract: Extractor | None, settings: Settings) -> Iterable[Example]:
+    reduced = part if extract is None else Reduced(part, extract)
+    share = settings.data.as_typed
+    return AsTyped(reduced, share) if share else reduced
 
 
 def reopen_data(folder: Path) -> Prepared:

@@ -30,6 +30,7 @@ class DataSettings:
     batch_tokens: int = 4096  # target tokens of one step, all ranks together, padding counted
     max_len: int = 256  # pairs with a longer side are left out, and counted
     long: Literal["leave_out", "extract"] = "leave_out"  # of pairs: or longer sources are reduced to what matters
+    as_typed: float = 0.0  # of pairs: this share is learned once more without final mark, in small letters, or both
     hold_out: int = 1000  # pairs or documents kept for validation when no validation files are given
     hold_out_share: float = 0.1  # of documents = "file": the last characters, kept for validation
     documents: Literal["lines", "paragraphs", "file"] = "paragraphs"  # what in running text stands for itself
@@ -52,6 +53,8 @@ class DataSettings:
             _at_least(1, self, "image_size")
         if self.long == "extract" and self.max_len < 8:
             raise UserError(f"data.long = 'extract' needs room for a sentence, and data.max_len is {self.max_len}")
+        if not 0.0 <= self.as_typed <= 1.0:
+            raise UserError(f"'as_typed' must lie between 0 and 1, found {self.as_typed}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
         if self.languages and (len(self.languages) != 2 or not all(map(_LANGUAGE.fullmatch, self.languages))):

@@ -1,0 +1,49 @@
+"""data.as_typed in a run: more pairs to learn from, the same vocabulary, the same pairs to validate on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_run import settings
+
+from heedful.data.typed import without_mark
+from heedful.training.prepare import Prepared, prepare_data
+from heedful.training.record import Files
+
+PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    for name, side in (("train.en", 0), ("train.de", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    return Files.of(tmp_path / "train.en", tmp_path / "train.de", None, None, None)
+
+
+def prepared(folder: Path, files: Files, *more: str) -> tuple[Prepared, list[str]]:
+    said: list[str] = []
+    return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, say=said.append), said
+
+
+def sources(found: Prepared) -> list[str]:
+    [shards] = found.train
+    return shards.source.texts(np.arange(len(shards)))  # these settings sample their segmentation, so text is kept
+
+
+def test_some_pairs_are_learned_once_more(tmp_path: Path, files: Files) -> None:
+    plain, said = prepared(tmp_path / "plain", files)
+    typed, said_typed = prepared(tmp_path / "typed", files, "data.as_typed=0.5")
+    assert {text for text in sources(typed) if text.startswith("The") and text.endswith(".")} == set(sources(plain))
+    again = [text for text in sources(typed) if text not in set(sources(plain))]
+    assert 0.35 < len(again) / len(sources(plain)) < 0.65
+    assert {(text.startswith("the"), text.endswith(".")) for text in again} == {(1, 1), (1, 0), (0, 0)}
+    assert typed.tokenizers.source.fingerprint == plain.tokenizers.source.fingerprint
+    assert typed.valid == plain.valid and all(without_mark(example) != example for example in typed.valid)
+    assert not any("as_typed" in line for line in said)
+    assert any("about 50%" in line and "data.as_typed" in line for line in said_typed)
+
+
+def test_another_share_prepares_anew(tmp_path: Path, files: Files) -> None:
+    few, _ = prepared(tmp_path / "run", files, "data.as_typed=0.2")
+    more, _ = prepared(tmp_path / "run", files, "data.as_typed=0.8")
+    assert len(few.train[0]) < len(more.train[0])
