@@ -93,6 +93,12 @@ def test_the_picture_is_well_formed_whatever_the_tokens() -> None:
     assert shown.count("a" * 21 + "…") == 2 and "a" * 60 in svg  # in full when pointed at
 
 
+def test_a_piece_that_is_nothing_but_a_break_is_to_be_seen() -> None:
+    shown = texts(attention_picture(made_up(["a", "\n", "\t", "\nb"], ["\n\n"])))
+    assert [shown.count(piece) for piece in ("⏎", "⇥", "⏎⏎")] == [1, 1, 1]
+    assert not any("⏎b" in piece for piece in shown)
+
+
 def test_the_picture_says_how_to_read_it(model: Seq2Seq, tokenizers: Tokenizers) -> None:
     svg = attention_picture(cross_attention(model, tokenizers, "一个女人在街上走路。", "A woman walks."))
     shown = texts(svg)

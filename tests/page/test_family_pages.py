@@ -18,6 +18,7 @@ from heedful.cli.main import run
 from heedful.insight.packing import unpack
 from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.text import TokenizerConfig, learn_tokenizers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "insight"))
 from look_models import other_subject, tokenizers
@@ -190,3 +191,14 @@ def test_how_long_a_universal_transformer_thinks(seen: Watched, made: Page, fami
     for key in ("ArrowDown", *["ArrowRight"] * column):
         page.keyboard.press(key)
     assert f"{weights[0, column]:.4f}" in drawn(page).locator(".thinking .readout").first.inner_text()
+
+
+def test_a_line_break_of_a_character_model_is_to_be_seen(seen: Watched, tmp_path: Path) -> None:
+    kind = TokenizerConfig(kind="char", vocab_size=60, byte_fallback=False, character_coverage=1.0)
+    words = learn_tokenizers(["ab\nab"], ["ab\nab"], kind)
+    config = GptConfig(vocab_size=words.source.vocab_size, d_model=16, n_layers=1, n_heads=2, d_ff=24, max_len=64)
+    save_model(tmp_path / "model", fill(Gpt(config), dtype=torch.float32), words)
+    assert run(["look", "a\nb", "-m", str(tmp_path / "model"), "--output", str(tmp_path / "page.html")]) == 0
+    page = seen.open(tmp_path / "page.html", show="lines")
+    shown = page.locator(".tokens.from li").all_inner_texts()
+    assert [piece.strip() for piece in shown[:4]] == ["▁", "a", "⏎", "b"]

@@ -29,6 +29,7 @@ FONTS = (
     "'DejaVu Sans', sans-serif"
 )
 MARK = "▁"  # how tokenizers write a space: to be seen, not to be read
+BREAKS = {ord("\n"): "⏎", ord("\t"): "⇥"}  # of a piece that is nothing else
 CAPTION = "Row t is the query that produced target token t. Attention is not an explanation."
 
 
@@ -205,6 +206,8 @@ def _text(
 
 
 def _label(piece: str) -> str:
+    if not piece.strip("\n\t"):
+        piece = piece.translate(BREAKS)
     return piece if len(piece) <= LONGEST_LABEL else piece[: LONGEST_LABEL - 1] + "…"
 
 

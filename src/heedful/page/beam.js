@@ -1,6 +1,6 @@
 /** View 4: the tree of the search. Every candidate that was weighed, which went on, and why the others did not. */
 
-import { el, foreign, svg } from "./dom.js";
+import { el, foreign, pieceParts, svg } from "./dom.js";
 import { button, tableView, tick } from "./controls.js";
 import { write } from "./numbers.js";
 import { change, state } from "./state.js";
@@ -117,10 +117,7 @@ function drawTree(tree, pick) {
       svg(
         "text",
         { x: x + (COLUMN - 22) / 2, y: y + 4.5, "text-anchor": "middle" },
-        label
-          .split(/(▁+)/)
-          .filter(Boolean)
-          .map((part) => (part[0] === "▁" ? svg("tspan.space", {}, part) : part)),
+        pieceParts(label).map(({ text, isPale }) => (isPale ? svg("tspan.space", {}, text) : text)),
       ),
     );
     marks.append(group);

@@ -32,24 +32,29 @@ export function foreign(text, name = "bdi.foreign") {
   return el(name, { dir: "auto", translate: "no" }, ...pieceNodes(text));
 }
 
-/** A piece of a tokenizer: its mark for a space is there, but pale. */
-export function pieceNodes(piece) {
-  return piece
-    .split(/(▁+)/)
+/** A piece of a tokenizer, in parts: what stands for a space, or a break that is a piece by itself, is to be pale. */
+export function pieceParts(piece) {
+  const seen = /^[\n\t]+$/.test(piece) ? piece.replaceAll("\n", "⏎").replaceAll("\t", "⇥") : piece;
+  return seen
+    .split(/([▁⏎⇥]+)/)
     .filter(Boolean)
-    .map((part) => (part[0] === "▁" ? el("span.space", {}, part) : part));
+    .map((text) => ({ text, isPale: /[▁⏎⇥]/.test(text) }));
+}
+
+export function pieceNodes(piece) {
+  return pieceParts(piece).map(({ text, isPale }) => (isPale ? el("span.space", {}, text) : text));
 }
 
 /** The same on a canvas, at x from the left or (align = "right") up to x. */
 export function paintPiece(context, piece, [x, y], pale, align = "left") {
-  const parts = piece.split(/(▁+)/).filter(Boolean);
+  const parts = pieceParts(piece);
   const colour = context.fillStyle;
   context.textAlign = "left";
-  let at = align === "right" ? x - parts.reduce((sum, part) => sum + context.measureText(part).width, 0) : x;
-  for (const part of parts) {
-    context.fillStyle = part[0] === "▁" ? pale : colour;
-    context.fillText(part, at, y);
-    at += context.measureText(part).width;
+  let at = align === "right" ? x - parts.reduce((sum, part) => sum + context.measureText(part.text).width, 0) : x;
+  for (const { text, isPale } of parts) {
+    context.fillStyle = isPale ? pale : colour;
+    context.fillText(text, at, y);
+    at += context.measureText(text).width;
   }
 }
 
