@@ -107,6 +107,7 @@ def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) 
     [one] = pipe("a dog")
     assert sorted(one) == ["label", "score"]
     assert pipe(["a dog", "a cat"])[0] == one
+    assert pipe(text for text in ("a dog", "a cat")) == pipe(["a dog", "a cat"])
     assert pipe("a dog", top_k=2)[0] == one and len(pipe("a dog", top_k=2)) == 2
     assert len(pipe(["a dog"], top_k=None)[0]) == 3
     assert sum(found["score"] for found in pipe("a dog", top_k=None)) == pytest.approx(1)
@@ -116,6 +117,7 @@ def test_the_pipelines_answer_as_transformers_4_did(mood: Path, tmp_path: Path) 
     assert [sorted(found) for found in pipe(file)] == [["label", "score"]] * 3
     [[first], [second]] = pipe([file, file], top_k=1)
     assert first["label"] == second["label"] == pipe(file)[0]["label"]
+    assert pipe(iter([file, file]), top_k=1) == [[first], [second]]
     with pytest.raises(UserError, match="takes text"):
         pipeline("image-classification", model=mood)
     with pytest.raises(UserError, match="takes images"):

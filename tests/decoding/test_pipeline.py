@@ -23,6 +23,7 @@ def test_one_text_and_many(translator: Translator, task: str) -> None:
     assert pipe("A dog.") == [{"translation_text": "A dog."}]
     assert pipe(["A dog.", "Cats."]) == [{"translation_text": "A dog."}, {"translation_text": "Cats."}]
     assert pipe([]) == []
+    assert pipe(text for text in ("A dog.", "Cats.")) == pipe(["A dog.", "Cats."])
 
 
 def test_summaries_have_a_name_of_their_own(translator: Translator) -> None:

@@ -1,6 +1,6 @@
 """Pipelines of encoders, called and answering as those of Hugging Face's Transformers 4: hidden words and labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from heedful.decoding.encoders.classify import Classifier, Labelled, Text
@@ -29,7 +29,7 @@ class FillMaskPipeline:
 
     def __call__(
         self,
-        inputs: str | list[str],
+        inputs: str | Iterable[str],
         *,
         top_k: int = 5,
         targets: str | Sequence[str] | None = None,
@@ -70,7 +70,7 @@ class TextClassificationPipeline:
 
     def __call__(
         self,
-        inputs: str | Mapping[str, str] | Sequence[str | Mapping[str, str]],
+        inputs: str | Mapping[str, str] | Iterable[str | Mapping[str, str]],
         *,
         top_k: int | str | None = LEGACY,
         function_to_apply: str | None = None,
@@ -84,8 +84,8 @@ class TextClassificationPipeline:
         """
         check_options(unused, ("top_k", "function_to_apply", "return_all_scores", "max_length"))
         self._check_length(max_length)
-        several = isinstance(inputs, (list, tuple))
-        texts = [_text(one) for one in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
+        several = not isinstance(inputs, (str, Mapping)) and isinstance(inputs, Iterable)
+        texts = [_text(one) for one in (inputs if several else [inputs])]
         found = self.classifier.classify(texts, apply=function_to_apply)
         if top_k != LEGACY:
             answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
@@ -118,17 +118,18 @@ class ImageClassificationPipeline:
 
     def __call__(
         self,
-        inputs: "Picture | Sequence[Picture]",
+        inputs: "Picture | Iterable[Picture]",
         *,
         top_k: int | None = 5,
         function_to_apply: str | None = None,
         **unused: Any,
     ) -> Answer | list[Answer]:
         check_options(unused, ("top_k", "function_to_apply"))
-        pictures = cast("Sequence[Picture]", inputs if isinstance(inputs, (list, tuple)) else [inputs])
+        several = not isinstance(inputs, str) and isinstance(inputs, Iterable)
+        pictures = list(cast("Iterable[Picture]", inputs if several else [inputs]))
         found = self.classifier.classify(pictures, apply=function_to_apply)
         answers = [[_label(label) for label in labels[: _count(top_k, len(labels))]] for labels in found]
-        return answers if isinstance(inputs, (list, tuple)) else answers[0]
+        return answers if several else answers[0]
 
 
 def _text(given: object) -> Text:

@@ -1,6 +1,6 @@
 """`heedful.pipeline("text-generation", model=…)`, called and answering as in Hugging Face's Transformers 4."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from heedful.decoding.pipelines.options import search_options
@@ -18,7 +18,7 @@ class GenerationPipeline:
 
     def __call__(
         self,
-        prompts: str | Sequence[str],
+        prompts: str | Iterable[str],
         *,
         max_length: int | None = None,
         return_full_text: bool | None = None,

@@ -1,5 +1,6 @@
 """Pipelines that write one text for another, called and answering as those of Hugging Face's Transformers 4."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from heedful.decoding.pipelines.options import search_options
@@ -18,15 +19,14 @@ class TranslationPipeline:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
 
-    def __call__(self, texts: str | list[str], **options: Any) -> Answer | list[Answer]:
+    def __call__(self, texts: str | Iterable[str], **options: Any) -> Answer | list[Answer]:
         """One dict for each text; a list of dicts for each where `num_return_sequences` is more than 1.
 
         Options as of Hugging Face's `generate`; a search that they say nothing of is heedful's own.
         """
         settings = search_options(options, beam=SearchSettings.beam, lengths=LENGTHS)
-        found = [
-            _dicts(best) for best in self.translator.search([texts] if isinstance(texts, str) else texts, **settings)
-        ]
+        many = [texts] if isinstance(texts, str) else list(texts)
+        found = [_dicts(best) for best in self.translator.search(many, **settings)]
         if isinstance(texts, str):
             return found[0]
         return found if settings.get("n_best", 1) > 1 else [best[0] for best in found]
@@ -38,7 +38,7 @@ class SummarizationPipeline:
     def __init__(self, translator: Translator) -> None:
         self.inner = TranslationPipeline(translator)
 
-    def __call__(self, texts: str | list[str], **options: Any) -> Answer | list[Answer]:
+    def __call__(self, texts: str | Iterable[str], **options: Any) -> Answer | list[Answer]:
         """Options as of a translation. A text that is longer than the model takes is reduced to what matters in it."""
         renamed: Answer | list[Answer] = _renamed(self.inner(texts, **options))
         return renamed
