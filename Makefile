@@ -32,7 +32,7 @@ demo: .venv/ready
 
 # One thread for each worker: two workers with two threads each are slower than one alone.
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .
