@@ -90,7 +90,7 @@ def test_without_languages_the_first_record_decides(tmp_path: Path) -> None:
 def test_three_languages_must_be_chosen_from(tmp_path: Path) -> None:
     paths = write_pairs(tmp_path, PAIRS, "nested")
     with pytest.raises(
-        UserError, match=r"a\.jsonl: line 1 .*choose two of its languages, with --languages: en, de, fr"
+        UserError, match=r"a\.jsonl: line 1 .*choose two of its languages .*data.languages.*: en, de, fr"
     ):
         list(open_corpus(paths))
 

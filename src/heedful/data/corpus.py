@@ -33,6 +33,7 @@ SUFFIXES: dict[str, Format] = {
     ".tmx": "tmx",
     ".parquet": "parquet",
 }
+NAMES_LANGUAGES = frozenset({"jsonl", "tmx", "parquet"})  # formats in which a text may say its language
 FATAL = frozenset(name for name, kind in KINDS.items() if kind.severity == "fatal")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Content = Literal["pairs", "text", "labels"]
+HOW_TO_CHOOSE = 'heedful check --languages en,de; heedful train --set \'data.languages=["en","de"]\''
 
 
 class Fields(NamedTuple):
@@ -42,7 +43,7 @@ def find_fields(row: Mapping[str, object], content: Content, languages: tuple[st
     inner = row.get("translation")
     if content == "pairs" and isinstance(inner, Mapping):
         if languages is None and len(inner) != 2:
-            raise ValueError(f"choose two of its languages, with --languages: {_list(inner)}")
+            raise ValueError(f"choose two of its languages ({HOW_TO_CHOOSE}): {_list(inner)}")
         pair = languages or tuple(inner)
         _need(inner, pair)
         return Fields(pair, inside="translation")
@@ -52,7 +53,9 @@ def find_fields(row: Mapping[str, object], content: Content, languages: tuple[st
         if all(name in row for name in names):
             return Fields(names)
     wanted = " and ".join(f"'{name}'" for name in FLAT[content][0])
-    also = " (or 'translation' with two languages)" if content == "pairs" else ""
+    also = ""
+    if content == "pairs":
+        also = f" (or 'translation' with two languages, or two keys that are chosen: {HOW_TO_CHOOSE})"
     raise ValueError(f"needs {wanted}{also}; has only: {_list(row)}")
 
 

@@ -50,7 +50,7 @@ def find_parquet_fields(path: Path, file: Any, *, content: Content, languages: t
     try:
         return find_fields(example, content, languages)
     except ValueError as error:
-        raise BadData("json", Place(str(path)), str(error), remedy="Rename the columns, or pass --languages.") from None
+        raise BadData("json", Place(str(path)), str(error), remedy="Rename the columns, or choose two.") from None
 
 
 def _children(field: Any) -> list[Any]:

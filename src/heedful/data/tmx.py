@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
+from heedful.data.fields import HOW_TO_CHOOSE
 from heedful.data.findings import BadData, Place, Problem
 from heedful.data.lines import DAMAGE, MAX_LINE_BYTES, open_bytes
 from heedful.data.records import Cell, Record
 
 BLOCK = 1 << 16
 CODES = {"bpt", "ept", "it", "ph", "ut", "sub"}
-CHOOSE = "Choose two of its languages, for example with --languages en,de."
+CHOOSE = f"Choose two of its languages ({HOW_TO_CHOOSE})."
 
 
 Texts = dict[str, tuple[str, int]]  # language -> text, how many tags were taken out of it

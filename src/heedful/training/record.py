@@ -1,19 +1,19 @@
 """settings.toml of a run folder: everything that made the run, defaults resolved."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tomli_w
 
 from heedful.config import from_values, read_toml, to_values, with_overrides
-from heedful.data.corpus import Corpus, OnBadLine, open_corpus, read_labelled, read_text
+from heedful.data.corpus import NAMES_LANGUAGES, Corpus, format_of, open_corpus, read_labelled, read_text
 from heedful.errors import UserError
 from heedful.files import sync
 from heedful.models.folder import find_model_folder
 from heedful.training.pictures import open_training
-from heedful.training.settings import Settings
+from heedful.training.settings import DataSettings, Settings
 
 NAME = "settings.toml"
 
@@ -27,6 +27,8 @@ MAY_CHANGE = frozenset(
 ) | {"data.workers", "data.languages"}  # fmt: skip
 
 Paths = str | Path | Sequence[str | Path]
+T = TypeVar("T")
+AS_USUAL = DataSettings()
 Content = Literal["pairs", "text", "labels", "tags", "images"]  # what the files of a run hold
 
 
@@ -66,24 +68,47 @@ class Files:
         """Each source with its target; a source without one is a file of pairs."""
         return list(zip(self.source, self.target, strict=True)) if self.target else [(path,) for path in self.source]
 
-    def corpora(self, on_bad_line: OnBadLine = "error") -> list[Corpus]:
-        return [OPENERS[self.content](pair, on_bad_line) for pair in self.pairs()]
+    def corpora(self, data: DataSettings = AS_USUAL) -> list[Corpus]:
+        """What to learn from, read as the settings say."""
+        return [OPENERS[self.content](pair, data) for pair in self.pairs()]
 
-    def valid_corpus(self) -> Corpus | None:
-        return OPENERS[self.content](self.valid, "skip") if self.valid else None
+    def valid_corpus(self, data: DataSettings = AS_USUAL) -> Corpus | None:
+        return OPENERS[self.content](self.valid, replace(data, on_bad_line="skip")) if self.valid else None
 
     def fingerprints_now(self, settings: Settings) -> list[str]:
         """The SHA-256 of each corpus as it lies there; of pictures, as they are read with these settings."""
         if self.content == "images":
             return [open_training(path, settings).fingerprint for path in self.source]
-        return [corpus.fingerprint() for corpus in self.corpora()]
+        return [corpus.fingerprint() for corpus in self.corpora(settings.data)]
 
 
-OPENERS: dict[str, Callable[[tuple[str, ...], OnBadLine], Corpus]] = {
-    "pairs": lambda paths, on_bad_line: open_corpus(paths, on_bad_line=on_bad_line),
-    "text": lambda paths, on_bad_line: read_text(paths[0], keep_empty=True, on_bad_line=on_bad_line),
-    "labels": lambda paths, on_bad_line: read_labelled(paths[0], on_bad_line=on_bad_line),
-    "tags": lambda paths, on_bad_line: read_text(paths[0], keep_empty=True, on_bad_line=on_bad_line),
+def _open_pairs(paths: tuple[str, ...], data: DataSettings) -> Corpus:
+    names_its_languages = format_of(Path(paths[0])) in NAMES_LANGUAGES  # elsewhere they are for the card alone
+    return open_corpus(
+        paths,
+        languages=_two(data.languages) if names_its_languages and data.languages else None,
+        columns=_two(data.columns or (1, 2)),
+        on_bad_line=data.on_bad_line,
+    )
+
+
+def _open_text(paths: tuple[str, ...], data: DataSettings) -> Corpus:
+    return read_text(paths[0], keep_empty=True, on_bad_line=data.on_bad_line)
+
+
+def _open_labelled(paths: tuple[str, ...], data: DataSettings) -> Corpus:
+    return read_labelled(paths[0], columns=_two(data.columns or (1, 2)), on_bad_line=data.on_bad_line)
+
+
+def _two(values: tuple[T, ...]) -> tuple[T, T]:
+    return values[0], values[1]
+
+
+OPENERS: dict[str, Callable[[tuple[str, ...], DataSettings], Corpus]] = {
+    "pairs": _open_pairs,
+    "text": _open_text,
+    "labels": _open_labelled,
+    "tags": _open_text,  # whose columns are read later
 }
 
 

@@ -36,7 +36,7 @@ class DataSettings:
     documents: Literal["lines", "paragraphs", "file"] = "paragraphs"  # what in running text stands for itself
     rows: Literal["packed", "random"] = "packed"  # of language models: documents in rows, or windows from anywhere
     apart: bool = True  # packed documents do not see each other
-    columns: tuple[int, int] = (1, -1)  # of tagged words: where the word and its tag stand; (2, 4) in CoNLL-U
+    columns: tuple[int, ...] = ()  # of pairs, labels, tags: where both stand; () = first and second, of tags the last
     image_size: int | None = None  # pixels to each side, to which image files are brought; by default as they are
     flip: bool = False  # of images: half of them are mirrored
     shift: int = 0  # of images: moved by up to so many pixels
@@ -44,7 +44,7 @@ class DataSettings:
     workers: int = 1  # processes that prepare batches beside the training; 0: none
     on_bad_line: Literal["error", "skip"] = "error"
     max_doubtful: float = 0.05  # a corpus with a larger share of doubtful pairs is refused
-    languages: tuple[str, ...] = ()  # codes of source and target, for the card; () = as the names of the files say
+    languages: tuple[str, ...] = ()  # codes of source and target: for the card, and where a file names its languages
 
     def __post_init__(self) -> None:
         _at_least(1, self, "batch_tokens", "max_len")
@@ -57,6 +57,10 @@ class DataSettings:
             raise UserError(f"'as_typed' must lie between 0 and 1, found {self.as_typed}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
+        if self.columns and (len(self.columns) != 2 or self.columns[0] == self.columns[1] or 0 in self.columns):
+            raise UserError(
+                f"'columns' must be two different columns, counted from 1, such as [2, 1], found {list(self.columns)}"
+            )
         if self.languages and (len(self.languages) != 2 or not all(map(_LANGUAGE.fullmatch, self.languages))):
             raise UserError(f'\'languages\' must be two codes such as ["en", "de"], found {list(self.languages)}')
 

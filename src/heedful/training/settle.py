@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from heedful.config import read_toml, to_values, with_overrides
+from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.errors import UserError, one_of
 from heedful.models.folder import FAMILIES, load_model
 from heedful.training.record import Content, Files, RunRecord, flat
-from heedful.training.settings import Settings, find_recipe, read_settings
+from heedful.training.settings import DataSettings, Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
 
 # Of a model to start from: what the new run decides anew, by its data or its settings.
@@ -25,6 +25,8 @@ ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "loss.r_drop": (0.0, ("translation", "denoising", "spans")),
     "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
     "tokenizer.sample_alpha": (0.0, ("translation",)),
+    "data.as_typed": (0.0, ("translation",)),
+    "data.columns": ([], ("translation", "classification", "tagging")),
 }
 
 
@@ -51,7 +53,8 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     if start:
         settled += _chosen_anew(chosen, with_overrides({}, start), wanted)
     if recipe is None:
-        recipe = TASKS[task].recipe(chosen, files)
+        reading = from_values(DataSettings, found.get("data", {}), where="--set", table="data")
+        recipe = TASKS[task].recipe(chosen, files, reading)
         if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
             settled += _within_reach(read_settings(recipe, settled, without=shape))
     settings = read_settings(recipe, settled, without=shape)

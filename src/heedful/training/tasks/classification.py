@@ -41,7 +41,7 @@ class LabelledTexts:
 
 
 def prepare_labelled(given: Preparation) -> None:
-    corpora, valid = given.files.corpora(given.settings.data.on_bad_line), given.files.valid_corpus()
+    corpora, valid = given.files.corpora(given.settings.data), given.files.valid_corpus(given.settings.data)
     n_texts = sum(1 for corpus in corpora for _ in corpus)
     for corpus in corpora:
         say_left_out(corpus, given.say)
@@ -178,7 +178,7 @@ CLASSIFICATION: Task[LabelledTexts] = Task(
     families=("bert",),
     content="labels",
     metrics=("accuracy", "f1", "loss"),
-    recipe=lambda family, files: "bert-classify",
+    recipe=lambda family, files, data: "bert-classify",
     prepare=prepare_labelled,
     reopen=reopen_labelled,
     lesson=lesson,

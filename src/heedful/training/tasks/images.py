@@ -249,7 +249,7 @@ def image_task(
         families=("vit",),
         content="images",
         metrics=metrics,
-        recipe=lambda family, files: recipe,
+        recipe=lambda family, files, data: recipe,
         prepare=prepare_images,
         reopen=reopen_images,
         lesson=lesson,

@@ -135,7 +135,7 @@ MASKED_TOKENS: Task[Texts] = Task(
     families=("bert",),
     content="text",
     metrics=("loss", "accuracy", "perplexity"),
-    recipe=lambda family, files: "bert",
+    recipe=lambda family, files, data: "bert",
     prepare=lambda given: prepare_texts(given, symbols=[MASK_PIECE]),
     reopen=reopen_texts,
     lesson=lesson,

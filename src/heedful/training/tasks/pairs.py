@@ -23,7 +23,7 @@ from heedful.text import Tokenizers
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
 from heedful.training.record import Files
-from heedful.training.settings import Settings, choose_recipe
+from heedful.training.settings import DataSettings, Settings, choose_recipe
 from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
@@ -31,11 +31,11 @@ from heedful.training.validation import Said, Validation, judging, mean_loss, pe
 
 
 def prepare(given: Preparation) -> None:
-    corpora = given.files.corpora(given.settings.data.on_bad_line)
+    corpora = given.files.corpora(given.settings.data)
     prepare_data(
         given.folder,
         corpora,
-        given.files.valid_corpus(),
+        given.files.valid_corpus(given.settings.data),
         given.settings,
         tokenizers=given.tokenizers,
         say=given.say,
@@ -204,11 +204,11 @@ def fingerprint_of(examples: Sequence[Example]) -> str:
     return hashlib.sha256(json.dumps([[e.source, e.target] for e in examples]).encode()).hexdigest()
 
 
-def recipe_for(family: str, files: Files) -> str:
+def recipe_for(family: str, files: Files, data: DataSettings) -> str:
     """The families beside seq2seq have one recipe each, for text and pairs alike."""
     if family != "seq2seq":
         return family
-    return choose_recipe(sum(1 for corpus in files.corpora() for _ in corpus.records()))
+    return choose_recipe(sum(1 for corpus in files.corpora(data) for _ in corpus.records()))
 
 
 def reopen(folder: Path, settings: Settings) -> Prepared:

@@ -44,16 +44,17 @@ class TaggedTexts:
 
 def prepare_tagged(given: Preparation) -> None:
     data = given.settings.data
-    corpora = given.files.corpora(data.on_bad_line)
-    sentences = [sentence for one in corpora for sentence in read_tagged(one, data.columns)]
+    corpora = given.files.corpora(data)
+    word, tag = data.columns or (1, -1)
+    sentences = [sentence for one in corpora for sentence in read_tagged(one, (word, tag))]
     if not sentences:
         raise UserError(
-            f"{given.files.source[0]}: no word where data.columns = {list(data.columns)} looks for it: unless it holds "
+            f"{given.files.source[0]}: no word where data.columns = {[word, tag]} looks for it: unless it holds "
             "the word or its tag, the first column must hold the number of each word, as in CoNLL-U"
         )
-    corpus = given.files.valid_corpus()
+    corpus = given.files.valid_corpus(data)
     if corpus is not None:
-        training, valid = sentences, list(read_tagged(corpus, data.columns))
+        training, valid = sentences, list(read_tagged(corpus, (word, tag)))
     else:
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         training = [s for s in sentences if not is_held_out(" ".join(s.words))]
@@ -221,7 +222,7 @@ TAGGING: Task[TaggedTexts] = Task(
     families=("bert",),
     content="tags",
     metrics=("accuracy", "f1", "loss"),
-    recipe=lambda family, files: "bert-tag",
+    recipe=lambda family, files, data: "bert-tag",
     prepare=prepare_tagged,
     reopen=reopen_tagged,
     lesson=lesson,

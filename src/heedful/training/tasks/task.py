@@ -15,7 +15,7 @@ from heedful.models.folder import Model
 from heedful.text import Tokenizers
 from heedful.training.objectives import Objective
 from heedful.training.record import Content, Files
-from heedful.training.settings import Settings
+from heedful.training.settings import DataSettings, Settings
 from heedful.training.validation import Validation
 
 P = TypeVar("P")  # what a task prepares
@@ -72,7 +72,7 @@ class Task(Generic[P]):
     families: tuple[str, ...]  # of models that can learn it
     content: Content  # what its files hold
     metrics: tuple[str, ...]  # what `run.metric` may name, the usual one first
-    recipe: Callable[[str, Files], str]  # the built-in recipe for a family and these files
+    recipe: Callable[[str, Files, DataSettings], str]  # the built-in recipe for a family and files that are read so
     prepare: Callable[[Preparation], None]
     reopen: Callable[[Path, Settings], P]  # what was prepared; the files themselves are not needed
     lesson: Callable[[P, Settings], Lesson]

@@ -42,7 +42,7 @@ class Texts:
 def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
     """Everything in the run's folder, made or found; `symbols` are further special tokens that the task needs."""
     data = given.settings.data
-    corpora, valid = given.files.corpora(data.on_bad_line), given.files.valid_corpus()
+    corpora, valid = given.files.corpora(data), given.files.valid_corpus(data)
     if valid is None:
         training, held_out, how = split_documents(
             corpora, data.documents, hold_out=data.hold_out, share=data.hold_out_share
