@@ -35,6 +35,14 @@ def test_a_folder_with_a_folder_for_each_label(tmp_path: Path) -> None:
     assert splits_of(tmp_path / "pets") == ()
 
 
+def test_pictures_without_labels(tmp_path: Path) -> None:
+    flat = folder_of(tmp_path / "pets") / "cat"
+    np.savez(tmp_path / "pets.npz", x=np.stack([picture(1), picture(2)]))
+    for images in (open_images(flat), open_images(tmp_path / "pets.npz")):
+        assert len(images.labels) == 1 and images.targets.tolist() == [0, 0]
+        assert images.pixels.shape == (2, 3, 6, 6)
+
+
 def test_grey_images_have_one_channel(tmp_path: Path) -> None:
     assert open_images(folder_of(tmp_path, n_channels=1)).pixels.shape == (3, 1, 6, 6)
 

@@ -40,3 +40,8 @@ def test_row_i_is_what_was_row_order_i() -> None:
     x, order = numbers(2, 3, 4), torch.tensor([[2, 0, 1], [0, 2, 1]])
     found = reordered(x, order)
     assert all(torch.equal(found[b, i], x[b, order[b, i]]) for b in range(2) for i in range(3))
+
+
+def test_no_picture_has_no_patches() -> None:
+    """A step that is cut into more parts than it has pictures has empty ones."""
+    assert to_patches(torch.zeros(0, 3, 8, 8), 4).shape == (0, 4, 48)

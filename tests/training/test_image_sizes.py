@@ -82,6 +82,13 @@ def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_pa
     assert max(len(next(loader)) for _ in range(3)) > 6
 
 
+def test_pictures_that_lie_in_one_folder_are_learned_from_without_labels(tmp_path: Path) -> None:
+    photos = photographs(tmp_path / "photos", sizes=[(8, 8)]) / "dark"
+    train(folder=tmp_path / "patches", family="vit", images=photos, overrides=CASES["masked_patches"].overrides)
+    with pytest.raises(UserError, match=r"no labels, or all the same one.*task=masked_patches"):
+        learn(tmp_path / "run", photos, family="vit")
+
+
 def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
     """Image files are brought to it, and to its channels, as `classify` brings them."""
     start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", exclusive=False)

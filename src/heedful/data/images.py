@@ -195,6 +195,8 @@ def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: 
             raise UserError(f"{path}: has no folder for '{split}'; expected one of: {', '.join(SPLITS[split])}")
         folder = found[0]
     labels = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if not labels and _image_files(folder, SUFFIXES):  # without labels: "." is the folder itself
+        labels = ["."]
     files = [(number, file) for number, label in enumerate(labels) for file in _image_files(folder / label, SUFFIXES)]
     unread = [file for label in labels for file in _image_files(folder / label, UNREAD)]
     if unread:
@@ -259,9 +261,13 @@ def _read_npz(path: Path, split: Split | None) -> Images:
         pairs = [(f"{x}{end}", f"{y}{end}") for end in endings for x, y in (("x", "y"), ("images", "labels"))]
         found = next((pair for pair in pairs if set(pair) <= names), None)
         if found is None:
+            alone = next((x for x, _ in pairs if x in names), None)
+            found = None if alone is None else (alone, "")
+        if found is None:
             wanted = " or ".join(f"'{x}' and '{y}'" for x, y in pairs[:2])
             raise UserError(f"{path}: expected the arrays {wanted}; found {', '.join(sorted(names))}")
-        pixels, targets = (_array(path, archive, name) for name in found)
+        pixels = _array(path, archive, found[0])
+        targets = _array(path, archive, found[1]) if found[1] else np.zeros(pixels.shape[:1], np.int64)
         classes = _array(path, archive, "classes") if "classes" in names else None
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
         raise UserError(

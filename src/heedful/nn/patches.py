@@ -44,8 +44,9 @@ class MaskToken(nn.Module):
 def to_patches(pixels: Tensor, size: int) -> Tensor:
     """(B, C, H, W) -> (B, P, C x s x s): the numbers of each patch, channel by channel, row by row."""
     batch, n_channels, height, width = pixels.shape
-    grid = pixels.reshape(batch, n_channels, height // size, size, width // size, size)
-    return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, n_channels * size * size)
+    rows, columns = height // size, width // size
+    grid = pixels.reshape(batch, n_channels, rows, size, columns, size)
+    return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, rows * columns, n_channels * size * size)
 
 
 def from_patches(patches: Tensor, size: int, *, n_channels: int) -> Tensor:

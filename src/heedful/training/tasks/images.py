@@ -56,6 +56,11 @@ def prepare_images(given: Preparation) -> None:
             raise UserError(
                 f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
             )
+    if given.settings.task == "image_classification" and len(labels) < 2:
+        raise UserError(
+            f"{given.files.source[0]}: its pictures have no labels, or all the same one: give a folder for each label "
+            "(.npz: y). Without labels a model can learn from patches: --set task=masked_patches"
+        )
     training, valid = _divide(corpora, given.files, given.settings)
     valid = numbered_as(valid, labels)
     seen = set(training.targets.tolist())
