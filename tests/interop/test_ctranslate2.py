@@ -104,6 +104,7 @@ def test_only_these_are_refused():
         sizes = {"source_vocab_size": 60, "target_vocab_size": 60, "d_model": 32, "n_heads": 4}
         assert why_not(Seq2SeqConfig(**{**sizes, **changes})) is None
     assert why_not_values({}) is None  # left to whoever reads the whole config
+    assert why_not_values({"norm": "scale"}) == "it has no scale norm"  # as README.md adds one
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])

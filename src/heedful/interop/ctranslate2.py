@@ -14,7 +14,7 @@ import numpy as np
 from heedful.config import to_values
 from heedful.errors import UserError
 from heedful.interop.ctranslate2_decoder import decoder_only
-from heedful.interop.ctranslate2_outline import DECODERS, OUTLINES, POSITIONS, Outline, outline_of
+from heedful.interop.ctranslate2_outline import DECODERS, EPSILONS, OUTLINES, POSITIONS, Outline, outline_of
 from heedful.interop.ctranslate2_parts import Floats, Parts
 from heedful.interop.ctranslate2_tokens import source_token, target_token
 from heedful.models.marks import MarksConfig
@@ -36,11 +36,11 @@ def why_not(config: "Seq2SeqConfig | BartConfig | T5Config | GptConfig") -> str 
 def why_not_values(values: Mapping[str, Any]) -> str | None:
     """The same from the plain values of a config.json, for those who must not import torch."""
     pattern = (values.get("pattern") or {}).get("kind", "full")
-    family = values.get("family", "seq2seq")
+    family, norm = values.get("family", "seq2seq"), values.get("norm", "layer")
     refusals = {
         f"heedful does not map the family '{family}' onto it": family not in OUTLINES,
         f"it has no '{pattern}' attention": pattern != "full",
-        "it has no batch norm": values.get("norm") == "batch",
+        f"it has no {norm} norm": norm not in EPSILONS,
         "it always adds the residual": values.get("residual") == "none",
         "its encoder has no ALiBi": values.get("positions") == "alibi",
         "its decoder layers all read the last encoder layer": values.get("join", "last") != "last",
