@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from heedful.errors import UserError
+
 if TYPE_CHECKING:
     from heedful.data.corpus import Example
     from heedful.models.folder import LoadedModel
@@ -102,7 +104,10 @@ class Files(NamedTuple):
 
 def write_pairs(stem: Path, examples: "list[Example]", source_language: str, target_language: str) -> Files:
     """Two aligned text files, as a user would have them."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{stem.parent}: cannot hold the demo: {error.strerror}. Choose another --output") from None
     files = Files(stem.with_suffix(f".{source_language}"), stem.with_suffix(f".{target_language}"))
     files.source.write_text("".join(f"{example.source}\n" for example in examples), encoding="utf-8")
     files.target.write_text("".join(f"{example.target}\n" for example in examples), encoding="utf-8")

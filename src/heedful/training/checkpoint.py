@@ -8,6 +8,7 @@ taken. safetensors and JSON only: a checkpoint from a stranger can hold wrong nu
 """
 
 import errno
+import itertools
 import json
 import platform
 import shutil
@@ -106,14 +107,28 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(checkpoints: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest one that is whole. A damaged one is reported, set aside under another name, and passed over."""
-    for folder in reversed(list_checkpoints(checkpoints)):
+    """The newest one that is whole. A damaged one is reported, set aside under another name, and passed over. Where
+    none is left it is for the user to say what becomes of the models that the run has made.
+    """
+    saved = list_checkpoints(checkpoints)
+    for folder in reversed(saved):
         try:
             return load_checkpoint(folder)
         except UserError as error:
             report(f"{error}\nThis checkpoint is damaged: it is set aside, and the one before it is taken.")
-            folder.rename(folder.with_name(f"damaged-{folder.name}"))
+            folder.rename(_free_name(folder))
+    if saved:
+        raise UserError(
+            f"{checkpoints}: none of its checkpoints can be read, and to begin anew would write over the models of "
+            f"this run. Start another one with the best of them: --from {checkpoints.parent / 'best'}"
+        )
     return None
+
+
+def _free_name(folder: Path) -> Path:
+    """For a damaged one; the same step may be damaged a second time."""
+    names = (folder.with_name(f"damaged-{folder.name}{f'-{n}' if n > 1 else ''}") for n in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:

@@ -27,6 +27,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from heedful.errors import UserError
+from heedful.models.device import torch_device
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 
 MEETING = datetime.timedelta(minutes=10)
@@ -100,7 +101,7 @@ def fresh_store(store: Store, rank: int, size: int) -> Store:
 def choose_device(device: str, local_rank: int = 0) -> torch.device:
     """The device of that name; "auto" is the best that is there."""
     if device != "auto":
-        return torch.device(device)
+        return torch_device(f"cuda:{local_rank}" if device == "cuda" else device)
     if torch.cuda.is_available():
         return torch.device("cuda", local_rank)
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -12,9 +12,12 @@ from heedful.errors import UserError
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Own the folder until the end of the block or of the process: the lock goes with its holder, even a killed one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "lock"
-    with path.open("a+") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a+")
+    except OSError as error:
+        raise UserError(f"{folder}: cannot hold a run: {error.strerror}. Choose another folder") from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

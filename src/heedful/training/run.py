@@ -38,9 +38,11 @@ from heedful.training.record import (
 )
 from heedful.training.session import Emit, Session
 from heedful.training.settle import settle
-from heedful.training.signals import StopRequests, stop_requests
+from heedful.training.signals import Abandoned, StopRequests, stop_requests
 from heedful.training.tasks.table import task_of
 from heedful.training.tasks.task import Preparation
+
+OF_A_RUN = ("data", "tokenizers", "checkpoints", "best", "last", "average")  # folders that a run makes
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,17 @@ def settle_record(
             else "no training data: give --source and --target, or --text, --labels, --tags or --images"
         )
         raise UserError(f"{folder}: {what}")
+    refuse_foreign(folder)
     return settle(files, family, recipe, overrides)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """What lies in a new run's folder is somebody's: a run would mix its own into it, or take it away when refused."""
+    if found := [name for name in OF_A_RUN if (folder / name).exists()]:
+        raise UserError(
+            f"{folder}: holds {' and '.join(found)}, but no run (there is no settings.toml). A run makes folders of "
+            f"these names, so it needs one of its own: {folder / 'run'}, say"
+        )
 
 
 def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: StopRequests, *, dry_run: bool) -> Run:
@@ -157,7 +169,12 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
     if record.files.content == "pairs":
         emit("note", text=say_languages(record))
     with freed_if_refused(folder, world):
-        prepared = _prepare(folder, record, world, emit)
+        try:
+            prepared = _prepare(folder, record, world, emit, requests)
+        except Abandoned:
+            reason = f"{requests.reason()}, before the first step"
+            emit("stop", reason=reason, step=0, seconds=0.0, tokens=0, peak_memory_bytes=peak_memory(world.device))
+            return Run(folder, 0, reason, interrupted=True)
         checkpoint = _newest(folder, record, world, emit)
         record = read_record(folder)  # now with the fingerprints of the corpora
         session, state = open_session(
@@ -201,9 +218,9 @@ def freed_if_refused(folder: Path, world: World) -> Iterator[None]:
         yield
     except UserError:
         if is_new:
-            (folder / "settings.toml").unlink(missing_ok=True)
-            for name in ("data", "tokenizers"):
+            for name in ("data", "tokenizers"):  # which were not there: `refuse_foreign`
                 shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / "settings.toml").unlink(missing_ok=True)
         raise
 
 
@@ -212,9 +229,17 @@ def _spent(session: Session, state: State) -> dict[str, int | float]:
     return {"step": state.step, "seconds": state.seconds, "tokens": state.tokens, "peak_memory_bytes": memory}
 
 
-def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Any:
-    """Rank 0 prepares what is not there yet; then all ranks read it."""
+def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit, requests: StopRequests) -> Any:
+    """Rank 0 prepares what is not there yet; then all ranks read it. A lone rank that is asked to stop does so between
+    two stages: each leaves a finished result or none.
+    """
     task = task_of(record.settings)
+
+    def say(text: str) -> None:
+        emit("note", text=text)
+        if world.size == 1:
+            requests.abandon_if_asked()
+
     if world.speaks:
         clear_unfinished(folder)
         clear_unfinished(folder / "checkpoints")
@@ -230,7 +255,7 @@ def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit) -> Any:
                     record.files,
                     record.settings,
                     tokenizers=load_model(start).tokenizers if start else None,
-                    say=lambda text: emit("note", text=text),
+                    say=say,
                 )
             )
             ready.touch()

@@ -172,12 +172,15 @@ class Session:
 
     def finish(self, state: State) -> dict[str, str]:
         """The model folders that a run leaves: last/, average/ and, from validation, best/."""
+        if not state.scores or (self.ema and str(state.step) not in state.scores):
+            self.validate(state)  # so that there is a best/, which alone has the running average
         tensors = model_tensors(self.model)
         if self.world.speaks:
             plain = self._like_model(tensors)
             self._save_model("last", plain, state, self._judge(plain), weights=f"those of step {state.step:,}")
             checkpoints = self._last_checkpoints()
-            load_model_tensors(plain, average_of([load_checkpoint(path).model for path in checkpoints]))
+            saved = [load_checkpoint(path).model for path in checkpoints]
+            load_model_tensors(plain, average_of(saved or [tensors]))
             which = f"the mean of {len(checkpoints)} checkpoints, the last at" if len(checkpoints) > 1 else "those of"
             self._save_model("average", plain, state, self._judge(plain), weights=f"{which} step {state.step:,}")
         barrier(self.world)

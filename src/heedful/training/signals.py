@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
 
@@ -26,13 +27,17 @@ class StopRequests:
     @contextlib.contextmanager
     def abandoning(self) -> Iterator[None]:
         """Inside this block a signal raises Abandoned: the work is long, and nothing is lost by leaving it."""
-        if self._received is not None:
-            raise Abandoned
+        self.abandon_if_asked()
         self._may_abandon = True
         try:
             yield
         finally:
             self._may_abandon = False
+
+    def abandon_if_asked(self) -> None:
+        """Between two pieces of such work."""
+        if self._received is not None:
+            raise Abandoned
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self._received is not None:
@@ -44,9 +49,15 @@ class StopRequests:
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Listen to the signals; afterwards the old handlers are back."""
+    """Listen to the signals; afterwards the old handlers are back.
+
+    Who ignores one keeps ignoring it (`nohup`: the run outlives its terminal). In another thread than the main one
+    Python allows no handlers: there the program around decides.
+    """
     requests = StopRequests()
-    before = {number: signal.signal(number, requests._receive) for number in SIGNALS}
+    is_main = threading.current_thread() is threading.main_thread()
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN] if is_main else []
+    before = {number: signal.signal(number, requests._receive) for number in heard}
     try:
         yield requests
     finally:
