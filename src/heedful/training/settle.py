@@ -36,7 +36,10 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
-    asked = with_overrides(read_toml(find_recipe(recipe)) if recipe is not None else {}, typed)
+    written = read_toml(find_recipe(recipe)) if recipe is not None else {}
+    _check_tables(wanted, "--set")
+    _check_tables(written, str(recipe))
+    asked = with_overrides(written, typed)
     if "vocab_size" in asked.get("model", {}):
         raise UserError("'model.vocab_size' comes from the tokenizer; set tokenizer.vocab_size instead")
     found = with_overrides(asked, [*start, *typed])
@@ -64,6 +67,13 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_size(files.start_from, settings, wanted)
     refuse_unused(settings)
     return RunRecord(files, with_metric(settings), str(recipe))
+
+
+def _check_tables(values: Mapping[str, Any], where: str) -> None:
+    """Refuse one value in the place of a whole table, before anybody looks into it."""
+    for name, table in to_values(Settings()).items():
+        if isinstance(table, dict) and not isinstance(found := values.get(name, {}), dict):
+            raise UserError(f"{where}: '{name}' must be a table, set key by key ({name}.key=value), found {found!r}")
 
 
 def refuse_unused(settings: Settings) -> None:
