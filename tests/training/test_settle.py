@@ -7,6 +7,7 @@ import pytest
 from small_run import write_corpus
 from small_tasks import WRITERS
 
+from heedful.cli.main import run
 from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
@@ -139,3 +140,12 @@ def test_columns_beside_files_without_columns_are_refused(files: dict[Content, F
         family = "seq2seq" if given.content == "pairs" else "bert"
         recipe = "tiny" if given.content == "pairs" else None
         assert settle(given, family, recipe, typed).settings.data.columns == (2, 1)
+
+
+def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = map(str, write_corpus(tmp_path))
+    sides = ["--valid-source", source, "--valid-target", target, "--dry-run"]
+    code = run(["train", str(tmp_path / "run"), "--source", source, "--target", target, "--valid", "v.tsv", *sides])
+    assert code == 1
+    assert f"--valid v.tsv and --valid-source {source}: only one of them" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
