@@ -74,7 +74,7 @@ def open_session(
         model=model,
         lesson=lesson,
         validator=lesson.make_validator(lambda text: emit("note", text=text)) if world.speaks else None,
-        ema={} if checkpoint is None else {name: t.to(world.device) for name, t in checkpoint.ema.items()},
+        ema={} if checkpoint is None else {name: t.to(world.device, number_type) for name, t in checkpoint.ema.items()},
         emit=emit,
         requests=requests,
     )
