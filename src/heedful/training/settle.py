@@ -9,7 +9,8 @@ from typing import Any
 from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.data.corpus import format_of
 from heedful.errors import UserError, one_of
-from heedful.models.folder import FAMILIES, load_model
+from heedful.models.folder import FAMILIES, LoadedModel, load_model
+from heedful.text import Tokenizers
 from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import DataSettings, Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
@@ -51,7 +52,8 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
-    start = _model_overrides(files.start_from, files.content) if files.start_from else []
+    loaded = load_model(files.start_from) if files.start_from else None
+    start = _model_overrides(loaded, files.start_from, files.content) if loaded else []
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
@@ -86,6 +88,8 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_size(files.start_from, settings, wanted)
     refuse_unused(settings, flat(wanted))
     _refuse_columns(files, settings, flat(wanted))
+    if loaded is not None and loaded.tokenizers is not None:
+        _check_sampling(files.start_from, settings, loaded.tokenizers)
     return RunRecord(files, with_metric(settings), str(recipe))
 
 
@@ -187,9 +191,18 @@ def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> Non
         )
 
 
-def _model_overrides(folder: str, content: Content) -> list[str]:
+def _check_sampling(start: str, settings: Settings, tokenizers: Tokenizers) -> None:
+    """The tokenizers of a start stay as they are: who asks for samples of them must have some that sample."""
+    alpha = settings.tokenizer.sample_alpha
+    if alpha > 0.0 and not (tokenizers.source.can_sample and tokenizers.target.can_sample):
+        raise UserError(
+            f"{start}: its tokenizers do not sample, they were made without, and tokenizer.sample_alpha = {alpha} was "
+            "asked for: --set tokenizer.sample_alpha=0"
+        )
+
+
+def _model_overrides(loaded: LoadedModel, folder: str, content: Content) -> list[str]:
     """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
-    loaded = load_model(folder)
     if loaded.tokenizers is None and content != "images" and loaded.family != "vit":
         # With a vocabulary of its own, all embeddings would be new: little of what was learned could be used.
         raise UserError(
