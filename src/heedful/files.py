@@ -28,6 +28,13 @@ class Unwritable(UserError):
     """A place where no folder can be made."""
 
 
+def is_full(error: Exception) -> bool:
+    """Whether a full disk, a quota or a limit on the size of files is what stopped the writing."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    # safetensors has an error of its own, and says the number only in words.
+    return getattr(error, "errno", None) in full or any(f"os error {number})" in str(error) for number in full)
+
+
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

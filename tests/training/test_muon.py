@@ -127,3 +127,22 @@ def test_resumed_is_uninterrupted() -> None:
     ends: list[dict[str, Tensor]] = [optimiser_tensors(second, resumed), optimiser_tensors(whole, optimiser)]
     assert ends[0].keys() == ends[1].keys()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+@pytest.mark.parametrize("matrices_learn", [True, False])
+def test_either_part_may_have_nothing_to_learn(matrices_learn: bool) -> None:
+    """With all matrices frozen AdamW is alone, with all else frozen Muon is: what learns is what is left."""
+    model = tiny()
+    inside = {id(matrix) for matrix in matrices_within(model)}
+    for parameter in model.parameters():
+        parameter.requires_grad_((id(parameter) in inside) == matrices_learn)
+    optimiser = make_optimiser(model, SETTINGS)
+    before = copy.deepcopy(model)
+    steps(model, optimiser, range(1))
+    for (name, now), then in zip(model.named_parameters(), before.parameters(), strict=True):
+        assert torch.equal(now, then) != now.requires_grad, name
+    saved = optimiser_tensors(model, optimiser)
+    again = make_optimiser(model, SETTINGS)
+    load_optimiser_tensors(model, again, saved)
+    restored = optimiser_tensors(model, again)
+    assert saved.keys() == restored.keys() and all(torch.equal(saved[key], restored[key]) for key in saved)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
+from small_tasks import CASES
 from torch import Tensor
 
 from deterministic import numbers, whole_numbers
@@ -145,3 +146,24 @@ def test_learns_as_in_float32(tmp_path: Path) -> None:
     assert losses["float32"][-1] < losses["float32"][0] - 0.5
     for a, b in zip(*losses.values(), strict=True):
         assert a == pytest.approx(b, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["image_classification", "masked_patches", "shuffled_patches"])
+def test_pictures_are_learned_in_float64_too(name: str, tmp_path: Path) -> None:
+    """Pixels come in float32, whatever the model's numbers are; what it leaves can be used."""
+    case = CASES[name]
+    few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.precision=float64"]
+    train(folder=tmp_path / "run", family="vit", overrides=[*case.overrides, *few], **case.files(tmp_path))  # type: ignore[arg-type]
+    weights = load_file(tmp_path / "run" / "last" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float64}
+
+
+@pytest.mark.parametrize(("first", "then"), [("float32", "float64"), ("float64", "float32")])
+def test_a_running_average_goes_on_in_other_numbers(first: str, then: str, tmp_path: Path) -> None:
+    source, target = write_corpus(tmp_path / "corpus")
+    began = [*QUICK, "data.workers=0", "run.steps=4", "run.validate_every=4", f"run.precision={first}"]
+    assert "run.ema=0.9" in began
+    train(folder=tmp_path / "run", source=source, target=target, overrides=began)
+    train(folder=tmp_path / "run", resume=True, overrides=["run.steps=8", f"run.precision={then}"])
+    average = load_file(tmp_path / "run" / "checkpoints" / "step-000008" / "ema.safetensors")
+    assert {tensor.dtype for tensor in average.values()} == {getattr(torch, then)}

@@ -1,6 +1,8 @@
 """What a new run takes from the model that it starts from, and what it may choose itself."""
 
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +90,17 @@ def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_pat
     assert settled(tmp_path, family, "data.max_len=16").model["max_len"] == 32
     with pytest.raises(UserError, match="has learned 32 positions"):
         settled(tmp_path, "bart", "data.max_len=64")
+
+
+@pytest.mark.parametrize(("overrides", "recipe"), [(["tokenizer.sample_alpha=0.1"], ""), ([], "sample_alpha = 0.1\n")])
+def test_tokenizers_of_a_start_that_do_not_sample_are_said_to(overrides, recipe, tmp_path: Path) -> None:
+    """Nobody can change them: to be told to set what was just set helps nobody."""
+    recipe = recipe and f'family = "bart"\n[data]\nmax_len = 32\n[tokenizer]\n{recipe}'
+    with pytest.raises(UserError, match=r"bart: its tokenizers do not sample, .*: --set tokenizer\.sample_alpha=0$"):
+        settled(tmp_path, "bart", *overrides, recipe=recipe)
+    assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0", recipe=recipe).tokenizer.sample_alpha == 0.0
+
+
+def test_tokenizers_of_a_start_that_sample_go_on_sampling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "TokenizerConfig", partial(TokenizerConfig, sample_alpha=0.1))
+    assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0.1").tokenizer.sample_alpha == 0.1

@@ -8,19 +8,21 @@ against what the settings ask for. No pickle is ever read.
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from heedful.config import from_values, read_json, to_values
 from heedful.errors import UserError, one_of
-from heedful.files import MANIFEST, check_manifest, folder_aside
+from heedful.files import MANIFEST, check_manifest, folder_aside, is_full
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.device import torch_device
@@ -93,13 +95,23 @@ def save_model(
     """
     folder = Path(folder)
     values = {"format": FORMAT, "family": family_of(type(model)), **to_values(model.config)}
-    with folder_aside(folder) as aside:
-        (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        save_file(in_precision(weights_of(model), precision), aside / WEIGHTS)
-        if tokenizers is not None:
-            save_tokenizers(aside, tokenizers)
-        if card:
-            (aside / CARD).write_text(card, encoding="utf-8")
+    weights = in_precision(weights_of(model), precision)
+    try:
+        with folder_aside(folder) as aside:
+            (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            save_file(weights, aside / WEIGHTS)
+            if tokenizers is not None:
+                save_tokenizers(aside, tokenizers)
+            if card:
+                (aside / CARD).write_text(card, encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        if not is_full(error):
+            raise
+        needed, free = sum(tensor.nbytes for tensor in weights.values()), shutil.disk_usage(folder.parent).free
+        raise UserError(
+            f"{folder}: cannot be written ({error}): it needs {needed:,} bytes, and {free:,} are free there. Make "
+            "room, then run the same command again (a run that was training: with --resume)"
+        ) from None
     return folder
 
 

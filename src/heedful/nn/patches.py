@@ -15,7 +15,8 @@ class PatchEmbedding(nn.Module):
         self.projection = nn.Conv2d(n_channels, d_model, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        projected: Tensor = self.projection(pixels)  # (B, D, H / s, W / s)
+        # Pictures are read as float32, whatever the numbers of the model are.
+        projected: Tensor = self.projection(pixels.to(self.projection.weight.dtype))  # (B, D, H / s, W / s)
         return projected.flatten(2).transpose(1, 2)
 
 

@@ -16,14 +16,19 @@ from heedful.training.distributed import World, wrap
 from heedful.training.loop import ModelWithObjective, Training
 from heedful.training.optimiser import make_optimiser, peak_rate
 from heedful.training.parts import begin_with, freeze, thaw
-from heedful.training.record import RunRecord
+from heedful.training.record import NAME, RunRecord
 from heedful.training.schedule import learning_rate
 from heedful.training.session import Emit, Session
 from heedful.training.settings import Settings
 from heedful.training.signals import StopRequests
 from heedful.training.tasks.table import task_of
 from heedful.training.tasks.task import Lesson
-from heedful.training.tensors import load_generator_tensors, load_model_tensors, load_optimiser_tensors
+from heedful.training.tensors import (
+    load_generator_tensors,
+    load_model_tensors,
+    load_optimiser_tensors,
+    refuse_other_shapes,
+)
 from heedful.training.wording import too_long
 
 
@@ -44,6 +49,7 @@ def open_session(
     number_type = torch.float64 if settings.run.precision == "float64" else torch.float32
     model = lesson.make_model().to(world.device, number_type)
     if checkpoint is not None:
+        refuse_other_shapes(model, checkpoint.model, saved=checkpoint.folder, record=folder / NAME)
         load_model_tensors(model, checkpoint.model)
     elif start is not None:
         emit("note", text=begin_with(model, start))
@@ -68,7 +74,7 @@ def open_session(
         model=model,
         lesson=lesson,
         validator=lesson.make_validator(lambda text: emit("note", text=text)) if world.speaks else None,
-        ema={} if checkpoint is None else {name: t.to(world.device) for name, t in checkpoint.ema.items()},
+        ema={} if checkpoint is None else {name: t.to(world.device, number_type) for name, t in checkpoint.ema.items()},
         emit=emit,
         requests=requests,
     )

@@ -7,7 +7,6 @@ Each is written aside, synced, renamed and never changed again. A damaged one is
 taken. safetensors and JSON only: a checkpoint from a stranger can hold wrong numbers, but it cannot run.
 """
 
-import errno
 import itertools
 import json
 import platform
@@ -26,7 +25,7 @@ from heedful import __version__
 from heedful.config import from_values, read_json
 from heedful.data.loader import LoaderState
 from heedful.errors import UserError
-from heedful.files import check_manifest, folder_aside, retire
+from heedful.files import check_manifest, folder_aside, is_full, retire
 
 MODEL, OPTIMISER, GENERATORS, EMA = (f"{name}.safetensors" for name in ("model", "optimiser", "generators", "ema"))
 
@@ -83,7 +82,7 @@ def save_checkpoint(
             values = {"state": asdict(state), "versions": versions()}
             (aside / "state.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        if _is_full(error):
+        if is_full(error):
             raise no_room(checkpoints, needed) from None
         raise
     return folder
@@ -151,12 +150,6 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
     }
-
-
-def _is_full(error: Exception) -> bool:
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # safetensors has an error of its own, and says the number only in words.
-    return getattr(error, "errno", None) in full or any(f"os error {number})" in str(error) for number in full)
 
 
 def _check_room(folder: Path, needed: int) -> None:

@@ -26,22 +26,24 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self,
         matrices: Sequence[Tensor],
-        adamw: torch.optim.AdamW,
+        adamw: torch.optim.AdamW | None,
         *,
         sizes: Sequence[float],
         momentum: float,
         weight_decay: float,
         bfloat16: bool = False,
     ) -> None:
-        """`sizes`: how large the numbers of each matrix are by design (`magnitudes`), and so its updates.
+        """`adamw`: None where the rest is frozen.
+        `sizes`: how large the numbers of each matrix are by design (`magnitudes`), and so its updates.
         `bfloat16`: orthogonalise in such numbers. The result is only nearly orthogonal in any.
         """
         super().__init__(matrices, {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay})
         self.sizes = list(sizes)
         self.bfloat16 = bfloat16
         self.adamw = adamw
-        self.adamw.state = self.state  # so that a checkpoint finds everything in one place
-        self.param_groups += adamw.param_groups  # so that a new rate reaches both
+        if adamw is not None:
+            adamw.state = self.state  # so that a checkpoint finds everything in one place
+            self.param_groups += adamw.param_groups  # so that a new rate reaches both
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -56,7 +58,8 @@ class Muon(torch.optim.Optimizer):
             length = size * ADAMW_RMS * max(parameter.shape) ** 0.5
             parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
             parameter.add_(like(parameter, update), alpha=-group["lr"] * length)
-        self.adamw.step()
+        if self.adamw is not None:
+            self.adamw.step()
 
     def _momentum(self, parameter: Tensor, decay: float) -> Tensor:
         """The mean of past gradients, moved once more towards the newest (Nesterov)."""

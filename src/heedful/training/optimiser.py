@@ -28,8 +28,9 @@ class OptimiserSettings:
     unfreeze_every: int = 0  # only the top learns at first; one more layer after each so many steps; 0: all at once
 
     def __post_init__(self) -> None:
-        if self.lr is not None and self.lr <= 0:
-            raise UserError(f"'optimiser.lr' must be positive, found {self.lr}")
+        for name, value in (("lr", self.lr), ("eps", self.eps)):
+            if value is not None and value <= 0:
+                raise UserError(f"'optimiser.{name}' must be positive, found {value}")
         for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise UserError(f"'optimiser.{name}' must lie in [0, 1), found {getattr(self, name)}")
@@ -66,8 +67,8 @@ def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: b
             "goes through one layer again and again: leave them out"
         )
     sizes = magnitudes(model)
-    adamw = make_adamw(rest, settings, depths, sizes)
-    if not matrices:
+    adamw = make_adamw(rest, settings, depths, sizes) if rest or not matrices else None  # frozen: all but matrices
+    if adamw is not None and not matrices:
         return adamw
     how = {"momentum": settings.momentum, "weight_decay": settings.weight_decay}
     return Muon(matrices, adamw, sizes=[sizes.get(id(matrix), 1.0) for matrix in matrices], bfloat16=bfloat16, **how)

@@ -13,6 +13,7 @@ from heedful.training.distributed import agree
 from heedful.training.loop import backward_through
 from heedful.training.machine import peak_memory
 from heedful.training.session import Session
+from heedful.training.settings import RunSettings
 
 SECONDS = 3.0  # spent on measuring the speed, at least
 FALLING = ("linear", "cosine")  # schedules that end at a rate of nothing
@@ -25,9 +26,8 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     longest, ordinary = _trial_batches(session)
     _pass(session, longest)  # also warms up
-    peak = (
-        peak_memory(session.world.device) + 8 * n_parameters
-    )  # and the optimiser's two numbers for each, not there yet
+    # What the optimiser and the running average remember is not there yet.
+    peak = peak_memory(session.world.device) + n_parameters * (saved_bytes(run) - number_bytes(run))
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
     n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens)))))
@@ -38,7 +38,7 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     limit = float("inf") if run.minutes is None else run.minutes * 60
     if seconds > limit and session.settings.schedule.kind in FALLING:
         _warn_of_rate(session, state.step + int((run.steps - state.step) * limit / seconds))
-    n_kept = max(run.keep_last, run.average) + run.keep_best + 1
+    n_kept = max(run.keep_last, run.average) + run.keep_best + 1  # and one more while it is written
     return {
         "parameters": n_parameters,
         "steps": run.steps,
@@ -47,8 +47,18 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
         "peak_memory_bytes": peak,
         "seconds_low": min(seconds * (1 - SPREAD), limit),
         "seconds_high": min(seconds * (1 + SPREAD), limit),
-        "disk_bytes": n_parameters * (12 * n_kept + 4 * 3),  # weights and two moments; best, last, average
+        "disk_bytes": n_parameters * (saved_bytes(run) * n_kept + number_bytes(run) * 3),  # best, last, average
     }
+
+
+def number_bytes(run: RunSettings) -> int:
+    """Of one number of the model; in a run of bfloat16 too the weights are float32."""
+    return 8 if run.precision == "float64" else 4
+
+
+def saved_bytes(run: RunSettings) -> int:
+    """What a checkpoint holds for each parameter: itself, its two moments, and its running average if there is one."""
+    return number_bytes(run) * (4 if run.ema > 0.0 else 3)
 
 
 def _warn_of_rate(session: Session, n_steps: int) -> None:

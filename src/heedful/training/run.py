@@ -89,6 +89,8 @@ def train(
     """
     folder = Path(folder)
     given: dict[Content, Paths] = {"pairs": source, "text": text, "labels": labels, "tags": tags, "images": images}
+    if valid and valid_source:
+        raise UserError(f"--valid {valid} and --valid-source {valid_source}: only one of them can be used; give one")
     files = files_of(given, target, valid_source or valid, valid_target, start_from)
     # torchrun starts all ranks again when one has failed: that is a resume, although nobody typed it.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

@@ -22,6 +22,7 @@ from heedful.training.optimiser import OptimiserSettings
 from heedful.training.schedule import ScheduleSettings
 
 ENDLESS = ("t5", "universal")  # distances and waves have no last position
+SEEDS = 2**63  # so many there are: TOML's whole numbers end here
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z]{4})?(?:-[A-Za-z]{2})?")
 
 
@@ -117,6 +118,11 @@ class RunSettings:
         _at_least(1, self, "steps", "validate_every", "save_every", "log_every", "accumulate", "keep_last", "average")
         _at_least(0, self, "keep_best")
         _at_least(0, self, "seed", "sentences")
+        _at_least(1, self, *(name for name in ("patience", "threads") if getattr(self, name) is not None))
+        if self.minutes is not None and self.minutes <= 0:
+            raise UserError(f"'minutes' must be positive, found {self.minutes}")
+        if self.seed >= SEEDS:
+            raise UserError(f"'seed' must be less than {SEEDS:,}, found {self.seed}")
         if not 0.0 <= self.ema < 1.0:
             raise UserError(f"'run.ema' must lie in [0, 1), found {self.ema}")
 

@@ -1,14 +1,16 @@
 """What a new run is made of: family, task, recipe and settings, from what was given and what it starts from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from heedful.config import from_values, read_toml, to_values, with_overrides
+from heedful.data.corpus import format_of
 from heedful.errors import UserError, one_of
-from heedful.models.folder import FAMILIES, load_model
+from heedful.models.folder import FAMILIES, LoadedModel, load_model
+from heedful.text import Tokenizers
 from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import DataSettings, Settings, find_recipe, read_settings
 from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
@@ -28,15 +30,37 @@ ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "data.as_typed": (0.0, ("translation",)),
     "data.columns": ([], ("translation", "classification", "tagging")),
 }
+_TEXTS = ("next_token", "masked_tokens", "denoising", "spans")
+_PICTURES = ("image_classification", "masked_patches", "shuffled_patches")
+_LABELS = ("classification", "tagging", "image_classification", "shuffled_patches")
+# The same for what only counts if it was typed: a recipe may say it for a task before or after this one.
+TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
+    "data.flip": (False, _PICTURES),
+    "data.shift": (0, _PICTURES),
+    "data.image_size": (None, _PICTURES),
+    "data.documents": ("paragraphs", _TEXTS),
+    "data.hold_out_share": (0.1, _TEXTS),
+    "data.rows": ("packed", ("next_token",)),
+    "data.apart": (True, ("next_token",)),
+    "data.long": ("leave_out", ("translation",)),
+    "noise.rate": (None, ("masked_tokens", "denoising", "spans", "masked_patches")),
+    "noise.mean_span": (3.0, ("denoising", "spans")),
+    "noise.whole_words": (False, ("masked_tokens",)),
+    "loss.label_smoothing": (0.0, ("translation", "next_token", "denoising", "spans", *_LABELS)),
+}
 
 
 def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
-    start = _model_overrides(files.start_from, files.content) if files.start_from else []
+    loaded = load_model(files.start_from) if files.start_from else None
+    start = _model_overrides(loaded, files.start_from, files.content) if loaded else []
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
-    asked = with_overrides(read_toml(find_recipe(recipe)) if recipe is not None else {}, typed)
+    written = read_toml(find_recipe(recipe)) if recipe is not None else {}
+    _check_tables(wanted, "--set")
+    _check_tables(written, str(recipe))
+    asked = with_overrides(written, typed)
     if "vocab_size" in asked.get("model", {}):
         raise UserError("'model.vocab_size' comes from the tokenizer; set tokenizer.vocab_size instead")
     found = with_overrides(asked, [*start, *typed])
@@ -62,19 +86,44 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_reach(files.start_from, settings)
         settings = read_settings(recipe, [*settled, *_longer(settings)], without=shape)
         _check_size(files.start_from, settings, wanted)
-    refuse_unused(settings)
+    refuse_unused(settings, flat(wanted))
+    _refuse_columns(files, settings, flat(wanted))
+    if loaded is not None and loaded.tokenizers is not None:
+        _check_sampling(files.start_from, settings, loaded.tokenizers)
     return RunRecord(files, with_metric(settings), str(recipe))
 
 
-def refuse_unused(settings: Settings) -> None:
+def _check_tables(values: Mapping[str, Any], where: str) -> None:
+    """Refuse one value in the place of a whole table, before anybody looks into it."""
+    for name, table in to_values(Settings()).items():
+        if isinstance(table, dict) and not isinstance(found := values.get(name, {}), dict):
+            raise UserError(f"{where}: '{name}' must be a table, set key by key ({name}.key=value), found {found!r}")
+
+
+def refuse_unused(settings: Settings, typed: Container[str]) -> None:
     """Refuse what only other tasks can use: it would be believed to have helped."""
     values = flat(to_values(settings))
-    for key, (usual, tasks) in ONLY_FOR.items():
-        if values[key] != usual and settings.task not in tasks:
+    of_typed = {key: rule for key, rule in TYPED_ONLY_FOR.items() if key in typed}
+    for key, (usual, tasks) in {**ONLY_FOR, **of_typed}.items():
+        if values.get(key) != usual and settings.task not in tasks:
             raise UserError(
                 f"'{key}' = {values[key]!r} is for {', '.join(tasks)}, and the task '{settings.task}' cannot use it: "
                 "leave it out"
             )
+
+
+def _refuse_columns(files: Files, settings: Settings, typed: Container[str]) -> None:
+    """Columns are chosen where there are some: two files side by side have none, and JSON has names instead."""
+    if "data.columns" not in typed or not settings.data.columns or files.content not in ("pairs", "labels"):
+        return
+    alone = [*(files.source if not files.target else ()), *(files.valid if len(files.valid) == 1 else ())]
+    with_columns = ("tsv",) if files.content == "pairs" else ("tsv", "text")
+    if not any(format_of(Path(path)) in with_columns for path in alone):
+        given = " + ".join((*files.source[:1], *files.target[:1]))
+        raise UserError(
+            f"'data.columns' = {list(settings.data.columns)} is for files of columns (.tsv), and {given} has none: "
+            "leave it out"
+        )
 
 
 def with_metric(settings: Settings) -> Settings:
@@ -142,9 +191,18 @@ def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> Non
         )
 
 
-def _model_overrides(folder: str, content: Content) -> list[str]:
+def _check_sampling(start: str, settings: Settings, tokenizers: Tokenizers) -> None:
+    """The tokenizers of a start stay as they are: who asks for samples of them must have some that sample."""
+    alpha = settings.tokenizer.sample_alpha
+    if alpha > 0.0 and not (tokenizers.source.can_sample and tokenizers.target.can_sample):
+        raise UserError(
+            f"{start}: its tokenizers do not sample, they were made without, and tokenizer.sample_alpha = {alpha} was "
+            "asked for: --set tokenizer.sample_alpha=0"
+        )
+
+
+def _model_overrides(loaded: LoadedModel, folder: str, content: Content) -> list[str]:
     """The settings that a model to start from brings with it: its shape is given, only dropout may be chosen anew."""
-    loaded = load_model(folder)
     if loaded.tokenizers is None and content != "images" and loaded.family != "vit":
         # With a vocabulary of its own, all embeddings would be new: little of what was learned could be used.
         raise UserError(

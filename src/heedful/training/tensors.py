@@ -3,9 +3,12 @@
 Under FSDP a rank holds only its part of each; all ranks must then ask together.
 """
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.models.folder import weights_of
 from heedful.training.distributed import like, whole
 
@@ -27,6 +30,17 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
             tensor.copy_(like(tensor, tensors[name]))
+
+
+def refuse_other_shapes(model: nn.Module, tensors: dict[str, Tensor], *, saved: Path, record: Path) -> None:
+    """A record that was edited by hand describes another model than the one that was saved."""
+    wanted, found = ({name: list(t.shape) for name, t in named.items()} for named in (weights_of(model), tensors))
+    for name in wanted | found:
+        if wanted.get(name) != found.get(name):
+            raise UserError(
+                f"{record}: was changed since this run was saved: '{name}' has the shape {wanted.get(name, 'none')} by "
+                f"it, and {found.get(name, 'none')} in {saved.name}. Undo the change, or begin a new run"
+            )
 
 
 def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

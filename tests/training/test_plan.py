@@ -1,0 +1,30 @@
+"""What the plan foretells, and what a run then takes."""
+
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from small_run import OVERRIDES, write_corpus
+
+from heedful.training.log import read_log
+from heedful.training.run import train
+
+
+@pytest.mark.parametrize("ema", ["0.0", "0.9"])
+@pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16"])
+def test_the_disk_of_the_plan_is_what_is_written(ema: str, precision: str, tmp_path: Path) -> None:
+    """One checkpoint is kept, one more is there while it is replaced; beside them stand three models."""
+    source, target = write_corpus(tmp_path)
+    kept = ["run.keep_last=1", "run.average=1", "run.keep_best=0"]
+    few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.sentences=0"]
+    chosen = [*OVERRIDES, *kept, *few, f"run.ema={ema}", f"run.precision={precision}"]
+    folder = train(folder=tmp_path / "run", source=source, target=target, overrides=chosen).folder
+    [plan] = [event for event in read_log(folder / "log.jsonl") if event["event"] == "plan"]
+    [checkpoint] = (folder / "checkpoints").iterdir()
+    written = 2 * sum(size(path) for path in checkpoint.glob("*.safetensors") if path.stem != "generators")
+    written += sum(size(folder / name / "model.safetensors") for name in ("best", "last", "average"))
+    assert plan["disk_bytes"] == pytest.approx(written, rel=0.05)
+
+
+def size(path: Path) -> int:
+    return sum(tensor.nbytes for tensor in load_file(path).values())

@@ -1,0 +1,151 @@
+"""What `--set` is refused for, in words, before anything is read or written."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_run import write_corpus
+from small_tasks import WRITERS
+
+from heedful.cli.main import run
+from heedful.config import read_toml
+from heedful.errors import UserError
+from heedful.models.bert import Bert, BertConfig
+from heedful.models.folder import save_model
+from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
+from heedful.training.record import Content, Files
+from heedful.training.settings import find_recipe
+from heedful.training.settle import settle
+from heedful.training.tasks.table import TASKS
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+FOR_PAIRS = ("demo", "tiny", "small", "base", "big")  # chosen by the size of the data, which is small here
+
+# a setting -> the tasks that look at it
+TEXTS = {"next_token", "masked_tokens", "denoising", "spans"}
+PICTURES = {"image_classification", "masked_patches", "shuffled_patches"}
+USED = {
+    "data.flip=true": PICTURES,
+    "data.shift=1": PICTURES,
+    "data.image_size=8": PICTURES,
+    "noise.rate=0.2": {"masked_tokens", "denoising", "spans", "masked_patches"},
+    "noise.mean_span=2": {"denoising", "spans"},
+    "noise.whole_words=true": {"masked_tokens"},
+    "data.rows=random": {"next_token"},
+    "data.apart=false": {"next_token"},
+    "data.long=extract": {"translation"},
+    "data.documents=lines": TEXTS,
+    "data.hold_out_share=0.2": TEXTS,
+    "loss.label_smoothing=0.2": set(TASKS) - {"masked_tokens", "masked_patches"},
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    source, target = write_corpus(tmp_path_factory.mktemp("pairs"))
+    return Files.of(source, target, None, None, None)
+
+
+@pytest.mark.parametrize("recipe", [None, "tiny"])
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("model=5", r"'model' must be a table.*found 5"),
+        ("data=3", r"'data' must be a table.*found 3"),
+        ("run=fast", r"'run' must be a table.*found 'fast'"),
+        ("optimiser.eps=-1.0", r"'optimiser\.eps' must be positive, found -1\.0"),
+        ("run.seed=99999999999999999999999", r"'seed' must be less than .*, found 99999999999999999999999"),
+        ("run.seed=-1", r"'seed' must be at least 0, found -1"),
+        ("run.threads=-1", r"'threads' must be at least 1, found -1"),
+        ("run.threads=0", r"'threads' must be at least 1, found 0"),
+        ("run.patience=0", r"'patience' must be at least 1, found 0"),
+        ("run.minutes=0", r"'minutes' must be positive, found 0"),
+        ("run.minutes=-2.5", r"'minutes' must be positive, found -2\.5"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_in_words(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
+    with pytest.raises(UserError, match=words):
+        settle(pairs, None, recipe, [typed])
+
+
+def test_a_table_of_a_recipe_is_a_table(pairs: Files, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("model = 5\n")
+    with pytest.raises(UserError, match=r"recipe\.toml.*'model' must be a table.*found 5"):
+        settle(pairs, None, tmp_path / "recipe.toml", [])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Content, Files]:
+    """Some of each kind."""
+    folder = tmp_path_factory.mktemp("files")
+    source, target = write_corpus(folder)
+    found: dict[Content, Files] = {"pairs": Files.of(source, target, None, None, None)}
+    kinds: tuple[Content, ...] = ("text", "labels", "tags", "images")
+    for kind in kinds:
+        found[kind] = Files.of(WRITERS[kind](folder), (), None, None, None, kind)
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("typed", USED)
+def test_what_a_task_never_looks_at_is_refused(typed: str, task: str, files: dict[Content, Files]) -> None:
+    given, family = files[TASKS[task].content], TASKS[task].families[0]
+    key = typed.partition("=")[0]
+    if task in USED[typed]:
+        assert settle(given, family, None, [f"task={task}", typed]).settings.task == task
+    else:
+        with pytest.raises(UserError, match=rf"'{key}' = .* is for .*, and the task '{task}' cannot use it"):
+            settle(given, family, None, [f"task={task}", typed])
+
+
+def test_what_does_nothing_may_be_typed(files: dict[Content, Files]) -> None:
+    typed = ["loss.label_smoothing=0", "data.flip=false", "data.rows=packed", "noise.mean_span=3"]
+    assert settle(files["text"], "bert", None, typed).settings.task == "masked_tokens"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_recipe_that_is_chosen_is_refused(task: str, files: dict[Content, Files]) -> None:
+    for family in TASKS[task].families:
+        assert settle(files[TASKS[task].content], family, None, [f"task={task}"]).settings.task == task
+
+
+@pytest.mark.parametrize("recipe", [*FOR_PAIRS, *sorted(RECIPES.glob("*.toml"))], ids=lambda path: Path(path).stem)
+def test_no_recipe_that_is_named_is_refused(recipe: str | Path, files: dict[Content, Files]) -> None:
+    task = read_toml(find_recipe(recipe)).get("task", "translation")
+    assert settle(files[TASKS[task].content], None, recipe, []).settings.task == task
+
+
+def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, Files], tmp_path: Path) -> None:
+    """One recipe serves a start and what goes on from it; who types a setting believes that it helps."""
+    texts = ["a dog runs", "a cat sees the dog"]
+    tokenizer = learn_tokenizer(texts, TokenizerConfig(vocab_size=300))
+    start = Bert(BertConfig(vocab_size=300, d_model=16, d_ff=16, n_heads=2, n_layers=1, max_len=512))
+    save_model(tmp_path / "start", start, Tokenizers(tokenizer, tokenizer))
+    labels = replace(files["labels"], start_from=str(tmp_path / "start"))
+    recipe = RECIPES / "bert-pretrain.toml"
+    settings = settle(labels, None, recipe, ["task=classification"]).settings
+    assert settings.noise.whole_words and settings.data.documents == "lines"
+    with pytest.raises(UserError, match=r"'noise\.whole_words' = True is for masked_tokens"):
+        settle(labels, None, recipe, ["task=classification", "noise.whole_words=true"])
+
+
+def test_columns_beside_files_without_columns_are_refused(files: dict[Content, Files], tmp_path: Path) -> None:
+    typed = ["data.columns=[2, 1]"]
+    with pytest.raises(UserError, match=r"'data\.columns' = \[2, 1\] .*train\.en"):
+        settle(files["pairs"], None, "tiny", typed)
+    with pytest.raises(UserError, match=r"'data\.columns' = \[2, 1\] .*rows\.jsonl"):
+        settle(Files.of("rows.jsonl", (), None, None, None), None, "tiny", typed)
+    with_valid = replace(files["pairs"], valid=("valid.tsv.gz",))  # where there are columns
+    for given in (files["labels"], files["tags"], with_valid, Files.of("rows.tsv.xz", (), None, None, None)):
+        family = "seq2seq" if given.content == "pairs" else "bert"
+        recipe = "tiny" if given.content == "pairs" else None
+        assert settle(given, family, recipe, typed).settings.data.columns == (2, 1)
+
+
+def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = map(str, write_corpus(tmp_path))
+    sides = ["--valid-source", source, "--valid-target", target, "--dry-run"]
+    code = run(["train", str(tmp_path / "run"), "--source", source, "--target", target, "--valid", "v.tsv", *sides])
+    assert code == 1
+    assert f"--valid v.tsv and --valid-source {source}: only one of them" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
