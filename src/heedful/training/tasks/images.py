@@ -93,7 +93,10 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         " and ".join(images.name for images in corpora),
     )
     if files.valid:
-        return joined, open_valid(files.valid[0], settings, like=joined)
+        given = open_valid(files.valid[0], settings, like=joined)
+        if not len(given):
+            raise UserError(f"{files.valid[0]}: no picture to validate with. Give another file, or leave out --valid")
+        return joined, given
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
     training, valid = joined.divided(share, seed=0)
     if not len(valid):

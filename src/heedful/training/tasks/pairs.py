@@ -27,7 +27,7 @@ from heedful.training.settings import DataSettings, Settings, choose_recipe
 from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
 
 
 def prepare(given: Preparation) -> None:
@@ -171,12 +171,7 @@ def _batches(
     )
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
-    if not len(plan):  # a loss of nothing would be 0, the best of all
-        raise UserError(
-            f"all {len(examples):,} pairs for validation are longer than data.max_len = {max_len} allows (or "
-            f"data.batch_tokens = {batch_tokens}), so there is no loss to judge by: raise it, or give shorter ones"
-        )
-    say_too_long(plan, len(examples), "pairs", max_len, say)
+    check_plan(plan, len(examples), "pairs", max_len=max_len, batch_tokens=batch_tokens, say=say)
     return [
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan

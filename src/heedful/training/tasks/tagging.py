@@ -29,7 +29,7 @@ from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
 from heedful.training.tasks.stages import one_tokenizer
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss
 
 N_SAMPLES = 3
 
@@ -55,6 +55,11 @@ def prepare_tagged(given: Preparation) -> None:
     corpus = given.files.valid_corpus(data)
     if corpus is not None:
         training, valid = sentences, list(read_tagged(corpus, (word, tag)))
+        if not valid:
+            raise UserError(
+                f"{corpus.paths[0]}: no sentence to validate with, where data.columns = {[word, tag]} looks for words. "
+                "Give another file, or leave out --valid: then some of the training sentences are held out"
+            )
     else:
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         training = [s for s in sentences if not is_held_out(" ".join(s.words))]
@@ -144,10 +149,11 @@ class TagValidator:
 
     def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings, say: Say) -> None:
         self.names, self.sentences = prepared.names, prepared.valid
-        plan = plan_batches(
-            dataset.source_lengths, dataset.target_lengths, batch_tokens=settings.data.batch_tokens, seed=0, epoch=0
+        data, lengths = settings.data, (dataset.source_lengths, dataset.target_lengths)
+        plan = plan_batches(*lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
+        check_plan(
+            plan, len(self.sentences), "sentences", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say
         )
-        say_too_long(plan, len(self.sentences), "sentences", settings.data.max_len, say)
         self.batches = [dataset.batch(numbers, np.arange(len(numbers)), seed=0) for numbers in plan]
 
     def __call__(self, model: Model) -> Validation:
