@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -124,8 +124,9 @@ class PairsValidator:
         self.tokenizers = tokenizers
         self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
         self.chosen = list(examples[:sentences])
-        if last_position is not None:
-            self.chosen = _readable(self.chosen, tokenizers, last_position=last_position, marks=marks, say=say)
+        if last_position is not None and sentences:
+            readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, marks=marks)
+            self.chosen = _first_readable(examples, sentences, readable, last_position=last_position, say=say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
@@ -178,20 +179,38 @@ def _batches(
     ]
 
 
-def _readable(
-    examples: Sequence[Example], tokenizers: Tokenizers, *, last_position: int, marks: MarksConfig, say: Say
+def _first_readable(
+    examples: Sequence[Example],
+    n_wanted: int,
+    readable: Callable[[Sequence[Example]], list[Example]],
+    *,
+    last_position: int,
+    say: Say,
 ) -> list[Example]:
-    """Those that end before the model's positions do."""
-    sources = tokenizers.source.encode_batch([example.source for example in examples])
-    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
-    readable = [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
-    if n_longer := len(examples) - len(readable):
+    """So many of those that end before the model's positions do; later ones stand in for what cannot be translated."""
+    found = readable(examples[:n_wanted])
+    if n_longer := len(examples[:n_wanted]) - len(found):
         be = "is" if n_longer == 1 else "are"
         say(
-            f"{n_longer:,} of the {len(examples):,} sources that validation translates {be} longer than the "
-            f"{last_position} positions of this model: its scores are of the others"
+            f"{n_longer:,} of the {len(examples[:n_wanted]):,} sources that validation translates {be} longer than the "
+            f"{last_position} positions of this model: its scores are of others"
         )
-    return readable
+        found += readable(examples[n_wanted:])[:n_longer]
+    if not found:
+        raise UserError(
+            f"all {len(examples):,} sources for validation are longer than the {last_position} positions of this "
+            "model, so there is nothing to translate: raise data.max_len, give shorter ones, or set run.sentences = 0 "
+            "and run.metric = 'loss'"
+        )
+    return found
+
+
+def _readable(
+    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, marks: MarksConfig
+) -> list[Example]:
+    sources = tokenizers.source.encode_batch([example.source for example in examples])
+    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
+    return [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
 
 
 def fingerprint_of(examples: Sequence[Example]) -> str:
