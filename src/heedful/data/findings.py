@@ -63,7 +63,10 @@ KINDS: dict[str, Kind] = {
     ),
     "inner-bom": Kind("warning", "change", "BOM inside the file", "Files were joined with their marks: remove U+FEFF."),
     "extra-columns": Kind(
-        "warning", "drop", "surplus columns", "More than line 1 has: a TAB inside a text shifts the columns."
+        "warning",
+        "drop",
+        "surplus columns",
+        "More than the first whole line has: a TAB inside a text shifts the columns.",
     ),
     "empty": Kind("warning", "drop", "empty side", "Training leaves the pair out, on both sides."),
     "copy": Kind("warning", "drop", "source = target", "Untranslated text teaches the model to copy."),
