@@ -15,7 +15,7 @@ from pathlib import Path
 from heedful.data.checkup import Report, check_corpus
 from heedful.data.corpus import Corpus, Example, open_corpus
 from heedful.data.documents import LARGEST_SHARE, by_hash
-from heedful.data.findings import KINDS
+from heedful.data.findings import KINDS, BadData
 from heedful.data.shards import Shards, prepare
 from heedful.data.typed import AsTyped
 from heedful.errors import UserError
@@ -105,6 +105,10 @@ def reopen_data(folder: Path) -> Prepared:
 def refuse_unusable(report: Report, settings: Settings) -> None:
     """Stop before anything is learned from a corpus that is broken, or probably not what it should be."""
     fatal = [finding for finding in report.in_order() if KINDS[finding.kind].severity == "fatal"]
+    whole = next((finding for finding in fatal if KINDS[finding.kind].fix == "refuse"), None)
+    if whole is not None:  # of the file as a whole there is no pair that could be left out
+        place, value = whole.examples[0]
+        raise BadData(whole.kind, place, value)
     if fatal and settings.data.on_bad_line == "error":
         finding, kind = fatal[0], KINDS[fatal[0].kind]
         raise UserError(
@@ -147,7 +151,7 @@ def choose_held_out(
         say_left_out(valid, say)
         write_valid(folder, examples)
         return HeldOut(examples, "given", lambda source: False)
-    share = min(settings.data.hold_out / n_pairs, LARGEST_SHARE)
+    share = min(settings.data.hold_out / max(1, n_pairs), LARGEST_SHARE)
     is_held_out = by_hash(share)
     examples = [example for corpus in corpora for example in corpus if is_held_out(example.source)]
     if not examples:
