@@ -50,23 +50,18 @@ class PreparedImages:
 
 def prepare_images(given: Preparation) -> None:
     corpora = [open_training(path, given.settings) for path in given.files.source]
+    has_labels = given.settings.task == "image_classification"  # where patches are asked for, labels mean nothing
     labels = corpora[0].labels
-    for images in corpora:
-        if images.labels != labels or images.pixels.shape[1:] != corpora[0].pixels.shape[1:]:
-            raise UserError(
-                f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
-            )
-    if given.settings.task == "image_classification" and len(labels) < 2:
+    _require_alike(corpora, has_labels=has_labels)
+    if has_labels and len(labels) < 2:
         raise UserError(
             f"{given.files.source[0]}: its pictures have no labels, or all the same one: give a folder for each label "
             "(.npz: y). Without labels a model can learn from patches: --set task=masked_patches"
         )
     training, valid = _divide(corpora, given.files, given.settings)
-    valid = numbered_as(valid, labels)
-    seen = set(training.targets.tolist())
-    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
-        names = ", ".join(map(repr, unseen[:5]))
-        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
+    if has_labels:
+        valid = numbered_as(valid, labels)
+        _warn_of_unseen(labels, training)
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
@@ -80,7 +75,23 @@ def prepare_images(given: Preparation) -> None:
         (aside / "facts.json").write_text(json.dumps(facts, ensure_ascii=False) + "\n", encoding="utf-8")
     held = "given" if given.files.valid else "held out"
     shape = " x ".join(map(str, training.pixels.shape[1:]))
-    given.say(f"training on {len(training):,} pictures of {shape}, {len(labels)} labels; {len(valid):,} {held}")
+    labelled = f", {len(labels)} labels" if has_labels else ""
+    given.say(f"training on {len(training):,} pictures of {shape}{labelled}; {len(valid):,} {held}")
+
+
+def _require_alike(corpora: Sequence[Images], *, has_labels: bool) -> None:
+    first = corpora[0]
+    for images in corpora:
+        if images.pixels.shape[1:] != first.pixels.shape[1:] or (has_labels and images.labels != first.labels):
+            other = "other labels or another size" if has_labels else "another size"
+            raise UserError(f"{images.name}: {other} than {first.name}; give one set of images")
+
+
+def _warn_of_unseen(labels: tuple[str, ...], training: Images) -> None:
+    seen = set(training.targets.tolist())
+    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
+        names = ", ".join(map(repr, unseen[:5]))
+        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
 
 
 def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images]:
