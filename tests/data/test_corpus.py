@@ -176,6 +176,20 @@ def test_parquet_for_text_and_labels(tmp_path: Path) -> None:
         list(open_corpus(path))
 
 
+def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Path) -> None:
+    """Nothing is damaged, so taking the file again would not help."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a dog", "a cat"], "label": [0.5, 1.5]}), path)
+    for policy in ("error", "skip"):
+        with pytest.raises(
+            UserError, match=r"a\.parquet: row 1: 'label' is no text but float\. Each row needs"
+        ) as said:
+            list(read_labelled(path, on_bad_line=policy))  # type: ignore[arg-type]
+        assert "download" not in str(said.value)
+
+
 def test_parquet_compresses_by_itself(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))

@@ -37,6 +37,9 @@ KINDS: dict[str, Kind] = {
     ),
     "damaged": Kind("fatal", "refuse", "damaged file", "Most likely a download that was cut short: take it again."),
     "xml": Kind("fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without entities of its own."),
+    "column-type": Kind(
+        "fatal", "refuse", "column without texts", "Each row needs a text or a whole number there: store the column so."
+    ),
     # One line that cannot be used.
     "encoding": Kind(
         "fatal", "drop", "invalid UTF-8", "If it is Latin-1, convert with: iconv -f latin1 -t utf-8 FILE > NEW"

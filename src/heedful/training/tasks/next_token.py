@@ -123,7 +123,7 @@ class TextValidator:
 
     def _continue(self, model: Gpt, ids: Tensor) -> Said:
         """The likeliest continuation of a beginning, beside the true one."""
-        n_prompt = min(PROMPT, max(1, len(ids) // 2), model.config.max_len // 2)
+        n_prompt = max(1, min(PROMPT, len(ids) // 2, model.config.max_len // 2))
         n_new = max(0, min(CONTINUATION, model.config.max_len - n_prompt))
         prompt, true = ids[:n_prompt], ids[n_prompt : n_prompt + n_new]
         decode = self.texts.tokenizer.decode
