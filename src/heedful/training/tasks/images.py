@@ -28,6 +28,7 @@ from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
+from heedful.training.tasks.stages import refuse_weights
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
@@ -49,6 +50,7 @@ class PreparedImages:
 
 
 def prepare_images(given: Preparation) -> None:
+    refuse_weights(given)
     corpora = [open_training(path, given.settings) for path in given.files.source]
     has_labels = given.settings.task == "image_classification"  # where patches are asked for, labels mean nothing
     labels = corpora[0].labels
