@@ -32,6 +32,7 @@ class Prepared:
     tokenizers: Tokenizers
     train: list[Shards]
     valid: list[Example]
+    language: str = "en"  # by which long sources were split into sentences
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def prepare_data(
     tokenizers = make_tokenizers(folder / "tokenizers", parts, settings, given=tokenizers, say=say)
     samples = settings.tokenizer.sample_alpha > 0
     extract = make_extractor(tokenizers)
-    changed = "" if extract is None else f"-extracted-{settings.data.max_len}"
+    changed = "" if extract is None else f"-extracted-{settings.data.max_len}-{extract.language}"
     if share := settings.data.as_typed:
         changed += f"-typed-{share!r}"
         say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")

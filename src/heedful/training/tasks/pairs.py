@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from heedful.config import read_json
 from heedful.data.batch import Batch, collate
 from heedful.data.batching import plan_batches
 from heedful.data.corpus import Example
@@ -20,18 +21,25 @@ from heedful.evaluation.scores import bleu, chrf
 from heedful.models.folder import FAMILIES, Model
 from heedful.models.marks import MarksConfig
 from heedful.text import Tokenizers
+from heedful.training.languages import sentence_language
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
-from heedful.training.record import Files
+from heedful.training.record import Files, RunRecord
 from heedful.training.settings import DataSettings, Settings, choose_recipe
 from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
+from heedful.training.tasks.stages import write_json
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
 from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
+
+LANGUAGE = "language.json"
 
 
 def prepare(given: Preparation) -> None:
     corpora = given.files.corpora(given.settings.data)
+    language = sentence_language(RunRecord(given.files, given.settings))
+    if given.settings.data.long == "extract":
+        write_json(given.folder / "data" / LANGUAGE, {"source": language})
     prepare_data(
         given.folder,
         corpora,
@@ -39,19 +47,20 @@ def prepare(given: Preparation) -> None:
         given.settings,
         tokenizers=given.tokenizers,
         say=given.say,
-        make_extractor=partial(make_extractor, given.settings),
+        make_extractor=partial(make_extractor, given.settings, language),
     )
 
 
-def make_extractor(settings: Settings, tokenizers: Tokenizers) -> Extractor | None:
+def make_extractor(settings: Settings, language: str, tokenizers: Tokenizers) -> Extractor | None:
     """What reduces long sources, if the run wants that: in training, in validation, and as summaries are made later."""
-    return extractor_of(settings, tokenizers.source, n_marks=config_for(tokenizers, settings).marks.n_before)
+    n_marks = config_for(tokenizers, settings).marks.n_before
+    return extractor_of(settings, tokenizers.source, language=language, n_marks=n_marks)
 
 
 def lesson(prepared: Prepared, settings: Settings) -> Lesson:
     config = config_for(prepared.tokenizers, settings)
     marks = config.marks
-    extract = make_extractor(settings, prepared.tokenizers)
+    extract = make_extractor(settings, prepared.language, prepared.tokenizers)
     return Lesson(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: Pairs(
@@ -226,7 +235,10 @@ def recipe_for(family: str, files: Files, data: DataSettings) -> str:
 
 
 def reopen(folder: Path, settings: Settings) -> Prepared:
-    return reopen_data(folder)
+    kept = folder / "data" / LANGUAGE
+    # A run of an older version has none, and was split by the setting alone.
+    language = read_json(kept)["source"] if kept.exists() else sentence_language(RunRecord(Files(), settings))
+    return replace(reopen_data(folder), language=language)
 
 
 TRANSLATION = Task(
