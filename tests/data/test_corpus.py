@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heedful.data.alignment import first_shifted_line
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
-from heedful.data.findings import shown
+from heedful.data.findings import Problem, shown
 from heedful.errors import MissingExtra, UserError
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -176,6 +176,20 @@ def test_parquet_for_text_and_labels(tmp_path: Path) -> None:
         list(open_corpus(path))
 
 
+def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Path) -> None:
+    """Nothing is damaged, so taking the file again would not help."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a dog", "a cat"], "label": [0.5, 1.5]}), path)
+    for policy in ("error", "skip"):
+        with pytest.raises(
+            UserError, match=r"a\.parquet: row 1: 'label' is no text but float\. Each row needs"
+        ) as said:
+            list(read_labelled(path, on_bad_line=policy))  # type: ignore[arg-type]
+        assert "download" not in str(said.value)
+
+
 def test_parquet_compresses_by_itself(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
@@ -292,3 +306,14 @@ def test_a_line_without_a_label_is_refused_in_the_words_of_labels(tmp_path: Path
     path.write_text("a dog\tgood\na cat\n")
     with pytest.raises(UserError, match=r"line 2 \(byte 11\): 1 column, 2 are needed.*Each line needs text TAB label"):
         list(read_labelled(path))
+
+
+@pytest.mark.parametrize("begin", ["", "\n", "a heading\n", "\n \nshort\n"])
+def test_the_first_whole_line_says_how_many_columns_there_are(begin: str, tmp_path: Path) -> None:
+    """A blank or short line at the top must not make all others too wide."""
+    path = tmp_path / "a.tsv"
+    path.write_text(f"{begin}a dog\tein Hund\tnote\na cat\teine Katze\tnote\na\tman\tein Mann\tnote\n")
+    records = list(open_corpus(path).records())[begin.count("\n") :]
+    found = [[problem for cell in record.cells for problem in cell.problems] for record in records]
+    first = begin.count("\n") + 1
+    assert found == [[], [], [Problem("extra-columns", f"4 columns, line {first} has 3")]]

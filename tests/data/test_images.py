@@ -124,6 +124,16 @@ def test_a_share_of_each_label_is_put_aside() -> None:
     assert images().divided(0.3, seed=6)[1].fingerprint != aside.fingerprint
 
 
+def test_small_labels_together_give_their_share() -> None:
+    """A thirtieth of 20 pictures rounds to 1, a sixtieth to none: 60,000 pictures were too few to hold some out."""
+    many = Images(np.zeros((600, 1, 2, 2), np.uint8), np.arange(600) % 30, tuple(map(str, range(30))), name="made up")
+    rest, aside = many.divided(1 / 60, seed=5)
+    assert (len(rest), len(aside)) == (590, 10)
+    assert many.divided(1 / 60, seed=5)[1].fingerprint == aside.fingerprint
+    assert many.divided(1 / 60, seed=6)[1].fingerprint != aside.fingerprint
+    assert len(many.divided(1 / 30, seed=5)[1]) == 30
+
+
 def test_the_fingerprint_sees_every_pixel_and_label() -> None:
     changed = images().pixels.copy()
     changed[3, 1, 2, 2] ^= 1
@@ -225,6 +235,11 @@ def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
     objects = np.array([{"a": 1}], dtype=object)
     np.savez(tmp_path / "pickle.npz", x=objects, y=[0])
     made["a pickle"] = (tmp_path / "pickle.npz", "cannot be read")
+    np.savez_compressed(tmp_path / "damaged.npz", x=images(60).pixels[:, 0] % 4, y=[0] * 60)
+    content = bytearray((tmp_path / "damaged.npz").read_bytes())
+    content[200:260] = bytes(60)
+    (tmp_path / "damaged.npz").write_bytes(content)
+    made["damaged"] = (tmp_path / "damaged.npz", "'x' cannot be read")
     (tmp_path / "text.csv").write_text("a,b\nc,d\n")
     made["words"] = (tmp_path / "text.csv", "label|whole numbers")
     (tmp_path / "odd.csv").write_text("1,2,3\n")

@@ -15,10 +15,13 @@ from heedful.decoding.writing import translator as translators
 from heedful.decoding.writing.extract import most_important
 from heedful.decoding.writing.sentences import split_sentences
 from heedful.errors import UserError
+from heedful.models.card import source_language
 from heedful.text import load_tokenizers
+from heedful.training.record import read_record
 from heedful.training.run import train
 from heedful.training.settings import DataSettings
 from heedful.training.shortening import Extractor, Reduced
+from heedful.training.tasks.pairs import reopen
 
 MAX_LEN = 64
 TOPICS = {
@@ -127,6 +130,37 @@ def test_examples_keep_what_else_they_have(folder: Path) -> None:
     found = list(Reduced(given, extract))
     assert [one.target for one in found] == [one.target for one in given] and extract.n_reduced == 1
     assert found[0] == given[0] and found[1].source == extract(given[1].source)
+
+
+def german(number: int) -> tuple[str, str]:
+    """Sentences with a date, after whose day English would end them."""
+    draw = random.Random(number)
+    things = ["Hund", "Haus", "Boot", "Brot", "Mann", "Kind", "Baum", "Berg"]
+    sentences = [f"Am {i + 1}. Mai kam ein {draw.choice(things)} zum {draw.choice(things)}." for i in range(9)]
+    return " ".join(sentences), f"{things[number % 8]}."
+
+
+@pytest.mark.parametrize("setting", ["", 'data.languages=["de","de-AT"]'])
+def test_training_splits_sentences_as_the_card_will_say(setting: str, tmp_path: Path) -> None:
+    """The language that is guessed from the names of files is that of training, of validation and of later use."""
+    name = "pairs.tsv" if setting else "pairs.de-en.tsv"
+    lines = [german(number) for number in range(60)]
+    (tmp_path / name).write_text("".join(f"{text}\t{summary}\n" for text, summary in lines), encoding="utf-8")
+    recipe = Path(__file__).parents[2] / "recipes" / "extract-summarise.toml"
+    few = ["data.max_len=80", "data.batch_tokens=160", "run.steps=1", "run.ema=0.0", "tokenizer.vocab_size=300"]
+    overrides = [*COMMON, *few, "model.n_layers=1", "data.max_doubtful=1.0", *([setting] if setting else [])]
+    train(folder=tmp_path / "run", source=tmp_path / name, recipe=str(recipe), overrides=overrides)
+    assert source_language(tmp_path / "run" / "last") == "de"
+    tokenizer = load_tokenizers(tmp_path / "run" / "tokenizers").source
+    chosen = {
+        language: {tuple(tokenizer.encode(extract(text))) for text, _ in lines}
+        for language in ("de", "en")
+        for extract in [Extractor(tokenizer, max_len=80, language=language)]
+    }
+    shards = Shards.open(tmp_path / "run" / "data" / "train-0")
+    found = {tuple(np.asarray(ids).tolist()) for ids in shards.source.stream.take(np.arange(len(shards)))}
+    assert found <= chosen["de"] and not found <= chosen["en"]
+    assert reopen(tmp_path / "run", read_record(tmp_path / "run").settings).language == "de"
 
 
 def test_no_room_is_refused() -> None:

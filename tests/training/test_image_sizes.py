@@ -2,6 +2,7 @@
 
 import shutil
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def photographs(folder: Path, sizes: list[tuple[int, int]] = SEVERAL, *, n: int 
     return folder
 
 
-def learn(folder: Path, images: Path, *overrides: str, **options: object) -> Run:
+def learn(folder: Path, images: Path | list[Path], *overrides: str, **options: object) -> Run:
     return train(folder=folder, images=images, overrides=[*QUICK, *overrides], **options)  # type: ignore[arg-type]
 
 
@@ -170,6 +171,27 @@ def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> Non
     (valid / "dark").rename(valid / "drak")
     with pytest.raises(UserError, match=r"valid: the label 'drak' is not among those of training; did you mean 'dark'"):
         learn(tmp_path / "other", photos, *SMALL, family="vit", valid=valid)
+
+
+@pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
+def test_where_patches_are_asked_for_labels_mean_nothing(task: str, tmp_path: Path) -> None:
+    photos = [photographs(tmp_path / name, [(8, 8)]) for name in ("photos", "more", "valid")]
+    (photos[0] / "empty").mkdir()
+    (photos[1] / "dark").rename(photos[1] / "drak")
+    (photos[2] / "dark").rename(photos[2] / "grey")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patches = (*SMALL, "model.patch_size=4", f"task={task}")
+        learn(tmp_path / "run", photos[:2], *patches, family="vit", valid=photos[2])
+    pictures = tmp_path / "run" / "data" / "pictures"
+    assert [len(np.load(pictures / f"{part}pixels.npy")) for part in ("", "valid_")] == [40, 20]
+    with pytest.raises(UserError, match=r"more: another size than photos"):
+        learn(
+            tmp_path / "other",
+            [photos[0], photographs(tmp_path / "large" / "more", [(16, 16)])],
+            *patches,
+            family="vit",
+        )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from small_tasks import CASES
 
+from heedful.data.corpus import Example
+from heedful.errors import UserError
+from heedful.models.marks import MarksConfig
+from heedful.text import TokenizerConfig, learn_tokenizers
+from heedful.training.log import read_log
 from heedful.training.run import train
+from heedful.training.tasks.pairs import PairsValidator
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
 BAD = b"caf\xe9 man\n\n"  # Latin-1
@@ -89,3 +95,26 @@ def test_a_source_beyond_the_last_position_is_not_translated_and_ends_no_run(
     said = said_by(kind, tmp_path, "data.max_len=24", "run.sentences=3", "data.max_doubtful=1.0", **names)
     told = "1 of the 3 sources that validation translates is longer than the 25 positions of this model"
     assert any(text.startswith(told) for text in said) == is_left_out, said
+
+
+@pytest.mark.parametrize("n_sentences", [1, 2])
+def test_a_later_source_stands_in_for_one_beyond_the_last_position(n_sentences: int, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text("the dog " * 30 + "\nthe man runs\na cat sees the dog\n")
+    (tmp_path / "valid.xx").write_text("DOG THE\nRUNS MAN THE\nDOG THE SEES CAT A\n")
+    names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
+    changes = ("data.max_len=24", f"run.sentences={n_sentences}", "run.metric=bleu")
+    said_by("translation bart", tmp_path, *changes, **names)
+    [scored] = [e for e in read_log(tmp_path / "run" / "log.jsonl") if e["event"] == "validation"]
+    assert [sample["source"] for sample in scored["samples"]] == ["the man runs", "a cat sees the dog"][:n_sentences]
+
+
+def test_sources_that_are_all_beyond_the_last_position_are_refused() -> None:
+    """Before the first step, and not by a score that is missing after the first thousand."""
+    examples = [Example("the dog " * 10, "DOG THE")] * 3
+    tokenizers = learn_tokenizers(["the dog"], ["DOG THE"], TokenizerConfig(vocab_size=300))
+    sizes = {"batch_tokens": 1000, "max_len": 200, "marks": MarksConfig(), "say": print}
+    PairsValidator(examples, tokenizers, last_position=5, sentences=0, **sizes)  # type: ignore[arg-type]
+    with pytest.raises(
+        UserError, match=r"all 3 sources for validation are longer than the 5 positions .*sentences = 0"
+    ):
+        PairsValidator(examples, tokenizers, last_position=5, sentences=2, **sizes)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Words and their tags, from a file to a run: what is held out, cut and scored."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from small_tasks import CASES, sentences
 from heedful.errors import UserError
 from heedful.models.folder import load_model
 from heedful.training.run import train
+from heedful.training.settings import Settings
+from heedful.training.tasks.tagging import reopen_tagged
 
 FEW = [*CASES["tagging"].overrides, "run.steps=1", "run.validate_every=1", "run.ema=0.0"]
 
@@ -23,7 +26,7 @@ def write(path: Path, tag_of: dict[str, str], *, numbered: bool = False) -> Path
     return path
 
 
-def learn(folder: Path, tags: Path, *overrides: str) -> list[str]:
+def learn(folder: Path, tags: Path | list[Path], *overrides: str) -> list[str]:
     """What is said on the way."""
     said: list[str] = []
     train(
@@ -63,3 +66,28 @@ def test_what_is_cut_is_said(tmp_path: Path) -> None:
     tags = write(tmp_path / "a", {"man": "V"})
     assert not any("max_len" in text for text in learn(tmp_path / "whole", tags))
     assert any("more than 4 tokens (data.max_len)" in text for text in learn(tmp_path / "cut", tags, "data.max_len=6"))
+
+
+def test_the_card_says_how_many_sentences_each_file_has(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a", {"man": "R"}), tmp_path / "b"
+    second.write_text("a N\nman R\n\nthe N\nwoman N\n\n")
+    learn(tmp_path / "run", [first, second])
+    card = (tmp_path / "run" / "last" / "README.md").read_text()
+    n_held_out = len((tmp_path / "run" / "data" / "valid.jsonl").read_text().splitlines())
+    sizes = {name: int(size) for name, size in re.findall(r"^\| training \| (.+?) \| ([0-9]+) \|", card, re.MULTILINE)}
+    assert list(sizes) == ["a", "b"] and sizes["b"] <= 2
+    assert sum(sizes.values()) == 152 - n_held_out
+    (tmp_path / "run" / "data" / "tags.json").unlink()  # as an older version left it
+    assert reopen_tagged(tmp_path / "run", Settings()).sizes == (152 - n_held_out,)
+
+
+@pytest.mark.parametrize("kind", ["tagging", "image_classification", "masked_patches"])
+def test_files_that_are_put_together_have_no_weights(kind: str, tmp_path: Path) -> None:
+    [(option, path)] = CASES[kind].files(tmp_path).items()
+    files, case = {option: [path, path]}, CASES[kind]
+    with pytest.raises(
+        UserError, match=r"data\.weights = \[1\.0, 0\.5\]: files of (tags|images) are learned from as one"
+    ):
+        train(
+            folder=tmp_path / "run", family=case.family, overrides=[*case.overrides, "data.weights=[1.0,0.5]"], **files
+        )

@@ -281,6 +281,13 @@ def test_a_step_in_which_nothing_is_hidden_changes_nothing(tmp_path: Path) -> No
     assert train(folder=tmp_path / "run", family="bert", overrides=[*overrides, one_word], **files).step == 12  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["next_token", "next_token windows"])
+def test_a_language_model_may_see_one_token_alone(name: str, tmp_path: Path) -> None:
+    """Pairs of words are all that such a model learns; a loss of them is a loss."""
+    run = run_case(CASES[name], tmp_path / "run", "data.max_len=1", "run.steps=2", "run.validate_every=1")
+    assert run.step == 2
+
+
 def test_a_dry_run_of_a_task_leaves_nothing(tmp_path: Path) -> None:
     run_case(CASES["next_token"], tmp_path / "run", dry_run=True)
     assert not (tmp_path / "run").exists()

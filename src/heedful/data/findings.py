@@ -37,6 +37,9 @@ KINDS: dict[str, Kind] = {
     ),
     "damaged": Kind("fatal", "refuse", "damaged file", "Most likely a download that was cut short: take it again."),
     "xml": Kind("fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without entities of its own."),
+    "column-type": Kind(
+        "fatal", "refuse", "column without texts", "Each row needs a text or a whole number there: store the column so."
+    ),
     # One line that cannot be used.
     "encoding": Kind(
         "fatal", "drop", "invalid UTF-8", "If it is Latin-1, convert with: iconv -f latin1 -t utf-8 FILE > NEW"
@@ -63,7 +66,10 @@ KINDS: dict[str, Kind] = {
     ),
     "inner-bom": Kind("warning", "change", "BOM inside the file", "Files were joined with their marks: remove U+FEFF."),
     "extra-columns": Kind(
-        "warning", "drop", "surplus columns", "More than line 1 has: a TAB inside a text shifts the columns."
+        "warning",
+        "drop",
+        "surplus columns",
+        "More than the first whole line has: a TAB inside a text shifts the columns.",
     ),
     "empty": Kind("warning", "drop", "empty side", "Training leaves the pair out, on both sides."),
     "copy": Kind("warning", "drop", "source = target", "Untranslated text teaches the model to copy."),

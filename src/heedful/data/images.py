@@ -10,6 +10,7 @@ import io
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,12 +69,18 @@ class Images:
         return replace(self, pixels=self.pixels[indices], targets=self.targets[indices])
 
     def divided(self, share: float, *, seed: int) -> tuple["Images", "Images"]:
-        """The rest, and a share of each label drawn at random, to test with."""
+        """The rest, and a share of each label drawn at random, to test with; where labels have too few pictures for
+        that, the same share of all."""
         chosen = np.zeros(len(self), bool)
         generator = np.random.default_rng(seed)
         for target in np.unique(self.targets):
             places = generator.permutation(np.flatnonzero(self.targets == target))
             chosen[places[: round(share * len(places))]] = True
+        n_missing = round(share * len(self)) - int(chosen.sum())
+        # Of many small labels each share rounds to none. What is missing for ordinary rounding stays with the rest, so
+        # that what was measured with such a division can be measured again.
+        if n_missing > chosen.sum():
+            chosen[generator.permutation(np.flatnonzero(~chosen))[:n_missing]] = True
         return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
 
 
@@ -299,7 +306,7 @@ def _open_npz(path: Path) -> zipfile.ZipFile:
 def _array(path: Path, archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
     try:
         array: npt.NDArray[np.generic] = np.load(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: '{name}' cannot be read: {error}") from None
     return array
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heedful.data.fields import Content, find_fields
+from heedful.data.fields import Content, Fields, find_fields
 from heedful.data.findings import BadData, Place
 from heedful.data.lines import open_bytes, plain_name
 from heedful.data.records import Cell, Record
@@ -24,9 +24,17 @@ def parquet_records(path: Path, *, content: Content, languages: tuple[str, str] 
         ):
             for row in batch.to_pylist():
                 number += 1
-                yield Record(tuple(Cell(text, number) for text in fields.of(row)))
+                yield Record(tuple(Cell(text, number) for text in _texts(fields, row, _row(path, number))))
     except (OSError, ValueError) as error:  # pyarrow's own errors are subclasses of these
         raise BadData("damaged", _row(path, number + 1), str(error).splitlines()[0]) from None
+
+
+def _texts(fields: Fields, row: dict[str, object], place: Place) -> list[str]:
+    """What `fields` finds; a value that is no text is no damage of the file."""
+    try:
+        return fields.of(row)
+    except ValueError as error:
+        raise BadData("column-type", place, str(error)) from None
 
 
 def open_parquet(path: Path) -> Any:

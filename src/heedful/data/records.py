@@ -55,20 +55,24 @@ def require_equal_counts(source: Path, target: Path) -> None:
 
 
 def tsv_records(path: Path, *, columns: tuple[int, int] = (1, 2), max_bytes: int) -> Iterator[Record]:
-    """Two of the columns, which are counted from 1; a quote is a character like any other."""
-    needed, width = max(columns), 0
+    """Two of the columns, which are counted from 1; a quote is a character like any other.
+
+    How many columns a line should have is what the first line has that is whole: a file may begin with a blank line.
+    """
+    needed, width, wide_line = max(columns), 0, 0
     for line in read_lines(path, max_bytes=max_bytes):
         whole = decode(line)
         parts = whole.text.split("\t")
-        width = width or len(parts)
         problems = whole.problems
+        if not width and len(parts) >= needed and not any(problem.kind == "too-long" for problem in problems):
+            width, wide_line = len(parts), line.number
         if len(parts) < needed:
             if whole.text and not whole.text.isspace():  # a blank line is an empty pair, as in two files
                 value = f"{len(parts)} column{'s' * (len(parts) > 1)}, {needed} are needed: “{shown(whole.text)}”"
                 problems = (*problems, Problem("columns", value))
             parts = [""] * needed
-        elif len(parts) > max(width, needed):
-            problems = (*problems, Problem("extra-columns", f"{len(parts)} columns, line 1 has {width}"))
+        elif width and len(parts) > width:
+            problems = (*problems, Problem("extra-columns", f"{len(parts)} columns, line {wide_line} has {width}"))
         first, second = (Cell(parts[column - 1], line.number, line.byte + _start(parts, column)) for column in columns)
         yield Record((first._replace(problems=problems) if problems else first, second), line.content)
 

@@ -23,6 +23,12 @@ def languages_of(record: RunRecord) -> Languages | None:
     return (given[0], given[1]) if given else guessed(record.files.pairs())
 
 
+def sentence_language(record: RunRecord) -> str:
+    """By which sources are split into sentences: what `heedful summarize` will read on the card; else English."""
+    languages = languages_of(record)
+    return languages[0].split("-")[0].lower() if languages else "en"
+
+
 def guessed(corpora: list[tuple[str, ...]]) -> Languages | None:
     """From `train.en` and `train.de`, or `train.en-de.tsv`; None unless all corpora say the same two."""
     found = {_guess(tuple(plain_name(Path(path)) for path in corpus)) for corpus in corpora}

@@ -15,7 +15,7 @@ from pathlib import Path
 from heedful.data.checkup import Report, check_corpus
 from heedful.data.corpus import Corpus, Example, open_corpus
 from heedful.data.documents import LARGEST_SHARE, by_hash
-from heedful.data.findings import KINDS
+from heedful.data.findings import KINDS, BadData
 from heedful.data.shards import Shards, prepare
 from heedful.data.typed import AsTyped
 from heedful.errors import UserError
@@ -32,6 +32,7 @@ class Prepared:
     tokenizers: Tokenizers
     train: list[Shards]
     valid: list[Example]
+    language: str = "en"  # by which long sources were split into sentences
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def prepare_data(
     tokenizers = make_tokenizers(folder / "tokenizers", parts, settings, given=tokenizers, say=say)
     samples = settings.tokenizer.sample_alpha > 0
     extract = make_extractor(tokenizers)
-    changed = "" if extract is None else f"-extracted-{settings.data.max_len}"
+    changed = "" if extract is None else f"-extracted-{settings.data.max_len}-{extract.language}"
     if share := settings.data.as_typed:
         changed += f"-typed-{share!r}"
         say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")
@@ -105,6 +106,10 @@ def reopen_data(folder: Path) -> Prepared:
 def refuse_unusable(report: Report, settings: Settings) -> None:
     """Stop before anything is learned from a corpus that is broken, or probably not what it should be."""
     fatal = [finding for finding in report.in_order() if KINDS[finding.kind].severity == "fatal"]
+    whole = next((finding for finding in fatal if KINDS[finding.kind].fix == "refuse"), None)
+    if whole is not None:  # of the file as a whole there is no pair that could be left out
+        place, value = whole.examples[0]
+        raise BadData(whole.kind, place, value)
     if fatal and settings.data.on_bad_line == "error":
         finding, kind = fatal[0], KINDS[fatal[0].kind]
         raise UserError(
@@ -147,7 +152,7 @@ def choose_held_out(
         say_left_out(valid, say)
         write_valid(folder, examples)
         return HeldOut(examples, "given", lambda source: False)
-    share = min(settings.data.hold_out / n_pairs, LARGEST_SHARE)
+    share = min(settings.data.hold_out / max(1, n_pairs), LARGEST_SHARE)
     is_held_out = by_hash(share)
     examples = [example for corpus in corpora for example in corpus if is_held_out(example.source)]
     if not examples:

@@ -9,6 +9,7 @@ import tomli_w
 
 from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.data.corpus import NAMES_LANGUAGES, Corpus, format_of, open_corpus, read_labelled, read_text
+from heedful.data.lines import is_pipe
 from heedful.errors import UserError
 from heedful.files import sync
 from heedful.models.folder import find_model_folder
@@ -70,16 +71,29 @@ class Files:
 
     def corpora(self, data: DataSettings = AS_USUAL) -> list[Corpus]:
         """What to learn from, read as the settings say."""
-        return [OPENERS[self.content](pair, data) for pair in self.pairs()]
+        return [OPENERS[self.content](_without_pipes(pair), data) for pair in self.pairs()]
 
     def valid_corpus(self, data: DataSettings = AS_USUAL) -> Corpus | None:
-        return OPENERS[self.content](self.valid, replace(data, on_bad_line="skip")) if self.valid else None
+        if not self.valid:
+            return None
+        return OPENERS[self.content](_without_pipes(self.valid), replace(data, on_bad_line="skip"))
 
     def fingerprints_now(self, settings: Settings) -> list[str]:
         """The SHA-256 of each corpus as it lies there; of pictures, as they are read with these settings."""
         if self.content == "images":
             return [open_training(path, settings).fingerprint for path in self.source]
         return [corpus.fingerprint() for corpus in self.corpora(settings.data)]
+
+
+def _without_pipes(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The same; a pipe would be empty when it is read for the second time."""
+    for path in paths:
+        if is_pipe(Path(path)):
+            raise UserError(
+                f"{path}: a pipe or a device, which can be read only once, and training reads its data several times: "
+                "to check it, to learn a tokenizer, to prepare it. Write it to a file first, and give that"
+            )
+    return paths
 
 
 def _open_pairs(paths: tuple[str, ...], data: DataSettings) -> Corpus:

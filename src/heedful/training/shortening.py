@@ -19,6 +19,7 @@ class Extractor:
 
     def __init__(self, tokenizer: Tokenizer, *, max_len: int, language: str = "en") -> None:
         self._planner = Planner(tokenizer, Reach(max_len), long="extract", language=language)
+        self.language = language
         self.n_reduced = 0
 
     def __call__(self, text: str) -> str:
@@ -40,10 +41,9 @@ class Reduced:
         return (replace(example, source=self.extract(example.source)) for example in self.examples)
 
 
-def extractor_of(settings: Settings, tokenizer: Tokenizer, *, n_marks: int = 0) -> Extractor | None:
+def extractor_of(settings: Settings, tokenizer: Tokenizer, *, language: str, n_marks: int = 0) -> Extractor | None:
     """The extractor that a run wants; None: long sources are left out. `n_marks` stand before each source."""
     data = settings.data
     if data.long != "extract":
         return None
-    language = data.languages[0].split("-")[0] if data.languages else "en"
     return Extractor(tokenizer, max_len=data.max_len - n_marks, language=language)

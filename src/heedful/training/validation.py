@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from heedful.data.batch import AnyBatch
 from heedful.data.batching import Plan
+from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.training.log import LESS_IS_BETTER
 from heedful.training.prepare import Say
@@ -61,11 +62,17 @@ def mean_loss(batches: Iterable[B], loss_of: Callable[[B], Tensor], device: torc
         moved: B = batch.to(device)  # type: ignore[assignment]
         total += float(loss_of(moved))
         n_tokens += batch.n_target_tokens
-    return total / max(1, n_tokens)
+    assert n_tokens, "a loss of nothing would be 0, the best of all: validators refuse such data"
+    return total / n_tokens
 
 
-def say_too_long(plan: Plan, n_all: int, unit: str, max_len: int, say: Say) -> None:
-    """What is in no batch is in no loss either."""
+def check_plan(plan: Plan, n_all: int, unit: str, *, max_len: int, batch_tokens: int, say: Say) -> None:
+    """What is in no batch is in no loss either: that is said, and refused where nothing else is left."""
+    if not len(plan):
+        raise UserError(
+            f"all {n_all:,} {unit} for validation are longer than data.max_len = {max_len} allows (or "
+            f"data.batch_tokens = {batch_tokens}), so there is no loss to judge by: raise it, or give shorter ones"
+        )
     if n_left_out := len(plan.left_out):
         say(too_long(n_left_out, n_all, unit, max_len, what="the validation loss"))
 

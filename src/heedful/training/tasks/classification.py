@@ -25,7 +25,7 @@ from heedful.training.tasks.labels import accuracy, label_loss, macro_f1, names_
 from heedful.training.tasks.pairs import fingerprint_of
 from heedful.training.tasks.stages import one_tokenizer, write_json
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss
 
 LABELS = "labels.json"
 N_SAMPLES = 3
@@ -157,13 +157,14 @@ class LabelValidator:
 
 
 def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig, say: Say) -> Sequence[LabelBatch]:
-    longest = settings.data.max_len - N_MARKS
+    data = settings.data
+    longest = data.max_len - N_MARKS
     encoded = prepared.tokenizers.source.encode_batch([example.source for example in prepared.valid])
     texts = [np.array(ids[:longest], np.int64) for ids in encoded]
     labels = np.array(numbers_of([e.target for e in prepared.valid], prepared.names, where="validation"), np.int64)
     lengths = np.array([len(ids) + N_MARKS for ids in texts])
-    plan = plan_batches(lengths, np.ones_like(lengths), batch_tokens=settings.data.batch_tokens, seed=0, epoch=0)
-    say_too_long(plan, len(texts), "texts", settings.data.max_len, say)
+    plan = plan_batches(lengths, np.ones_like(lengths), batch_tokens=data.batch_tokens, seed=0, epoch=0)
+    check_plan(plan, len(texts), "texts", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say)
     return [
         collate_labels([texts[i] for i in numbers], labels[numbers], numbers, special=config.marks.special)
         for numbers in plan

@@ -28,6 +28,7 @@ from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
+from heedful.training.tasks.stages import refuse_weights
 from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
@@ -49,24 +50,20 @@ class PreparedImages:
 
 
 def prepare_images(given: Preparation) -> None:
+    refuse_weights(given)
     corpora = [open_training(path, given.settings) for path in given.files.source]
+    has_labels = given.settings.task == "image_classification"  # where patches are asked for, labels mean nothing
     labels = corpora[0].labels
-    for images in corpora:
-        if images.labels != labels or images.pixels.shape[1:] != corpora[0].pixels.shape[1:]:
-            raise UserError(
-                f"{images.name}: other labels or another size than {corpora[0].name}; give one set of images"
-            )
-    if given.settings.task == "image_classification" and len(labels) < 2:
+    _require_alike(corpora, has_labels=has_labels)
+    if has_labels and len(labels) < 2:
         raise UserError(
             f"{given.files.source[0]}: its pictures have no labels, or all the same one: give a folder for each label "
             "(.npz: y). Without labels a model can learn from patches: --set task=masked_patches"
         )
     training, valid = _divide(corpora, given.files, given.settings)
-    valid = numbered_as(valid, labels)
-    seen = set(training.targets.tolist())
-    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
-        names = ", ".join(map(repr, unseen[:5]))
-        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
+    if has_labels:
+        valid = numbered_as(valid, labels)
+        _warn_of_unseen(labels, training)
     facts = {
         "labels": labels,
         "sizes": [len(images) for images in corpora],
@@ -80,7 +77,23 @@ def prepare_images(given: Preparation) -> None:
         (aside / "facts.json").write_text(json.dumps(facts, ensure_ascii=False) + "\n", encoding="utf-8")
     held = "given" if given.files.valid else "held out"
     shape = " x ".join(map(str, training.pixels.shape[1:]))
-    given.say(f"training on {len(training):,} pictures of {shape}, {len(labels)} labels; {len(valid):,} {held}")
+    labelled = f", {len(labels)} labels" if has_labels else ""
+    given.say(f"training on {len(training):,} pictures of {shape}{labelled}; {len(valid):,} {held}")
+
+
+def _require_alike(corpora: Sequence[Images], *, has_labels: bool) -> None:
+    first = corpora[0]
+    for images in corpora:
+        if images.pixels.shape[1:] != first.pixels.shape[1:] or (has_labels and images.labels != first.labels):
+            other = "other labels or another size" if has_labels else "another size"
+            raise UserError(f"{images.name}: {other} than {first.name}; give one set of images")
+
+
+def _warn_of_unseen(labels: tuple[str, ...], training: Images) -> None:
+    seen = set(training.targets.tolist())
+    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
+        names = ", ".join(map(repr, unseen[:5]))
+        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
 
 
 def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images]:
@@ -93,7 +106,10 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         " and ".join(images.name for images in corpora),
     )
     if files.valid:
-        return joined, open_valid(files.valid[0], settings, like=joined)
+        given = open_valid(files.valid[0], settings, like=joined)
+        if not len(given):
+            raise UserError(f"{files.valid[0]}: no picture to validate with. Give another file, or leave out --valid")
+        return joined, given
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
     training, valid = joined.divided(share, seed=0)
     if not len(valid):

@@ -9,6 +9,7 @@ from torch import Tensor
 from heedful.data.batching import plan_batches
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Masked, Masking
 from heedful.data.stretches import Stretches
+from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.folder import Model
@@ -27,7 +28,7 @@ from heedful.training.tasks.texts import (
     reopen_texts,
     word_starts,
 )
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
 
 RATE = 0.15  # of BERT
 N_SAMPLES = 3
@@ -127,8 +128,16 @@ class MaskedValidator:
 def fixed_batches(dataset: Masked, settings: Settings, say: Say) -> Sequence[LabelBatch]:
     data = settings.data
     plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
-    say_too_long(plan, len(dataset.texts), "stretches of text", data.max_len, say)
-    return [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
+    check_plan(
+        plan, len(dataset.texts), "stretches of text", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say
+    )
+    batches = [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
+    if not any(batch.n_target_tokens for batch in batches):
+        raise UserError(
+            "nothing in the validation data can be hidden: all of it is unknown to the tokenizer. Give --valid a text "
+            "in the language of the training text"
+        )
+    return batches
 
 
 MASKED_TOKENS: Task[Texts] = Task(

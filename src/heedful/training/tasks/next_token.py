@@ -12,6 +12,7 @@ from heedful.data.batch import AnyBatch
 from heedful.data.loader import Dataset
 from heedful.data.rows import RowBatch, Rows
 from heedful.data.windows import Windows, side_by_side
+from heedful.errors import UserError
 from heedful.evaluation.scores import Score
 from heedful.models.folder import Model
 from heedful.models.gpt import Gpt, GptConfig
@@ -122,7 +123,7 @@ class TextValidator:
 
     def _continue(self, model: Gpt, ids: Tensor) -> Said:
         """The likeliest continuation of a beginning, beside the true one."""
-        n_prompt = min(PROMPT, max(1, len(ids) // 2), model.config.max_len // 2)
+        n_prompt = max(1, min(PROMPT, len(ids) // 2, model.config.max_len // 2))
         n_new = max(0, min(CONTINUATION, model.config.max_len - n_prompt))
         prompt, true = ids[:n_prompt], ids[n_prompt : n_prompt + n_new]
         decode = self.texts.tokenizer.decode
@@ -142,10 +143,14 @@ def go_on(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
 
 
 def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens) -> Sequence[RowBatch]:
-    length = settings.data.max_len
+    length, n_ids = settings.data.max_len, n_tokens(texts.valid)
     n_rows = max(1, settings.data.batch_tokens // length)
+    needed = 2 if settings.data.rows == "random" else 1  # without marks, the first token is not foretold
+    if n_ids < needed:
+        tokens = "1 token for validation is" if n_ids == 1 else f"{n_ids} tokens for validation are"
+        raise UserError(f"{tokens} too few, at least {needed} are needed: give --valid a longer text, or hold out more")
     if settings.data.rows == "random":
-        return side_by_side(texts.valid, length=min(length, max(1, n_tokens(texts.valid) - 1)), rows=n_rows)
+        return side_by_side(texts.valid, length=min(length, n_ids - 1), rows=n_rows)
     rows = Rows(texts.valid, row_len=length, special=special)
     groups = np.array_split(np.arange(sum(rows.sizes)), -(-sum(rows.sizes) // n_rows))
     return [rows.batch(group, np.arange(len(group)), seed=0) for group in groups]

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from heedful.config import read_json
 from heedful.data.batch import Batch, collate
 from heedful.data.batching import plan_batches
 from heedful.data.corpus import Example
@@ -20,18 +21,25 @@ from heedful.evaluation.scores import bleu, chrf
 from heedful.models.folder import FAMILIES, Model
 from heedful.models.marks import MarksConfig
 from heedful.text import Tokenizers
+from heedful.training.languages import sentence_language
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.prepare import Prepared, prepare_data, reopen_data
-from heedful.training.record import Files
+from heedful.training.record import Files, RunRecord
 from heedful.training.settings import DataSettings, Settings, choose_recipe
 from heedful.training.shortening import Extractor, Reduced, extractor_of
 from heedful.training.tasks.building import build
+from heedful.training.tasks.stages import write_json
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
+
+LANGUAGE = "language.json"
 
 
 def prepare(given: Preparation) -> None:
     corpora = given.files.corpora(given.settings.data)
+    language = sentence_language(RunRecord(given.files, given.settings))
+    if given.settings.data.long == "extract":
+        write_json(given.folder / "data" / LANGUAGE, {"source": language})
     prepare_data(
         given.folder,
         corpora,
@@ -39,19 +47,20 @@ def prepare(given: Preparation) -> None:
         given.settings,
         tokenizers=given.tokenizers,
         say=given.say,
-        make_extractor=partial(make_extractor, given.settings),
+        make_extractor=partial(make_extractor, given.settings, language),
     )
 
 
-def make_extractor(settings: Settings, tokenizers: Tokenizers) -> Extractor | None:
+def make_extractor(settings: Settings, language: str, tokenizers: Tokenizers) -> Extractor | None:
     """What reduces long sources, if the run wants that: in training, in validation, and as summaries are made later."""
-    return extractor_of(settings, tokenizers.source, n_marks=config_for(tokenizers, settings).marks.n_before)
+    n_marks = config_for(tokenizers, settings).marks.n_before
+    return extractor_of(settings, tokenizers.source, language=language, n_marks=n_marks)
 
 
 def lesson(prepared: Prepared, settings: Settings) -> Lesson:
     config = config_for(prepared.tokenizers, settings)
     marks = config.marks
-    extract = make_extractor(settings, prepared.tokenizers)
+    extract = make_extractor(settings, prepared.language, prepared.tokenizers)
     return Lesson(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: Pairs(
@@ -124,8 +133,9 @@ class PairsValidator:
         self.tokenizers = tokenizers
         self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
         self.chosen = list(examples[:sentences])
-        if last_position is not None:
-            self.chosen = _readable(self.chosen, tokenizers, last_position=last_position, marks=marks, say=say)
+        if last_position is not None and sentences:
+            readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, marks=marks)
+            self.chosen = _first_readable(examples, sentences, readable, last_position=last_position, say=say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
@@ -171,32 +181,45 @@ def _batches(
     )
     lengths = [np.array([len(ids) + 1 for ids in side]) for side in (sources, targets)]
     plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
-    if not len(plan):  # a loss of nothing would be 0, the best of all
-        raise UserError(
-            f"all {len(examples):,} pairs for validation are longer than data.max_len = {max_len} allows (or "
-            f"data.batch_tokens = {batch_tokens}), so there is no loss to judge by: raise it, or give shorter ones"
-        )
-    say_too_long(plan, len(examples), "pairs", max_len, say)
+    check_plan(plan, len(examples), "pairs", max_len=max_len, batch_tokens=batch_tokens, say=say)
     return [
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan
     ]
 
 
-def _readable(
-    examples: Sequence[Example], tokenizers: Tokenizers, *, last_position: int, marks: MarksConfig, say: Say
+def _first_readable(
+    examples: Sequence[Example],
+    n_wanted: int,
+    readable: Callable[[Sequence[Example]], list[Example]],
+    *,
+    last_position: int,
+    say: Say,
 ) -> list[Example]:
-    """Those that end before the model's positions do."""
-    sources = tokenizers.source.encode_batch([example.source for example in examples])
-    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
-    readable = [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
-    if n_longer := len(examples) - len(readable):
+    """So many of those that end before the model's positions do; later ones stand in for what cannot be translated."""
+    found = readable(examples[:n_wanted])
+    if n_longer := len(examples[:n_wanted]) - len(found):
         be = "is" if n_longer == 1 else "are"
         say(
-            f"{n_longer:,} of the {len(examples):,} sources that validation translates {be} longer than the "
-            f"{last_position} positions of this model: its scores are of the others"
+            f"{n_longer:,} of the {len(examples[:n_wanted]):,} sources that validation translates {be} longer than the "
+            f"{last_position} positions of this model: its scores are of others"
         )
-    return readable
+        found += readable(examples[n_wanted:])[:n_longer]
+    if not found:
+        raise UserError(
+            f"all {len(examples):,} sources for validation are longer than the {last_position} positions of this "
+            "model, so there is nothing to translate: raise data.max_len, give shorter ones, or set run.sentences = 0 "
+            "and run.metric = 'loss'"
+        )
+    return found
+
+
+def _readable(
+    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, marks: MarksConfig
+) -> list[Example]:
+    sources = tokenizers.source.encode_batch([example.source for example in examples])
+    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
+    return [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
 
 
 def fingerprint_of(examples: Sequence[Example]) -> str:
@@ -212,7 +235,10 @@ def recipe_for(family: str, files: Files, data: DataSettings) -> str:
 
 
 def reopen(folder: Path, settings: Settings) -> Prepared:
-    return reopen_data(folder)
+    kept = folder / "data" / LANGUAGE
+    # A run of an older version has none, and was split by the setting alone.
+    language = read_json(kept)["source"] if kept.exists() else sentence_language(RunRecord(Files(), settings))
+    return replace(reopen_data(folder), language=language)
 
 
 TRANSLATION = Task(

@@ -32,7 +32,7 @@ from heedful.training.tasks.texts import (
     prepare_texts,
     reopen_texts,
 )
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as T5 writes them
 SPAN_RATE, INFILL_RATE = 0.15, 0.3  # of T5, of BART
@@ -156,7 +156,9 @@ class RestoringValidator:
 def _fixed_batches(dataset: Restored, settings: Settings, say: Say) -> Sequence[Batch]:
     data = settings.data
     plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
-    say_too_long(plan, len(dataset.texts), "stretches of text", data.max_len, say)
+    check_plan(
+        plan, len(dataset.texts), "stretches of text", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say
+    )
     return [dataset.batch(numbers, np.arange(len(numbers)), seed=step) for step, numbers in enumerate(plan)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from heedful.errors import UserError
 from heedful.files import folder_aside, sync
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizer, load_tokenizers, save_tokenizers
 from heedful.training.tasks.task import Preparation
@@ -29,6 +30,15 @@ def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence
     with folder_aside(folder) as aside:
         save_tokenizers(aside, tokenizers)
     return tokenizers
+
+
+def refuse_weights(given: Preparation) -> None:
+    """For tasks that put all their files together before the first epoch."""
+    if weights := given.settings.data.weights:
+        raise UserError(
+            f"data.weights = {list(weights)}: files of {given.files.content} are learned from as one corpus, each of "
+            "their examples once in an epoch. Leave data.weights out"
+        )
 
 
 def write_json(path: Path, values: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from heedful.config import read_json
 from heedful.data.batching import IntArray, plan_batches
 from heedful.data.documents import LARGEST_SHARE, by_hash
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Tagged
@@ -27,10 +28,11 @@ from heedful.training.prepare import say_left_out
 from heedful.training.settings import Settings
 from heedful.training.tasks.building import build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
-from heedful.training.tasks.stages import one_tokenizer
+from heedful.training.tasks.stages import one_tokenizer, refuse_weights, write_json
 from heedful.training.tasks.task import About, Lesson, Preparation, Say, Task
-from heedful.training.validation import Said, Validation, judging, mean_loss, say_too_long
+from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss
 
+FACTS = "tags.json"
 N_SAMPLES = 3
 
 
@@ -40,13 +42,16 @@ class TaggedTexts:
     names: tuple[str, ...]
     train: list[Sentence]
     valid: list[Sentence]
+    sizes: tuple[int, ...]  # of the corpora, without what was held out
 
 
 def prepare_tagged(given: Preparation) -> None:
+    refuse_weights(given)
     data = given.settings.data
     corpora = given.files.corpora(data)
     word, tag = data.columns or (1, -1)
-    sentences = [sentence for one in corpora for sentence in read_tagged(one, (word, tag))]
+    parts = [list(read_tagged(one, (word, tag))) for one in corpora]
+    sentences = list(chain.from_iterable(parts))
     if not sentences:
         raise UserError(
             f"{given.files.source[0]}: no word where data.columns = {[word, tag]} looks for it: unless it holds "
@@ -54,13 +59,19 @@ def prepare_tagged(given: Preparation) -> None:
         )
     corpus = given.files.valid_corpus(data)
     if corpus is not None:
-        training, valid = sentences, list(read_tagged(corpus, (word, tag)))
+        valid = list(read_tagged(corpus, (word, tag)))
+        if not valid:
+            raise UserError(
+                f"{corpus.paths[0]}: no sentence to validate with, where data.columns = {[word, tag]} looks for words. "
+                "Give another file, or leave out --valid: then some of the training sentences are held out"
+            )
     else:
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
-        training = [s for s in sentences if not is_held_out(" ".join(s.words))]
+        parts = [[s for s in part if not is_held_out(" ".join(s.words))] for part in parts]
         valid = [s for s in sentences if is_held_out(" ".join(s.words))]
     for one in (*corpora, *([corpus] if corpus else [])):
         say_left_out(one, given.say)
+    training = list(chain.from_iterable(parts))
     if not training or not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     # A rare tag may stand only in what was held out of the files: it is one of theirs all the same.
@@ -70,6 +81,7 @@ def prepare_tagged(given: Preparation) -> None:
             begins = f"{corpus.paths[0]}:{sentence.line}, in the sentence that begins there"
             numbers_of(sentence.tags, names, where=begins)
     tokenizer = one_tokenizer(given, (" ".join(sentence.words) for sentence in training), symbols=[MASK_PIECE]).source
+    write_json(given.folder / "data" / FACTS, {"sizes": list(map(len, parts))})
     for name, part in (("train", training), ("valid", valid)):
         _write(given.folder / "data" / f"{name}.jsonl", part)
     held = "given" if corpus is not None else "held out"
@@ -83,7 +95,9 @@ def prepare_tagged(given: Preparation) -> None:
 def reopen_tagged(folder: Path, settings: Settings) -> TaggedTexts:
     train, valid = (_read(folder / "data" / f"{name}.jsonl") for name in ("train", "valid"))
     names = names_of(tag for sentence in (*train, *valid) for tag in sentence.tags)
-    return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid)
+    facts = folder / "data" / FACTS  # which runs of older versions do not have
+    sizes = tuple(read_json(facts)["sizes"]) if facts.exists() else (len(train),)
+    return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid, sizes)
 
 
 def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
@@ -115,7 +129,7 @@ def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
             output="tags",
             tag="token-classification",
             unit="sentences",
-            train=(len(prepared.train),),
+            train=prepared.sizes,
             valid=len(prepared.valid),
             valid_sha256=_sha256(prepared.valid),
             command="heedful classify INPUT -m {run}",
@@ -144,10 +158,11 @@ class TagValidator:
 
     def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings, say: Say) -> None:
         self.names, self.sentences = prepared.names, prepared.valid
-        plan = plan_batches(
-            dataset.source_lengths, dataset.target_lengths, batch_tokens=settings.data.batch_tokens, seed=0, epoch=0
+        data, lengths = settings.data, (dataset.source_lengths, dataset.target_lengths)
+        plan = plan_batches(*lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
+        check_plan(
+            plan, len(self.sentences), "sentences", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say
         )
-        say_too_long(plan, len(self.sentences), "sentences", settings.data.max_len, say)
         self.batches = [dataset.batch(numbers, np.arange(len(numbers)), seed=0) for numbers in plan]
 
     def __call__(self, model: Model) -> Validation:

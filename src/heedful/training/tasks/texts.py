@@ -50,6 +50,7 @@ def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
     else:
         training, held_out = [_all(corpus, data.documents) for corpus in corpora], [_all(valid, data.documents)]
         how = f"given {valid.fingerprint()}"
+    _require_content(held_out, valid, given)
     how = f"{how}, {data.documents}"
     texts = (example.source for part in training for example in part)
     tokenizer = one_tokenizer(given, texts, symbols=symbols).source
@@ -121,6 +122,21 @@ def word_starts(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
             "set noise.whole_words = false"
         )
     return starts
+
+
+def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None, given: Preparation) -> None:
+    """Documents that are held out have content; a file that was given, or the end of one, may be blank."""
+    if any(example.source.strip() for part in held_out for example in part):
+        return
+    if valid is not None:
+        raise UserError(
+            f"{valid.paths[0]}: no text to validate with, only blank lines. Give another file, or leave out --valid: "
+            "then a part of the training text is held out"
+        )
+    raise UserError(
+        f"{', '.join(given.files.source)}: data.hold_out_share = {given.settings.data.hold_out_share!r} holds out no "
+        "text at the end. Raise it, or give --valid"
+    )
 
 
 def _all(corpus: Corpus, divided: Divided) -> Iterable[Example]:
