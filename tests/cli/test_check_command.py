@@ -134,6 +134,20 @@ def test_test_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [example["value"] for example in finding["examples"]] == [f"{files[1]}:1: “two”", f"{files[2]}:1: “three”"]
 
 
+@pytest.mark.parametrize(
+    ("content", "line"), [("labels", '{"text": "two", "label": "x"}'), ("text", '{"text": "two"}')]
+)
+def test_a_test_set_holds_what_the_files_hold(
+    content: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train.jsonl", "test.jsonl"):
+        write(tmp_path, name, text=f"{line}\n")
+    files = [str(tmp_path / "train.jsonl"), "--test", str(tmp_path / "test.jsonl")]
+    assert run(["check", *files, "--content", content, "--json"]) == 0
+    (finding,) = json.loads(capsys.readouterr().out)["corpora"][0]["findings"]
+    assert (finding["kind"], finding["count"]) == ("overlap", 1)
+
+
 def test_columns_say_which_side_is_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "train.tsv", text="one\teins\ntwo\tzwei\n")
     write(tmp_path, "test.de", text="zwei\n")

@@ -60,8 +60,7 @@ def check(
         )
     reading = Reading(_languages(languages), _columns(columns))
     corpora = group(files, content=content, reading=reading)
-    tests = [read_text(path) if format_of(path) == "text" else reading.open_pairs(path) for path in test or ()]
-    sources = read_test_sources(tests)
+    sources = read_test_sources([_open_test(path, content, reading) for path in test or ()])
     repairs: list[Repair] = []
     with Passing(unit="examples") as passing:
 
@@ -85,6 +84,13 @@ class Reading(NamedTuple):
 
     def open_pairs(self, paths: Path | list[Path]) -> Corpus:
         return open_corpus(paths, languages=self.languages, columns=self.columns)
+
+
+def _open_test(path: Path, content: Content | None, reading: Reading) -> Corpus:
+    """Lines of text are what they are; everything else holds what the files to check hold."""
+    if content == "text" or format_of(path) == "text":
+        return read_text(path)
+    return read_labelled(path, columns=reading.columns) if content == "labels" else reading.open_pairs(path)
 
 
 def group(files: Sequence[Path], *, content: Content | None = None, reading: Reading | None = None) -> list[Corpus]:
