@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -293,7 +294,9 @@ def test_a_signal_saves_and_says_how_to_go_on(
     run = tmp_path / "run"
     command = [sys.executable, "-m", "heedful", "train", str(run), "--source", str(corpus[0]), "--target"]
     command += [str(corpus[1]), "--set", *QUICK, "run.steps=100000", "run.validate_every=100000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # Tests that run under nohup hand SIGHUP down ignored, and a run would go on ignoring it.
+    heard = partial(signal.signal, number, signal.SIG_DFL)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     while not list((run / "checkpoints").glob("step-*")):
         assert process.poll() is None
         time.sleep(0.02)

@@ -55,7 +55,7 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
         listeners=[make_view(sys.stderr)],
     )
     if result.interrupted:
-        print(f"saved at step {result.step:,}; go on with the same command", file=sys.stderr)
+        print(f"{result.left_at}; go on with the same command", file=sys.stderr)
         return INTERRUPTED
     loaded = load_model(run / "average")
     print()

@@ -83,8 +83,7 @@ def train(
     how = {"family": family, "recipe": recipe, "resume": resume, "start_from": start_from, "dry_run": dry_run}
     result = train_run(folder=run, overrides=overrides, listeners=listeners, **files, **how)  # type: ignore[arg-type]
     if result.interrupted:
-        where = f"saved at step {result.step:,}" if result.step else "stopped before the first step"
-        print(f"{where}; go on with: heedful train {run} --resume", file=sys.stderr)
+        print(f"{result.left_at}; go on with: heedful train {run} --resume", file=sys.stderr)
     return INTERRUPTED if result.interrupted else 0
 
 

@@ -59,6 +59,11 @@ class Run:
     def best(self) -> Path:
         return self.folder / "best"
 
+    @property
+    def left_at(self) -> str:
+        """Where a run that was interrupted will go on."""
+        return f"saved at step {self.step:,}" if self.step else "stopped before the first step"
+
 
 def train(
     *,
