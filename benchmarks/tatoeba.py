@@ -55,7 +55,7 @@ def main() -> None:
     model = options.model or options.run / "best"
     scores = score_all(model, sets, options.tokenize)
     if options.ship:
-        ship(model, options.ship, languages, scores)
+        ship(model, options.ship, languages, scores, options.start)
         print(f"{options.ship}: {sum(path.stat().st_size for path in options.ship.iterdir()):,} bytes")
         score_all(options.ship, sets, options.tokenize)
 
@@ -79,13 +79,14 @@ def score(model: Path, how: str, source: Path, references: list[Path], tokenize:
     return "\n".join(said)
 
 
-def ship(model: Path, folder: Path, languages: list[str], scores: str) -> None:
+def ship(model: Path, folder: Path, languages: list[str], scores: str, start: Path | None) -> None:
     """The model in int8 with a card that says where it comes from and how good it is."""
     from heedful.models.folder import CARD, load_model, save_model
 
     body = (model / CARD).read_text(encoding="utf-8").split("\n---\n", 1)[1].split("\n\n", 2)[2]  # without its title
     source, target = languages
-    card = CARD_OF_SHIPPED.format(source=source, target=target, body=body.strip(), scores=scores.strip())
+    begun = f" It began with `{start.name}`, which learned from the same sentences." if start else ""
+    card = CARD_OF_SHIPPED.format(source=source, target=target, begun=begun, body=body.strip(), scores=scores.strip())
     loaded = load_model(model)
     save_model(folder, loaded.model, loaded.tokenizers, card=card, precision="int8")
 
@@ -106,7 +107,7 @@ metrics:
 
 This model comes with heedful. It was trained on sentences of Tatoeba (tatoeba.org), written and translated by its
 members and published under the licence CC BY 2.0 FR; its files name the author of each sentence. The weights are int8,
-with a scale for each row of a matrix (docs/models.md).
+with a scale for each row of a matrix (docs/models.md).{begun}
 
 Scores on the held-out sentences, against all their translations, cased, as `heedful evaluate` prints them; *as typed*
 has small letters in the sources and no mark at the end of either side:

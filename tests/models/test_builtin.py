@@ -63,6 +63,12 @@ def test_without_a_model_it_translates_into_french(cache: Path) -> None:
     assert command(cache, "translate", given=f"{SENTENCE}\n").stdout == done.stdout
 
 
+def test_what_people_type_is_translated_as_far_as_it_goes(cache: Path) -> None:
+    """No end is made up for what has none."""
+    done = command(cache, "translate", "--to", "fr", given="hello\nHello world\nthank you very much\n")
+    assert [line.lower() for line in done.stdout.splitlines()] == ["salut", "salut le monde", "merci beaucoup"]
+
+
 def test_nothing_is_written_into_heedfuls_own_folder(cache: Path) -> None:
     before = sorted(FOLDER.rglob("*"))
     command(cache, "translate", "--to", "fr", given="Hello!\n")
