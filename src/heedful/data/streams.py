@@ -3,7 +3,6 @@
 Numbers are little-endian on every machine. Files are written once, from front to back, and hashed on the way.
 """
 
-import errno
 import hashlib
 import mmap
 import os
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from heedful.data.batching import IntArray
 from heedful.errors import UserError
+from heedful.files import is_full
 
 # A larger file is read piece by piece instead of being mapped. Texts are read in random order, and around each place
 # that is touched the system maps much more, up to 2 MB on Linux 6.18 (measured): soon all of it counts as memory of
@@ -73,7 +73,7 @@ class FileWriter:
 
 def explain_full_disk(problem: OSError, path: Path) -> OSError | UserError:
     """A full disk or quota as the user's to solve; any other failure as it is."""
-    if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if not is_full(problem):
         return problem
     free = shutil.disk_usage(path.parent).free
     return UserError(
