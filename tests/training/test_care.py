@@ -111,6 +111,9 @@ def test_without_a_readable_checkpoint_the_models_stay(corpus: tuple[Path, Path]
             )
             (tmp_path / "run" / "checkpoints" / "damaged-step-000004").mkdir()
     assert (tmp_path / "run" / "checkpoints" / "damaged-step-000004-2").exists()
+    with pytest.raises(UserError, match="none of its checkpoints can be read"):  # nor when it is asked once more
+        learn(tmp_path / "run", corpus, "run.steps=6", resume=True)
+    assert (tmp_path / "run" / "best" / "model.safetensors").read_bytes() == before
 
 
 def test_a_run_without_a_validation_has_a_best_of_averaged_weights(corpus: tuple[Path, Path], tmp_path: Path) -> None:

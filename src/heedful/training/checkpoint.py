@@ -109,14 +109,13 @@ def newest_checkpoint(checkpoints: Path, report: Callable[[str], None]) -> Check
     """The newest one that is whole. A damaged one is reported, set aside under another name, and passed over. Where
     none is left it is for the user to say what becomes of the models that the run has made.
     """
-    saved = list_checkpoints(checkpoints)
-    for folder in reversed(saved):
+    for folder in reversed(list_checkpoints(checkpoints)):
         try:
             return load_checkpoint(folder)
         except UserError as error:
             report(f"{error}\nThis checkpoint is damaged: it is set aside, and the one before it is taken.")
             folder.rename(_free_name(folder))
-    if saved:
+    if any(checkpoints.glob("damaged-*")):
         raise UserError(
             f"{checkpoints}: none of its checkpoints can be read, and to begin anew would write over the models of "
             f"this run. Start another one with the best of them: --from {checkpoints.parent / 'best'}"
