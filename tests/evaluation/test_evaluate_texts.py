@@ -5,7 +5,7 @@ from outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.evaluation.evaluate import SentenceScores, evaluate
-from heedful.evaluation.notes import notes_on
+from heedful.evaluation.notes import notes_on, tokenize_for
 
 LINES = references(50)
 OUTPUT = spoiled(LINES, 0.2)
@@ -56,6 +56,20 @@ def test_text_without_spaces_is_noticed(line: str, tokenize: str) -> None:
     (note,) = notes_on(["x"] * 3, [line, "", line], "13a")
     assert f"--tokenize {tokenize}" in note
     assert list(notes_on(["x"] * 3, [line, "", line], tokenize)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "tokenize"),
+    [
+        ("Ein Hund rennt.", "13a"),
+        ("一只狗在街上奔跑。", "zh"),
+        ("犬が通りを走っている。", "char"),
+        ("สุนัขวิ่งอยู่บนถนน", "char"),
+        ("…", "13a"),
+    ],
+)
+def test_words_are_found_by_the_script_where_nobody_says_how(line: str, tokenize: str) -> None:
+    assert tokenize_for([line, "", line]) == tokenize
 
 
 def test_tokenised_text_is_noticed() -> None:

@@ -1,10 +1,14 @@
-"""Which languages a run says that it translates."""
+"""Which languages a run says that it translates, and how it is judged in them."""
+
+from pathlib import Path
 
 import pytest
+from small_tasks import CASES
 
 from heedful.errors import UserError
 from heedful.training.languages import guessed, languages_of, say_languages
 from heedful.training.record import Files, RunRecord
+from heedful.training.run import train
 from heedful.training.settings import DataSettings, Settings
 
 
@@ -49,3 +53,20 @@ def test_what_is_set_counts_more_and_what_is_taken_is_said():
 def test_other_than_two_codes_are_refused(languages):
     with pytest.raises(UserError, match="two codes"):
         DataSettings(languages=languages)
+
+
+def test_words_without_spaces_are_counted_in_validation(tmp_path: Path) -> None:
+    """A whole Chinese sentence would be one word for BLEU, and no checkpoint better than another."""
+    case = CASES["translation bart"]
+    (tmp_path / "valid.en").write_text("the man runs\na cat sees the dog\n")
+    (tmp_path / "valid.zh").write_text("这个男人在跑步。\n一只猫看见了那只狗。\n", encoding="utf-8")
+    names = {"valid_source": tmp_path / "valid.en", "valid_target": tmp_path / "valid.zh"}
+    steps = ["run.steps=1", "run.validate_every=1", "run.sentences=2", "run.metric=bleu"]
+    train(
+        folder=tmp_path / "run",
+        family=case.family,
+        overrides=[*case.overrides, *steps],
+        **case.files(tmp_path),  # type: ignore[arg-type]
+        **names,  # type: ignore[arg-type]
+    )
+    assert "tok:zh" in (tmp_path / "run" / "best" / "README.md").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ from heedful.data.corpus import Example
 from heedful.data.pairs import Pairs
 from heedful.decoding.writing.greedily import translate_greedily
 from heedful.errors import UserError
+from heedful.evaluation.notes import tokenize_for
 from heedful.evaluation.scores import bleu, chrf
 from heedful.models.folder import FAMILIES, Model
 from heedful.models.marks import MarksConfig
@@ -136,6 +137,7 @@ class PairsValidator:
         if last_position is not None and sentences:
             readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, marks=marks)
             self.chosen = _first_readable(examples, sentences, readable, last_position=last_position, say=say)
+        self.tokenize = tokenize_for([example.target for example in self.chosen])
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
@@ -144,7 +146,7 @@ class PairsValidator:
             said = translate_greedily(model, self.tokenizers, [example.source for example in self.chosen])
         wanted = [example.target for example in self.chosen]
         metrics = {"perplexity": perplexity_of(loss)}
-        scores = (bleu(said, [wanted]), chrf(said, [wanted])) if said else ()
+        scores = (bleu(said, [wanted], tokenize=self.tokenize), chrf(said, [wanted])) if said else ()
         if said:
             right = sum(a == self.tokenizers.target.normalize(b) for a, b in zip(said, wanted, strict=True))
             metrics |= {"exact": 100.0 * right / len(said)}
