@@ -1,14 +1,14 @@
 """Multi30k from its files to a score: check for overlap, train with a recipe, translate, evaluate; for several seeds.
 
     python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
-        [--together] [--keep docs/results/multi30k] [--set key=value …]
+        [--more SOURCE TARGET] [--from RUN] [--together] [--keep docs/results/multi30k] [--set key=value …]
 
 FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
 that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
 other text is scored cased and detokenised. Validation alone decides anything: the best checkpoint or the mean of the
 last ones, whichever translates validation better with a beam of 5, translates each test set once, at the end. A run
-that was interrupted goes on. With --together the models of all seeds also translate as one, each word chosen by the
-mean of what they say.
+that was interrupted goes on. --more adds two aligned files to the training text (benchmarks/diversify.py makes some).
+With --together the models of all seeds also translate as one, each word chosen by the mean of what they say.
 """
 
 import argparse
@@ -38,6 +38,8 @@ def main() -> None:
     parser.add_argument("--name", help="of the runs (default: the recipe's)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--more", type=Path, nargs=2, action="append", default=[], metavar=("SOURCE", "TARGET"))
+    parser.add_argument("--from", dest="start", type=Path, help="a run or model folder to begin with")
     parser.add_argument("--together", action="store_true", help="score the models of all seeds as one, too")
     parser.add_argument("--keep", type=Path, help="copy log, hypotheses and scores of each run into this folder")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
@@ -51,7 +53,9 @@ def main() -> None:
     chosen: list[Path] = []
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
-        train(run, corpus, options.recipe, [*options.set, f"run.seed={seed}"])
+        start = ["--from", options.start] if options.start else []
+        settings = ["--set", *options.set, f"run.seed={seed}"]
+        train(run, corpus, "--recipe", options.recipe, *start, *settings, more=options.more)
         judged = {name: bleu_on_validation(run / name, run, corpus) for name in CANDIDATES}
         chosen.append(run / max(judged, key=lambda name: judged[name]))
         scores = score_all(chosen[-1:], run, corpus)
@@ -106,16 +110,17 @@ def lines_of(path: Path) -> list[str]:
     return [example.source for example in read_text(path)]
 
 
-def train(run: Path, corpus: Corpus, recipe: Path, settings: list[str]) -> None:
+def train(run: Path, corpus: Corpus, *words: str | Path, more: Sequence[tuple[Path, Path]] = ()) -> None:
+    """The run with the training pairs and more of them, unless it is there; one that was interrupted goes on."""
     if (run / "average").exists():
         return
     if (run / "settings.toml").exists():
         heedful("train", run, "--resume")
         return
-    source, target = corpus.pair("train")
+    sources, targets = zip(corpus.pair("train"), *more, strict=True)
     valid_source, valid_target = corpus.pair("val")
-    files = ["--source", source, "--target", target, "--valid-source", valid_source, "--valid-target", valid_target]
-    heedful("train", run, *files, "--recipe", recipe, "--set", *settings)
+    files = ["--source", *sources, "--target", *targets, "--valid-source", valid_source, "--valid-target", valid_target]
+    heedful("train", run, *files, *words)
 
 
 def bleu_on_validation(model: Path, folder: Path, corpus: Corpus) -> float:

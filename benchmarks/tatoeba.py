@@ -16,6 +16,7 @@ import lzma
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     work = options.run.with_name(options.run.name + "-data")
-    train, valid = (write_pairs(path, work, options.reverse) for path in (options.train, options.valid))
+    valid = write_pairs(options.valid, work, options.reverse)
+    train = write_pairs(options.train, work, options.reverse, without=sources_of(valid))
     sets = {"as written": write_references(valid, work), "as typed": write_references(write_typed(valid), work)}
     print(overlap(train, sets["as written"][0]))
     codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
@@ -124,16 +126,26 @@ def heedful(*words: str | Path) -> None:
     subprocess.run([sys.executable, "-m", "heedful", *map(str, words)], check=True)
 
 
-def write_pairs(path: Path, folder: Path, reverse: bool) -> Path:
-    """The first two columns (the third says who wrote the sentences), in the direction that is wanted."""
+def write_pairs(path: Path, folder: Path, reverse: bool, without: Collection[str] = ()) -> Path:
+    """The first two columns (the third says who wrote the sentences), in the direction that is wanted.
+
+    Pairs with one of the sources `without` are left out: the files were split by the first column, so what is held out
+    of the second may stand in the training text, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / f"{path.name.split('.')[1]}.tsv"
     content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     with output.open("w", encoding="utf-8", newline="\n") as pairs:
         for line in content.decode("utf-8").rstrip("\n").split("\n"):
-            columns = line.rstrip("\r").split("\t")[:2]
-            print("\t".join(reversed(columns) if reverse else columns), file=pairs)
+            first, second = line.rstrip("\r").split("\t")[:2]
+            source, target = (second, first) if reverse else (first, second)
+            if source not in without:
+                print(f"{source}\t{target}", file=pairs)
     return output
+
+
+def sources_of(pairs: Path) -> set[str]:
+    return {line.split("\t")[0] for line in pairs.read_text(encoding="utf-8").split("\n") if line}
 
 
 def write_typed(pairs: Path) -> Path:

@@ -6,7 +6,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from heedful.errors import UserError
-from heedful.evaluation.consensus import LIKENESSES, consensus
+from heedful.evaluation.consensus import LIKENESSES, agreement, consensus
 
 LINES = references(60)
 OUTPUTS = [spoiled(LINES, share, seed=seed) for seed, share in enumerate((0.4, 0.1, 0.2, 0.1, 0.3))]
@@ -23,6 +23,16 @@ def test_the_choice_is_the_one_with_the_highest_mean_of_sacrebleus_sentence_scor
     wanted = [by_hand(line, metric.sentence_score) for line in zip(*OUTPUTS, strict=True)]
     assert consensus(OUTPUTS, likeness=likeness) == wanted
     assert any(one != first for one, first in zip(wanted, OUTPUTS[0], strict=True))
+
+
+@pytest.mark.parametrize("likeness", LIKENESSES)
+def test_agreement_is_the_mean_over_all_outputs_and_says_each_once(likeness):
+    metric = BLEU(tokenize="13a", effective_order=True) if likeness == "bleu" else CHRF()
+    for line, of_line in zip(zip(*OUTPUTS, strict=True), agreement(OUTPUTS, likeness=likeness), strict=True):
+        assert list(of_line) == list(dict.fromkeys(line))
+        for one, mean in of_line.items():
+            by_sacrebleu = sum(metric.sentence_score(one, [other]).score for other in line) / len(line)
+            assert mean == pytest.approx(by_sacrebleu, abs=1e-9)
 
 
 def test_a_majority_outvotes_the_first():

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
 from heedful.errors import UserError, one_of
 from heedful.evaluation.counts import FloatArray, Tokenize, count_bleu, count_chrf
 
@@ -20,7 +18,16 @@ LIKENESSES: tuple[Likeness, ...] = ("bleu", "chrf")
 def consensus(
     outputs: Sequence[Sequence[str]], *, likeness: Likeness = "chrf", tokenize: Tokenize = "13a"
 ) -> list[str]:
-    """Of line n of each output, the one that is most like all of them; the earliest of equals.
+    """Of line n of each output, the one that is most like all of them; the earliest of equals."""
+    return [
+        max(of_line, key=of_line.__getitem__) for of_line in agreement(outputs, likeness=likeness, tokenize=tokenize)
+    ]
+
+
+def agreement(
+    outputs: Sequence[Sequence[str]], *, likeness: Likeness = "chrf", tokenize: Tokenize = "13a"
+) -> list[dict[str, float]]:
+    """For each line what is said of it, in the order of the outputs, and how like all of them it is: 0 to 100, a mean.
 
     `likeness` is sentence BLEU (of words by `tokenize`) or chrF2, with the candidate as the translation and each voter
     as its reference. Who says the same votes for each other.
@@ -31,11 +38,10 @@ def consensus(
     said = [Counter(line) for line in zip(*outputs, strict=True)]  # in the order in which they first stand
     pairs = [(one, other) for votes in said for one in votes for other in votes]
     likes = iter(_likenesses(pairs, likeness, tokenize)) if pairs else iter(())
-    chosen = []
-    for votes in said:
-        gains = [sum(next(likes) * n_voters for n_voters in votes.values()) for _ in votes]
-        chosen.append(list(votes)[int(np.argmax(gains))])
-    return chosen
+    return [
+        {one: float(sum(next(likes) * n_voters for n_voters in votes.values())) / len(outputs) for one in votes}
+        for votes in said
+    ]
 
 
 def _likenesses(pairs: Sequence[tuple[str, str]], likeness: Likeness, tokenize: Tokenize) -> FloatArray:

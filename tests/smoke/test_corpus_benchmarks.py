@@ -1,0 +1,96 @@
+"""The benchmarks on real corpora ask for the runs that they describe, and train on nothing that is held out."""
+
+import lzma
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+Words = tuple[str | Path, ...]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Words]:
+    """The commands that a benchmark gives, none of which is carried out: a translation is an empty file."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import diversify
+    import multi30k
+
+    given: list[Words] = []
+
+    def note(*words: str | Path) -> None:
+        given.append(words)
+        if words[0] == "translate":
+            Path(words[-1]).touch()
+
+    for module in (diversify, multi30k):
+        monkeypatch.setattr(module, "heedful", note)
+    return given
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name in ("train", "val", "test"):
+        for side in ("en", "de"):
+            (tmp_path / f"{name}.{side}").write_text("a\n")
+    return tmp_path
+
+
+def test_a_model_each_way_translates_the_training_text_and_its_lines_stay_beside_it(
+    calls: list[Words], corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import diversify
+
+    runs = corpus / "runs"
+    runs.mkdir()
+    words = ["diversify.py", "--data", str(corpus), "--recipe", "teacher.toml", "--runs", str(runs)]
+    monkeypatch.setattr(sys, "argv", words)
+    diversify.main()
+    there, back = runs / "teacher-en-de", runs / "teacher-de-en"
+    english, german = corpus / "train.en", corpus / "train.de"
+    trained = [words[1:6] for words in calls if words[0] == "train"]
+    assert trained == [
+        (there, "--source", english, "--target", german),
+        (back, "--source", german, "--target", english),
+    ]
+    translated = [words[1:] for words in calls if words[0] == "translate"]
+    more_german, more_english = runs / "teacher-en-de.de", runs / "teacher-de-en.en"
+    assert translated == [
+        (english, "-m", there, "--output", more_german),
+        (german, "-m", back, "--output", more_english),
+    ]
+    said = capsys.readouterr().out
+    assert said == f"--more {english} {more_german} --more {more_english} {german}\n"
+    calls.clear()
+    diversify.main()
+    assert not calls  # all of it is there
+
+
+def test_more_text_stands_beside_the_pairs_and_not_in_validation(calls: list[Words], corpus: Path) -> None:
+    import multi30k
+
+    more = [(Path("one.en"), Path("one.de")), (Path("two.en"), Path("two.de"))]
+    multi30k.train(corpus / "run", multi30k.Corpus(corpus, "en", "de"), "--recipe", "r.toml", more=more)
+    ((_, _, *words),) = calls
+    at = {word: words.index(word) for word in ("--source", "--target", "--valid-source", "--valid-target", "--recipe")}
+    assert words[at["--source"] + 1 : at["--target"]] == [corpus / "train.en", Path("one.en"), Path("two.en")]
+    assert words[at["--target"] + 1 : at["--valid-source"]] == [corpus / "train.de", Path("one.de"), Path("two.de")]
+    assert words[at["--valid-source"] + 1 : at["--recipe"]] == [corpus / "val.en", "--valid-target", corpus / "val.de"]
+
+
+def test_what_is_held_out_of_the_other_language_leaves_the_training_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tatoeba is split by its English sentences: a French one may stand on both sides."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import tatoeba
+
+    files = {"train": "Hi.\tSalut !\tby A\nRun!\tCours !\tby B\n", "valid": "Hello.\tSalut !\tby C\n"}
+    for name, content in files.items():
+        (tmp_path / f"eng-fra.{name}.tsv.xz").write_bytes(lzma.compress(content.encode()))
+    train, valid = (tmp_path / f"eng-fra.{name}.tsv.xz" for name in ("train", "valid"))
+    for reverse, expected in ((True, "Cours !\tRun!\n"), (False, "Hi.\tSalut !\nRun!\tCours !\n")):
+        held_out = tatoeba.write_pairs(valid, tmp_path, reverse)
+        written = tatoeba.write_pairs(train, tmp_path, reverse, without=tatoeba.sources_of(held_out))
+        assert written.read_text(encoding="utf-8") == expected
