@@ -19,7 +19,8 @@ from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.files import check_manifest
 from heedful.interop.ctranslate2_cache import _may_run_here, convert
-from heedful.models.builtin import DEFAULT, FOLDER, builtin_model, builtin_models, is_builtin
+from heedful.models.builtin import DEFAULT, builtin_model, builtin_models, is_builtin
+from heedful.models.find import BUILTIN, find_model_folder
 from heedful.models.folder import CARD, load_model
 from heedful.serving.pairs import languages_of_card
 
@@ -70,9 +71,9 @@ def test_what_people_type_is_translated_as_far_as_it_goes(cache: Path) -> None:
 
 
 def test_nothing_is_written_into_heedfuls_own_folder(cache: Path) -> None:
-    before = sorted(FOLDER.rglob("*"))
+    before = sorted(BUILTIN.rglob("*"))
     command(cache, "translate", "--to", "fr", given="Hello!\n")
-    assert sorted(FOLDER.rglob("*")) == before
+    assert sorted(BUILTIN.rglob("*")) == before
     assert list((cache / "heedful").glob("ctranslate2-*"))
 
 
@@ -197,8 +198,24 @@ def test_other_tasks_name_the_training_that_makes_their_model() -> None:
     assert set(TRAINED_BY) == set(TASKS)
 
 
+@pytest.mark.parametrize("name", builtin_models())
+def test_a_name_stands_for_its_model_unless_a_folder_is_called_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_model_folder(name) == builtin_models()[name]
+    shutil.copytree(builtin_models()[name], tmp_path / name)
+    assert find_model_folder(name) == Path(name)
+
+
+def test_a_name_that_is_neither_lists_those_that_there_are(cache: Path) -> None:
+    done = command(cache, "translate", "-m", "fr-tlh", given="Salut !\n")
+    assert done.returncode == 1 and "fr-tlh: no such folder" in done.stderr
+    assert all(name in done.stderr for name in builtin_models())
+
+
 def test_a_copy_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.models.builtin.FOLDER", tmp_path)
+    monkeypatch.setattr("heedful.models.find.BUILTIN", tmp_path)
     with pytest.raises(UserError, match="none came with this copy"):
         builtin_model("fr")
 

@@ -1,6 +1,6 @@
 """The models that come with heedful: small, for everyday sentences, found by their languages. Imports no torch.
 
-    src/heedful/builtin/en-fr/    a model folder in int8, with its card
+    src/heedful/builtin/en-fr/    a model folder in int8, with its card; -m en-fr names it, too
 
 `benchmarks/tatoeba.py --ship` writes one.
 """
@@ -8,17 +8,16 @@
 from pathlib import Path
 
 from heedful.errors import UserError, one_of
-from heedful.models.find import CONFIG
+from heedful.models.find import BUILTIN, builtin_folders
 
-FOLDER = Path(__file__).resolve().parents[1] / "builtin"
 DEFAULT = "en-fr"
 
 
 def builtin_models() -> dict[str, Path]:
-    """ "en-fr" -> its folder, for each model that there is."""
-    models = {path.parent.name: path.parent for path in sorted(FOLDER.glob(f"*-*/{CONFIG}"))}
+    """ "en-fr" -> its folder, for each model that there is; there is one at least."""
+    models = builtin_folders()
     if DEFAULT not in models:
-        raise UserError(f"which model? {FOLDER}: none came with this copy of heedful. Name one: -m runs/en-de")
+        raise UserError(f"which model? {BUILTIN}: none came with this copy of heedful. Name one: -m runs/en-de")
     return models
 
 
@@ -34,4 +33,4 @@ def builtin_model(to: str | None = None) -> Path:
 
 
 def is_builtin(folder: Path) -> bool:
-    return FOLDER in folder.resolve().parents
+    return BUILTIN in folder.resolve().parents

@@ -8,6 +8,7 @@ from heedful.config import read_json
 from heedful.errors import UserError
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"  # of a model folder
+BUILTIN = Path(__file__).resolve().parents[1] / "builtin"  # the models that come with heedful, by their languages
 ADAPTER = "adapter_config.json"  # of a folder of peft's
 Precision = Literal["float32", "float16", "int8"]  # of the weights in its file
 SCALE = ".scale"  # the scales of an int8 matrix "name" stand beside it as "name.scale"
@@ -29,15 +30,26 @@ ANY_TASK = "any"  # in a model's `prefixes`: what is told whatever the task
 ENCODER_DECODERS = ("seq2seq", "bart", "t5", "universal")
 
 
+def builtin_folders() -> dict[str, Path]:
+    """ "en-fr" -> its folder, for each model that came with this copy of heedful."""
+    return {config.parent.name: config.parent for config in sorted(BUILTIN.glob(f"*-*/{CONFIG}"))}
+
+
 def find_model_folder(path: str | Path) -> Path:
-    """The model folder that a path means: itself, or of a run its best model, else its last."""
+    """The model folder that a path means: itself, or of a run its best model, else its last.
+
+    Where there is no such path, "fr-en" is the model of that name that comes with heedful.
+    """
     path = Path(path)
     for folder in (path, path / "best", path / "average", path / "last"):
         if (folder / CONFIG).is_file():
             refuse_unread(folder)
             return folder
     if not path.exists():
-        raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model")
+        if str(path) in (builtin := builtin_folders()):
+            return builtin[str(path)]
+        ours = f", or name a model that comes with heedful: {', '.join(builtin)}" if builtin else ""
+        raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model{ours}")
     kind = other_kind(path)
     if kind is not None:
         raise UserError(f"{path}: {kind}")
