@@ -207,3 +207,13 @@ def test_a_size_that_cannot_be_is_refused_before_the_pictures_are_read(
 ) -> None:
     with pytest.raises(UserError, match=words):
         learn(tmp_path / "run", tmp_path / "none", setting, family="vit")
+
+
+def test_the_card_counts_what_was_learned_from_and_what_was_held_out(tmp_path: Path) -> None:
+    first, second = (photographs(tmp_path / name, [(12, 12)], n=n) for name, n in (("first", 10), ("second", 20)))
+    learn(tmp_path / "run", [first, second], *SMALL, "data.hold_out=6", family="vit")
+    card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in card.splitlines() if line.startswith(("| training", "| validation"))]
+    counts = [int(row[3]) for row in rows]
+    assert len(counts) == 3 and counts[0] < 20 and counts[1] < 40 and counts[2] == 6
+    assert sum(counts) == 60

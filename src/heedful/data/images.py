@@ -69,8 +69,12 @@ class Images:
         return replace(self, pixels=self.pixels[indices], targets=self.targets[indices])
 
     def divided(self, share: float, *, seed: int) -> tuple["Images", "Images"]:
-        """The rest, and a share of each label drawn at random, to test with; where labels have too few pictures for
-        that, the same share of all."""
+        """The rest, and a share of each label drawn at random, to test with."""
+        chosen = self.drawn(share, seed=seed)
+        return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
+
+    def drawn(self, share: float, *, seed: int) -> npt.NDArray[np.bool_]:
+        """True for a share of each label; where labels have too few pictures for that, for the same share of all."""
         chosen = np.zeros(len(self), bool)
         generator = np.random.default_rng(seed)
         for target in np.unique(self.targets):
@@ -81,7 +85,7 @@ class Images:
         # that what was measured with such a division can be measured again.
         if n_missing > chosen.sum():
             chosen[generator.permutation(np.flatnonzero(~chosen))[:n_missing]] = True
-        return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
+        return chosen
 
 
 def open_images(

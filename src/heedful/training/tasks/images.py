@@ -44,7 +44,7 @@ class PreparedImages:
     valid_pixels: Pixels
     valid_targets: IntArray
     labels: tuple[str, ...]
-    sizes: tuple[int, ...]  # of the corpora
+    sizes: tuple[int, ...]  # how many pictures of each corpus are for training
     fingerprint: str
     valid_fingerprint: str
 
@@ -60,13 +60,13 @@ def prepare_images(given: Preparation) -> None:
             f"{given.files.source[0]}: its pictures have no labels, or all the same one: give a folder for each label "
             "(.npz: y). Without labels a model can learn from patches: --set task=masked_patches"
         )
-    training, valid = _divide(corpora, given.files, given.settings)
+    training, valid, sizes = _divide(corpora, given.files, given.settings)
     if has_labels:
         valid = numbered_as(valid, labels)
         _warn_of_unseen(labels, training)
     facts = {
         "labels": labels,
-        "sizes": [len(images) for images in corpora],
+        "sizes": sizes,
         "fingerprint": training.fingerprint,
         "valid_fingerprint": valid.fingerprint,
     }
@@ -96,9 +96,9 @@ def _warn_of_unseen(labels: tuple[str, ...], training: Images) -> None:
         warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
 
 
-def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images]:
+def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images, list[int]]:
     """For training, and for validation: what was given, or a share of each label. A file that was given for both has
-    two parts of its own."""
+    two parts of its own. Last, how many pictures of each corpus are for training."""
     joined = Images(
         np.concatenate([images.pixels for images in corpora]),
         np.concatenate([images.targets for images in corpora]),
@@ -109,12 +109,14 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         given = open_valid(files.valid[0], settings, like=joined)
         if not len(given):
             raise UserError(f"{files.valid[0]}: no picture to validate with. Give another file, or leave out --valid")
-        return joined, given
+        return joined, given, [len(images) for images in corpora]
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
-    training, valid = joined.divided(share, seed=0)
-    if not len(valid):
+    held_out = joined.drawn(share, seed=0)
+    if not held_out.any():
         raise UserError(f"{len(joined):,} pictures are too few to hold some out: give --valid, or more pictures")
-    return training, valid
+    ends = np.cumsum([len(images) for images in corpora])
+    sizes = [int((~part).sum()) for part in np.split(held_out, ends[:-1])]
+    return joined.rows(np.flatnonzero(~held_out)), joined.rows(np.flatnonzero(held_out)), sizes
 
 
 def numbered_as(images: Images, labels: tuple[str, ...]) -> Images:
