@@ -64,6 +64,15 @@ def test_without_a_model_it_translates_into_french(cache: Path) -> None:
     assert command(cache, "translate", given=f"{SENTENCE}\n").stdout == done.stdout
 
 
+def test_into_english_it_reads_french(cache: Path) -> None:
+    """And `-m fr-en` is the same model as `--to en`."""
+    done = command(cache, "translate", "--to", "en", given="Je ne sais pas où elle habite.\nmerci beaucoup\n")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout == f"{SENTENCE}\nThank you very much\n"
+    named = command(cache, "translate", "-m", "fr-en", given="Je ne sais pas où elle habite.\n")
+    assert named.stdout == f"{SENTENCE}\n"
+
+
 def test_what_people_type_is_translated_as_far_as_it_goes(cache: Path) -> None:
     """No end is made up for what has none."""
     done = command(cache, "translate", "--to", "fr", given="hello\nHello world\nthank you very much\n")
@@ -232,16 +241,18 @@ def test_look_needs_no_model(cache: Path) -> None:
 
 
 @pytest.mark.skipif(not TATOEBA.is_dir(), reason="the corpus is not here")
-def test_held_out_sentences_are_translated_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", builtin_models())
+def test_held_out_sentences_are_translated_well(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some hundred, against all their translations: the card has the score of all."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     pairs: dict[str, list[str]] = defaultdict(list)
     lines = lzma.decompress((TATOEBA / "eng-fra.valid.tsv.xz").read_bytes()).decode("utf-8")
     for line in lines.rstrip("\n").split("\n"):
-        source, target = line.split("\t")[:2]
+        english, french = line.split("\t")[:2]
+        source, target = (english, french) if name == DEFAULT else (french, english)
         pairs[source].append(target)
     sources = list(pairs)[:400]
-    said = Translator.load(builtin_models()[DEFAULT]).translate(sources, beam=1)
+    said = Translator.load(builtin_models()[name]).translate(sources, beam=1)
     most = max(len(pairs[source]) for source in sources)
     references = [[next(iter(pairs[source][n:]), None) for source in sources] for n in range(most)]
     assert sacrebleu.corpus_bleu(said, references).score > 40

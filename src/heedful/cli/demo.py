@@ -72,19 +72,22 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
 
 
 def show_builtin() -> None:
-    """What the model for everyday sentences makes of some: not of this small grammar, and not trained here."""
+    """What the models for everyday sentences make of some: not of this small grammar, and not trained here."""
     from heedful.decoding.writing.translator import Translator
-    from heedful.models.builtin import DEFAULT, builtin_model
+    from heedful.models.builtin import builtin_models
 
-    print(f"\nand the model that comes with heedful ({DEFAULT}, everyday sentences) says:")
-    translator = Translator.load(builtin_model(), engine="torch")  # which is at work here already
-    for sentence, said in zip(EVERYDAY, translator.translate(list(EVERYDAY)), strict=True):
-        print(f"  {sentence}\n    {said}")
+    models = builtin_models()
+    print(f"\nand the models that come with heedful ({', '.join(models)}; everyday sentences) say, there and back:")
+    # PyTorch is at work here already
+    there, back = (Translator.load(models[name], engine="torch") for name in ("en-fr", "fr-en"))
+    said = there.translate(list(EVERYDAY))
+    for sentence, french, english in zip(EVERYDAY, said, back.translate(said), strict=True):
+        print(f"  {sentence}\n    {french}\n    {english}")
 
 
 def say_what_next(run: Path, sentence: str) -> None:
     commands = {
-        "heedful translate --to fr": "everyday sentences, as you type them",
+        "heedful translate --to fr": "everyday sentences, as you type them; --to en: from French",
         f"heedful translate -m {run}": "the same with the model that you have just trained",
         f'heedful look "{sentence}" -m {run} --output look.html': "a page that shows what happens inside",
         f"heedful serve -m {run}": "translate in a browser, and look inside there",
