@@ -8,6 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,6 +202,21 @@ def test_a_dry_run_leaves_nothing(corpus: tuple[Path, Path], tmp_path: Path) -> 
     plan = next(event for event in events if event["event"] == "plan")
     assert plan["parameters"] and plan["tokens_per_second"] and plan["peak_memory_bytes"]
     assert not (tmp_path / "run").exists()
+
+
+def test_the_memory_of_a_plan_is_that_of_every_trial(
+    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch with the longest rows does not take the most memory: a plan from it alone promised half."""
+    from heedful.training import plan
+
+    events: list[dict[str, Any]] = []
+    passes: list[object] = []
+    monkeypatch.setattr(plan, "_pass", lambda session, batch: passes.append(batch))
+    monkeypatch.setattr(plan, "peak_memory", lambda device: 10**12 * len(passes))
+    quick(tmp_path / "run", corpus, "run.threads=1", dry_run=True, listeners=[events.append])
+    planned = next(event for event in events if event["event"] == "plan")
+    assert len(passes) > 1 and planned["peak_memory_bytes"] // 10**12 == len(passes)
 
 
 def test_one_owner(corpus: tuple[Path, Path], tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     longest, ordinary = _trial_batches(session)
     _pass(session, longest)  # also warms up
-    # What the optimiser and the running average remember is not there yet.
-    peak = peak_memory(session.world.device) + n_parameters * (saved_bytes(run) - number_bytes(run))
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
     n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens)))))
     speeds = [_speed(session, ordinary[i % len(ordinary)]) for i in range(n_passes)]
+    # What the optimiser and the running average remember is not there yet.
+    peak = peak_memory(session.world.device) + n_parameters * (saved_bytes(run) - number_bytes(run))
     speed = float(np.median(speeds)) * session.world.size
     tokens_per_step = float(np.mean([batch.n_target_tokens for batch in ordinary])) * session.world.size
     seconds = (run.steps - state.step) * tokens_per_step / speed
