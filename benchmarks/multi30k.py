@@ -1,14 +1,15 @@
 """Multi30k from its files to a score: check for overlap, train with a recipe, translate, evaluate; for several seeds.
 
     python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
-        [--more SOURCE TARGET] [--from RUN] [--together] [--keep docs/results/multi30k] [--set key=value …]
+        [--more SOURCE TARGET] [--from RUN] [--together [MODEL …]] [--keep docs/results/multi30k] [--set key=value …]
 
 FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
 that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
 other text is scored cased and detokenised. Validation alone decides anything: the best checkpoint or the mean of the
 last ones, whichever translates validation better with a beam of 5, translates each test set once, at the end. A run
 that was interrupted goes on. --more adds two aligned files to the training text (benchmarks/diversify.py makes some).
-With --together the models of all seeds also translate as one, each word chosen by the mean of what they say.
+With --together the models of all seeds, and those that are named, also translate as one, each word chosen by the mean
+of what they say.
 """
 
 import argparse
@@ -40,7 +41,13 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--more", type=Path, nargs=2, action="append", default=[], metavar=("SOURCE", "TARGET"))
     parser.add_argument("--from", dest="start", type=Path, help="a run or model folder to begin with")
-    parser.add_argument("--together", action="store_true", help="score the models of all seeds as one, too")
+    parser.add_argument(
+        "--together",
+        type=Path,
+        nargs="*",
+        metavar="MODEL",
+        help="score the models of all seeds and these as one, too",
+    )
     parser.add_argument("--keep", type=Path, help="copy log, hypotheses and scores of each run into this folder")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
@@ -63,12 +70,13 @@ def main() -> None:
         rows.append({"seed": seed, **facts_of(run), "overlap": shared, **how, "scores": scores})
         finish(run, rows[-1], options)
     print("\n".join(report(rows)))
-    if options.together:
+    if options.together is not None:
+        chosen += options.together
         run = options.runs / f"{name}-together"
         run.mkdir(exist_ok=True)
-        together = {"seeds": options.seeds, "scores": score_all(chosen, run, corpus)}
-        finish(run, together, options)
-        for what, (bleu, chrf) in together["scores"].items():
+        scores = score_all(chosen, run, corpus)
+        finish(run, {"models": [f"{model.parent.name}/{model.name}" for model in chosen], "scores": scores}, options)
+        for what, (bleu, chrf) in scores.items():
             print(f"{len(chosen)} models together, {what}: BLEU {bleu['value']:.2f}, chrF2 {chrf['value']:.2f}")
 
 
@@ -144,7 +152,7 @@ def score(models: Sequence[Path], folder: Path, corpus: Corpus, split: str, beam
 
 def score_file(output: Path, corpus: Corpus, split: str) -> list[Values]:
     target = corpus.find(split, corpus.target)
-    scored = ["--hypotheses", output, "--target", target, "--tokenize", corpus.tokenize, "--json"]
+    scored: list[str | Path] = ["--hypotheses", output, "--target", target, "--tokenize", corpus.tokenize, "--json"]
     (system,) = heedful("evaluate", *scored, reads=True)["systems"]
     return list(system["scores"])
 
