@@ -21,7 +21,8 @@ OUTPUTS = {
     "unlike": ["xyz"] * len(LINES),
     "one word": [line.split()[0] for line in LINES],
 }
-SETS = {"one reference": [LINES], "two references": [LINES, spoiled(LINES, 0.3, seed=5)]}
+OTHERS = [line or "nothing" for line in spoiled(LINES, 0.3, seed=5)]
+SETS = {"one reference": [LINES], "two references": [LINES, OTHERS]}
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
@@ -55,6 +56,26 @@ def test_sentence_scores_are_those_of_sacrebleu(answers: list[list[str]]) -> Non
         np.testing.assert_allclose(count_bleu(output, answers).of_sentences, expected, atol=1e-9, err_msg=name)
         expected = [sacrebleu.sentence_chrf(line, list(right)).score for line, right in pairs]
         np.testing.assert_allclose(count_chrf(output, answers).of_sentences, expected, atol=1e-9, err_msg=name)
+
+
+def test_an_empty_line_beside_other_references_is_no_reference() -> None:
+    """sacreBLEU would take it for one of length 0, which is nearest to a short output, and forgive its brevity."""
+    for name, output in OUTPUTS.items():
+        padded = [LINES, ["" if i % 2 else line for i, line in enumerate(OTHERS)]]
+        missing = [LINES, [None if i % 2 else line for i, line in enumerate(OTHERS)]]
+        metric = BLEU(force=True)
+        assert bleu(output, padded).value == pytest.approx(metric.corpus_score(output, missing).score, abs=1e-9), name
+        assert bleu(output, padded).signature == str(metric.get_signature())
+        assert "nrefs:var" in chrf(output, padded).signature
+        blank = [LINES, [" "] * len(LINES)]
+        assert bleu(output, blank) == bleu(output, [LINES]) and chrf(output, blank) == chrf(output, [LINES])
+    short = [line[: len(line) // 3] for line in LINES]
+    assert BLEU(force=True).corpus_score(short, [LINES, [""] * len(LINES)]).score > 2 * bleu(short, [LINES]).value > 0
+
+
+def test_a_sentence_whose_references_are_all_empty_has_an_empty_one() -> None:
+    assert bleu([*LINES, ""], [[*LINES, ""], [*LINES, ""]]).value == pytest.approx(100.0)
+    assert bleu([*LINES, "more words"], [[*LINES, ""]] * 2).value < 100.0
 
 
 def test_every_tokenizer_is_one_of_sacrebleus() -> None:

@@ -131,6 +131,12 @@ def require_aligned(hypotheses: Sequence[str], references: Sequence[Sequence[str
 
 def _rows(metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> FloatArray:
     require_aligned(hypotheses, references)
+    given = [_given(lines) for lines in zip(*references, strict=True)]
     # sacreBLEU's own significance tests use this method; there is no public one that gives the counts.
-    rows = metric._extract_corpus_statistics(list(hypotheses), [list(lines) for lines in references])
+    rows = metric._extract_corpus_statistics(list(hypotheses), [list(lines) for lines in zip(*given, strict=True)])
     return np.array(rows, dtype=np.float64)
+
+
+def _given(lines: Sequence[str]) -> Sequence[str | None]:
+    """A sentence's references. Beside others, an empty one is none: sacreBLEU would take 0 for a right length."""
+    return [line if line.strip() else None for line in lines] if any(line.strip() for line in lines) else lines
