@@ -92,6 +92,20 @@ def test_several_references(files: dict[str, str], capsys: pytest.CaptureFixture
     assert "nrefs:2" in two["systems"][0]["scores"][0]["signature"]
     assert two["systems"][0]["scores"][0]["value"] == pytest.approx(100.0)
     assert one["systems"][0]["scores"][0]["value"] < 100.0
+    assert run(["evaluate", "--hypotheses", files["output"], *both]) == 0
+    assert "sentences, 2 references each" in capsys.readouterr().out
+
+
+def test_a_file_of_references_may_have_gaps(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps = tmp_path / "gaps"
+    gaps.write_text("\n" * Path(files["target"]).read_text(encoding="utf-8").count("\n"), encoding="utf-8")
+    one = answer(["--hypotheses", files["output"], "--target", files["target"]], capsys)
+    typed = ["--hypotheses", files["output"], "--target", files["target"], "--target", str(gaps)]
+    assert answer(typed, capsys)["systems"] == one["systems"]
+    assert run(["evaluate", *typed]) == 0
+    assert "sentences, up to 2 references each" in capsys.readouterr().out
 
 
 def test_sentence_by_sentence(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,9 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         scores = (self.evaluation.scores, self.evaluation.other_scores)
-        several = f", {len(self.texts.references)} references each" * (len(self.texts.references) > 1)
+        sets = self.texts.references
+        up_to = "up to " * any(not line.strip() for lines in sets for line in lines)  # an empty line is no reference
+        several = f", {up_to}{len(sets)} references each" * (len(sets) > 1)
         for system, some in zip(self.systems, scores, strict=False):
             yield f"{system.name}: {len(self.texts):,} sentences{several}"
             yield from _score_lines(some)
