@@ -6,7 +6,8 @@
 
 A source has several right translations here: the validation set becomes one line for each unique source and as many
 reference files as the most translated one has (lines without a further reference are empty there, and not counted).
-The same set is scored a second time as people type: sources in small letters, no mark at the end of either side.
+The same set is scored a second time as people type: sources in small letters, no mark at the end of either side; and a
+third time without sentences whose translation also stands in the training text, as that of another source.
 `--ship` writes the model in int8, with its card, and scores what it has written.
 """
 
@@ -45,6 +46,8 @@ def main() -> None:
     valid = write_pairs(options.valid, work, options.reverse)
     train = write_pairs(options.train, work, options.reverse, without=sources_of(valid))
     sets = {"as written": write_references(valid, work), "as typed": write_references(write_typed(valid), work)}
+    if (new := write_new(valid, train)).stat().st_size:
+        sets["new on both sides"] = write_references(new, work)
     print(overlap(train, sets["as written"][0]))
     codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
     languages = codes[::-1] if options.reverse else codes
@@ -148,6 +151,10 @@ def sources_of(pairs: Path) -> set[str]:
     return {line.split("\t")[0] for line in pairs.read_text(encoding="utf-8").split("\n") if line}
 
 
+def targets_of(pairs: Path) -> set[str]:
+    return {line.split("\t")[1] for line in pairs.read_text(encoding="utf-8").split("\n") if line}
+
+
 def write_typed(pairs: Path) -> Path:
     """The pairs as people type them: the source in small letters, and no mark at the end of both sides."""
     output = pairs.with_name("typed.tsv")
@@ -155,6 +162,16 @@ def write_typed(pairs: Path) -> Path:
         for line in pairs.read_text(encoding="utf-8").split("\n")[:-1]:
             bare = without_mark(Example(*line.split("\t")))
             print(f"{bare.source.lower()}\t{bare.target}", file=typed)
+    return output
+
+
+def write_new(pairs: Path, train: Path) -> Path:
+    """The pairs of those sources that have no translation which is also one of another source, in the training text."""
+    known = targets_of(train)
+    columns = [line.split("\t") for line in pairs.read_text(encoding="utf-8").split("\n") if line]
+    old = {source for source, target in columns if target in known}
+    output = pairs.with_name("new.tsv")
+    output.write_text("".join(f"{s}\t{t}\n" for s, t in columns if s not in old), encoding="utf-8")
     return output
 
 

@@ -94,3 +94,13 @@ def test_what_is_held_out_of_the_other_language_leaves_the_training_text(
         held_out = tatoeba.write_pairs(valid, tmp_path, reverse)
         written = tatoeba.write_pairs(train, tmp_path, reverse, without=tatoeba.sources_of(held_out))
         assert written.read_text(encoding="utf-8") == expected
+
+
+def test_sentences_that_are_new_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from tatoeba import write_new
+
+    (tmp_path / "train.tsv").write_text("Hi!\tSalut !\nRun!\tCours !\n", encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("Hello.\tBonjour.\nHello.\tSalut !\nStop!\tStop !\n", encoding="utf-8")
+    new = write_new(tmp_path / "valid.tsv", tmp_path / "train.tsv")
+    assert new.read_text(encoding="utf-8") == "Stop!\tStop !\n"
