@@ -1,11 +1,11 @@
 """What several systems agree on: for each sentence one of their translations is chosen, without a reference.
 
     python benchmarks/consensus.py --data FOLDER --systems docs/results/multi30k/multi30k-en-de-[123] [--pair en-de]
-        [--back RUN] [--beam 5] [--keep docs/results/multi30k/multi30k-en-de-consensus]
+        [--likeness bleu] [--back RUN] [--beam 5] [--keep docs/results/multi30k/multi30k-en-de-consensus]
 
 FOLDER holds the corpus as for benchmarks/multi30k.py, and each system is a folder that its --keep has left: val and
 test files as a beam translated them. How likeness is measured, by words (BLEU) or by characters (chrF), is chosen by
-BLEU on validation; the test sets are then scored once, with that one.
+BLEU on validation, or named with --likeness; the test sets are then scored once, with that one.
 
 With --back, a model of the other direction, it also counts how likely the source is as a translation of the candidate
 (its log-probability), and how many words the candidate has, since that likelihood and that likeness like few. How many
@@ -15,7 +15,7 @@ points each is worth is chosen by BLEU on validation, too, of the few values in 
 import argparse
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,15 +48,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pair", default="en-de")
     parser.add_argument("--systems", type=Path, nargs="+", required=True)
+    parser.add_argument("--likeness", choices=LIKENESSES, help="not to be chosen on validation")
     parser.add_argument("--back", type=Path, help="a run or model folder of the other direction")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--keep", type=Path, required=True, help="the folder for what was chosen, and its scores")
     options = parser.parse_args()
     corpus = Corpus(options.data, *options.pair.split("-"))
     options.keep.mkdir(parents=True, exist_ok=True)
-    ways = [How(likeness, *points) for likeness in LIKENESSES for points in itertools.product(*POINTS.values())]
+    likenesses: Sequence[Likeness] = [options.likeness] if options.likeness else LIKENESSES
+    ways = [How(likeness, *points) for likeness in likenesses for points in itertools.product(*POINTS.values())]
     if options.back is None:
-        ways = [How(likeness) for likeness in LIKENESSES]
+        ways = [How(likeness) for likeness in likenesses]
     said = list(candidates(options, corpus, "val"))
     references = lines_of(corpus.find("val", corpus.target))
     judged = {how: bleu(chosen(said, how), [references], tokenize=corpus.tokenize).value for how in ways}

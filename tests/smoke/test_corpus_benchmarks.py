@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heedful.evaluation.consensus import consensus as heedful_consensus
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 Words = tuple[str | Path, ...]
 
@@ -61,10 +63,32 @@ def test_a_model_each_way_translates_the_training_text_and_its_lines_stay_beside
         (german, "-m", back, "--output", more_english),
     ]
     said = capsys.readouterr().out
-    assert said == f"--more {english} {more_german} --more {more_english} {german}\n"
+    assert said == f"--from {there} --more {english} {more_german} --more {more_english} {german}\n"
     calls.clear()
     diversify.main()
     assert not calls  # all of it is there
+
+
+def test_one_model_learns_both_ways_and_translates_both(
+    calls: list[Words], corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import diversify
+
+    runs = corpus / "runs"
+    runs.mkdir()
+    words = ["diversify.py", "--data", str(corpus), "--recipe", "teacher.toml", "--runs", str(runs), "--both-ways"]
+    monkeypatch.setattr(sys, "argv", words)
+    diversify.main()
+    both, english, german = runs / "teacher-both", corpus / "train.en", corpus / "train.de"
+    more_german, more_english = runs / "teacher-both.de", runs / "teacher-both.en"
+    learned = ("--source", english, german, "--target", german, english)
+    judged = ("--valid-source", corpus / "val.en", "--valid-target", corpus / "val.de")
+    assert {words[1:12] for words in calls if words[0] == "train"} == {(both, *learned, *judged)}
+    assert [words[1:] for words in calls if words[0] == "translate"] == [
+        (english, "-m", both, "--output", more_german),
+        (german, "-m", both, "--output", more_english),
+    ]
+    assert capsys.readouterr().out.startswith(f"--from {both} --more {english} {more_german} --more {more_english} ")
 
 
 def test_more_text_stands_beside_the_pairs_and_not_in_validation(calls: list[Words], corpus: Path) -> None:
@@ -104,3 +128,25 @@ def test_sentences_that_are_new_on_both_sides(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "valid.tsv").write_text("Hello.\tBonjour.\nHello.\tSalut !\nStop!\tStop !\n", encoding="utf-8")
     new = write_new(tmp_path / "valid.tsv", tmp_path / "train.tsv")
     assert new.read_text(encoding="utf-8") == "Stop!\tStop !\n"
+
+
+@pytest.mark.parametrize("likeness", ["bleu", "chrf"])
+def test_a_consensus_is_taken_by_the_likeness_that_is_named(
+    likeness: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import consensus
+
+    said = ["runs a dogs the", "the dog a", "dog dogs runs the"]
+    for number, line in enumerate(said):
+        (corpus / f"system{number}").mkdir()
+        for split in ("val", "test"):
+            (corpus / f"system{number}" / f"{split}.beam5.de").write_text(f"{line}\n")
+    monkeypatch.setattr(consensus, "score_file", lambda *_: [{"value": 0.0}] * 2)
+    systems = [str(corpus / f"system{number}") for number in range(3)]
+    words = ["consensus.py", "--data", str(corpus), "--systems", *systems, "--keep", str(corpus / "kept")]
+    monkeypatch.setattr(sys, "argv", [*words, "--likeness", likeness])
+    consensus.main()
+    by = {one: heedful_consensus([[line] for line in said], likeness=one) for one in ("bleu", "chrf")}
+    assert by["bleu"] != by["chrf"]
+    assert (corpus / "kept" / "test.beam5.de").read_text().splitlines() == by[likeness]

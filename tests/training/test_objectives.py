@@ -1,6 +1,7 @@
 """What the decoder is fed, what it is asked for, and that cutting a step into parts changes nothing."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
 from heedful.data.batch import Batch, collate
+from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.training.objectives import (
     INPUTS,
@@ -104,3 +106,58 @@ def test_agreement_sees_two_different_dropouts() -> None:
     low = float(plain(model, batch, 0))
     torch.manual_seed(0)
     assert float(apart(model, batch, 0)) > low + 0.01
+
+
+def all_hidden(batch: Batch) -> Batch:
+    """Written out: no word of either side can be seen; starts, lengths and what is asked for stay."""
+    source, target_in = batch.source.clone(), batch.target_in.clone()
+    source[batch.source_mask] = 0
+    target_in[:, 1:][batch.target_mask[:, 1:]] = 0
+    return replace(batch, source=source, target_in=target_in)
+
+
+def test_hidden_words_are_not_shown_and_all_else_is() -> None:
+    model, batch = model_of(), batch_of()
+    plain = make_objective(ObjectiveSettings(), label_smoothing=0.1, r_drop=0.0)
+    hiding = make_objective(ObjectiveSettings(hidden=1.0), label_smoothing=0.1, r_drop=0.0)
+    assert hiding(model, batch, 0).item() == plain(model, all_hidden(batch), 0).item()
+    assert hiding(model, batch, 0).item() != pytest.approx(plain(model, batch, 0).item(), abs=1e-3)
+
+
+def test_a_pass_that_sees_all_agrees_with_one_that_does_not() -> None:
+    """SimCut: the formula, from the logits of both passes."""
+    model, batch = model_of(), batch_of()
+    logits = [
+        model(seen.source, seen.target_in, seen.source_mask)[seen.target_mask] for seen in (batch, all_hidden(batch))
+    ]
+    wanted = batch.target_out[batch.target_mask]
+    p, q = (each.log_softmax(-1) for each in logits)
+    apart = ((p.exp() - q.exp()) * (p - q)).sum()  # KL(p || q) + KL(q || p)
+    missed = sum(torch.nn.functional.cross_entropy(each, wanted, reduction="sum") for each in logits) / 2
+    objective = make_objective(ObjectiveSettings(hidden=1.0), label_smoothing=0.0, r_drop=5.0)
+    assert objective(model, batch, 0).item() == pytest.approx(float(missed + 5.0 / 4 * apart), abs=1e-8)
+
+
+def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = model_of(), batch_of([(30, 30), (11, 20)] * 40)
+    seen: list[Tensor] = []
+    encode, states = model.encode, model.states
+    monkeypatch.setattr(model, "encode", lambda source, mask: (seen.append(source), encode(source, mask))[1])
+    monkeypatch.setattr(model, "states", lambda target, *a, **k: (seen.append(target), states(target, *a, **k))[1])
+    torch.manual_seed(0)
+    make_objective(ObjectiveSettings(hidden=0.2), label_smoothing=0.0, r_drop=1.0)(model, batch, 0)
+    for ids, given, real in zip(
+        seen, (batch.source, batch.target_in), (batch.source_mask, batch.target_mask), strict=True
+    ):
+        first, second = ids.chunk(2)
+        assert torch.equal(first, given)  # who sees all, sees all
+        changed = second != given
+        assert (second[changed] == 0).all()
+        assert changed[real].double().mean().item() == pytest.approx(0.2, abs=0.03)
+    assert torch.equal(seen[1][:, 0], batch.target_in[:, 0].repeat(2))
+
+
+@pytest.mark.parametrize("hidden", [-0.1, 1.5])
+def test_a_share_beyond_all_is_refused(hidden: float) -> None:
+    with pytest.raises(UserError, match=r"'objective\.hidden' must lie in \[0, 1\]"):
+        ObjectiveSettings(hidden=hidden)

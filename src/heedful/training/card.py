@@ -23,6 +23,7 @@ SETTINGS_THAT_MATTER = {
     "model.residual": "norm stands",
     "model.positions": "positions",
     "objective.kind": "objective",
+    "objective.hidden": "hidden words",
     "loss.label_smoothing": "label smoothing",
     "loss.r_drop": "R-Drop weight",
     "data.batch_tokens": "target tokens of a step",

@@ -6,7 +6,7 @@ tasks.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -28,10 +28,12 @@ class ObjectiveSettings:
     rate: float = 0.25  # of the last two: the highest share of target inputs that are replaced
     decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how trust in the reference falls
     decay_steps: int = 10_000  # in about so many steps
+    hidden: float = 0.0  # of source and target: the share that is not shown; with loss.r_drop, to one of two passes
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.rate <= 1.0:
-            raise UserError(f"'objective.rate' must lie in [0, 1], found {self.rate}")
+        for name in ("rate", "hidden"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UserError(f"'objective.{name}' must lie in [0, 1], found {getattr(self, name)}")
         if self.decay_steps < 1:
             raise UserError(f"'objective.decay_steps' must be at least 1, found {self.decay_steps}")
 
@@ -50,7 +52,9 @@ def make_objective(
 
     def objective(model: EncoderDecoder, batch: Batch, step: int) -> Tensor:
         if r_drop > 0.0:
-            batch = _twice(batch)
+            batch = _joined(batch, _hiding(batch, settings.hidden, model.config.marks.pad_id))
+        elif settings.hidden > 0.0:
+            batch = _hiding(batch, settings.hidden, model.config.marks.pad_id)
         memory = model.encode(batch.source, batch.source_mask)
         inputs = change(model, batch, memory, replaced_share(step, settings))
         states = model.states(inputs, memory, target_mask=batch.target_mask)
@@ -63,8 +67,10 @@ def make_objective(
         return loss + model.config.ponder_weight * ponder
 
     if family == "universal":
-        if settings.kind != "teacher_forcing" or r_drop > 0.0:
-            raise UserError("the family 'universal' learns by teacher forcing, without loss.r_drop")
+        if settings.kind != "teacher_forcing" or r_drop > 0.0 or settings.hidden > 0.0:
+            raise UserError(
+                "the family 'universal' learns by teacher forcing, without loss.r_drop and objective.hidden"
+            )
         return pondering
     return objective
 
@@ -147,13 +153,24 @@ def _chosen(batch: Batch, share: float) -> Tensor:
     return torch.rand(batch.target_in.shape, device=batch.target_in.device) < share
 
 
-def _twice(batch: Batch) -> Batch:
-    """Every row twice, one after the other: each copy meets its own dropout."""
-    return Batch(
-        source=batch.source.repeat(2, 1),
-        source_mask=batch.source_mask.repeat(2, 1),
-        target_in=batch.target_in.repeat(2, 1),
-        target_out=batch.target_out.repeat(2, 1),
-        target_mask=batch.target_mask.repeat(2, 1),
-        indices=batch.indices.repeat(2),
+def _hiding(batch: Batch, share: float, padding: int) -> Batch:
+    """The same batch with a share of its words out of sight: padding stands in their place, as if it were real.
+
+    Token cutoff (Shen et al. 2020). Where a pass that sees all must agree with one that does not, it is SimCut (Gao et
+    al. 2022).
+    """
+    if share == 0.0:
+        return batch
+    source = torch.rand(batch.source.shape, device=batch.source.device) < share
+    target = _chosen(batch, share)
+    target[:, 0] = False  # there is always a start
+    return replace(
+        batch,
+        source=batch.source.masked_fill(source, padding),
+        target_in=batch.target_in.masked_fill(target, padding),
     )
+
+
+def _joined(first: Batch, second: Batch) -> Batch:
+    """The rows of one after those of the other, of the same widths: each meets its own dropout."""
+    return Batch(**{f.name: torch.cat([getattr(first, f.name), getattr(second, f.name)]) for f in fields(Batch)})

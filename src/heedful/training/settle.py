@@ -26,6 +26,7 @@ MAY_BE_TYPED = frozenset({"activation_dropout", "classifier_dropout", "ponder_we
 ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "loss.r_drop": (0.0, ("translation", "denoising", "spans")),
     "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
+    "objective.hidden": (0.0, ("translation", "denoising", "spans")),
     "tokenizer.sample_alpha": (0.0, ("translation",)),
     "data.as_typed": (0.0, ("translation",)),
     "data.columns": ([], ("translation", "classification", "tagging")),
