@@ -53,9 +53,9 @@ def main() -> None:
     options = parser.parse_args()
     corpus = Corpus(options.data, *options.pair.split("-"))
     name = options.name or options.recipe.stem
-    shared = overlap(corpus)
+    shared = overlap(corpus, options.more)
     counts = ", ".join(f"{count} in {split}" for split, count in shared.items())
-    print(f"training sources that also stand elsewhere: {counts}", flush=True)
+    print(f"sources that also stand in the training text: {counts}", flush=True)
     rows: list[Values] = []
     chosen: list[Path] = []
     for seed in options.seeds:
@@ -107,9 +107,10 @@ def heedful(*words: str | Path, reads: bool = False) -> Values:
     return dict(json.loads(done.stdout)) if reads else {}
 
 
-def overlap(corpus: Corpus) -> dict[str, int]:
-    """How many training sources also stand in validation and in each test set."""
-    trained = set(lines_of(corpus.find("train", corpus.source)))
+def overlap(corpus: Corpus, more: Sequence[tuple[Path, Path]] = ()) -> dict[str, int]:
+    """How many sources of validation and of each test set also stand in the training text, with all that was added."""
+    paths = [corpus.find("train", corpus.source), *(source for source, _ in more)]
+    trained = {line for path in paths for line in lines_of(path)}
     splits = ("val", *corpus.tests())
     return {split: sum(line in trained for line in lines_of(corpus.find(split, corpus.source))) for split in splits}
 
@@ -207,6 +208,11 @@ def keep(run: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for hypotheses in run.glob("*.beam*.*"):
         shutil.copyfile(hypotheses, folder / hypotheses.name)
+    write_record(run, folder)
+
+
+def write_record(run: Path, folder: Path) -> None:
+    """Log, settings and scores of a run, without the folders in which its files lay."""
     for record in (run / name for name in ("log.jsonl", "settings.toml", "scores.json")):
         if record.exists():
             text = re.sub(r'(?<=[\s"])(?:\.\.)?/[^"\s]*/', "", record.read_text(encoding="utf-8"))

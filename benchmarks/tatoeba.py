@@ -2,18 +2,20 @@
 
     python benchmarks/tatoeba.py --train eng-fra.train.tsv.xz --valid eng-fra.valid.tsv.xz --run runs/tatoeba-en-fr
         [--recipe recipes/tatoeba-en-fr.toml] [--reverse] [--from RUN] [--ship src/heedful/builtin/en-fr]
-        [--set key=value …]
+        [--model MODEL] [--keep docs/results/tatoeba/en-fr] [--set key=value …]
 
 A source has several right translations here: the validation set becomes one line for each unique source and as many
 reference files as the most translated one has (lines without a further reference are empty there, and not counted).
 The same set is scored a second time as people type: sources in small letters, no mark at the end of either side; and a
 third time without sentences whose translation also stands in the training text, as that of another source.
-`--ship` writes the model in int8, with its card, and scores what it has written.
+`--ship` writes the model in int8 and scores what it has written, for its card. With `--model` nothing is trained, that
+model is scored. `--keep` copies hypotheses, scores, the check for overlap and, of a run, log and settings.
 """
 
 import argparse
 import json
 import lzma
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -23,6 +25,7 @@ from typing import Any
 
 from heedful.data.corpus import Example
 from heedful.data.typed import without_mark
+from multi30k import write_record
 
 CODES = {"eng": "en", "fra": "fr", "deu": "de", "spa": "es", "cmn": "zh"}  # as Tatoeba names languages -> as cards do
 
@@ -33,25 +36,25 @@ def main() -> None:
     parser.add_argument("--valid", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--recipe", type=Path, default=Path("recipes/tatoeba-en-fr.toml"))
-    parser.add_argument(
-        "--model", type=Path, help="score this model folder (default: the best on validation of the run)"
-    )
+    parser.add_argument("--model", type=Path, help="score this model folder; nothing is trained")
     parser.add_argument("--tokenize", default="13a", help="how BLEU finds words: zh for Chinese")
     parser.add_argument("--reverse", action="store_true", help="from the second column to the first")
     parser.add_argument("--from", dest="start", type=Path, help="a run or model folder to begin with")
     parser.add_argument("--ship", type=Path, help="write the model here, in int8, as it comes with heedful")
+    parser.add_argument("--keep", type=Path, help="copy what must last into this folder")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     work = options.run.with_name(options.run.name + "-data")
     valid = write_pairs(options.valid, work, options.reverse)
     train = write_pairs(options.train, work, options.reverse, without=sources_of(valid))
     sets = {"as written": write_references(valid, work), "as typed": write_references(write_typed(valid), work)}
-    if (new := write_new(valid, train)).stat().st_size:
+    if (new := write_new(valid, train)).read_text(encoding="utf-8") not in ("", valid.read_text(encoding="utf-8")):
         sets["new on both sides"] = write_references(new, work)
-    print(overlap(train, sets["as written"][0]))
+    shared = overlap(train, sets["as written"][0])
+    print(f"training sources that are also in validation: {shared}", flush=True)
     codes = [CODES[name] for name in options.train.name.split(".")[0].split("-")]
     languages = codes[::-1] if options.reverse else codes
-    if not (options.run / "average").exists():
+    if options.model is None and not (options.run / "average").exists():
         resume = (options.run / "settings.toml").exists()
         settings = [f"data.languages={json.dumps(languages)}", *options.set]
         start = ["--from", options.start] if options.start else []
@@ -62,7 +65,10 @@ def main() -> None:
     if options.ship:
         ship(model, options.ship, languages, scores, options.start)
         print(f"{options.ship}: {sum(path.stat().st_size for path in options.ship.iterdir()):,} bytes")
-        score_all(options.ship, sets, options.tokenize)
+        scores = score_all(options.ship, sets, options.tokenize)
+        ship(model, options.ship, languages, scores, options.start)  # a card has the scores of the weights beside it
+    if options.keep:
+        keep(options, [source for source, _ in sets.values()], scores, shared)
 
 
 def score_all(model: Path, sets: dict[str, tuple[Path, list[Path]]], tokenize: str) -> str:
@@ -82,6 +88,18 @@ def score(model: Path, how: str, source: Path, references: list[Path], tokenize:
         said.append(f"{name}:\n{done.stdout.replace(str(output), output.name)}")
         print(f"{model}, {said[-1]}", flush=True)
     return "\n".join(said)
+
+
+def keep(options: argparse.Namespace, sources: list[Path], scores: str, shared: int) -> None:
+    """Copy what must last: hypotheses, scores and the check for overlap; of a run its log and settings."""
+    options.keep.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        for hypotheses in source.parent.glob(f"{source.stem}.beam*.txt"):
+            shutil.copyfile(hypotheses, options.keep / hypotheses.name)
+    told = f"training sources that are also in validation: {shared}\n\n{scores.strip()}\n"
+    (options.keep / "scores.txt").write_text(told, encoding="utf-8")
+    if options.model is None:
+        write_record(options.run, options.keep)
 
 
 def ship(model: Path, folder: Path, languages: list[str], scores: str, start: Path | None) -> None:
@@ -190,11 +208,13 @@ def write_references(pairs: Path, folder: Path) -> tuple[Path, list[Path]]:
     return folder / f"{pairs.stem}.source", [folder / f"{pairs.stem}.reference-{number}" for number in range(most)]
 
 
-def overlap(train: Path, test: Path) -> str:
+def overlap(train: Path, test: Path) -> int:
+    """How many training pairs have a source that is also in validation, as `heedful check` finds it."""
     command = [sys.executable, "-m", "heedful", "check", str(train), "--test", str(test), "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     report: dict[str, Any] = json.loads(done.stdout)
-    return f"check: {json.dumps(report)[:2000]}"
+    findings = [finding for corpus in report["corpora"] for finding in corpus["findings"]]
+    return sum(finding["count"] for finding in findings if finding["kind"] == "overlap")
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ IN_LOOKS = [
     Mutant(
         "long sources are learned from as they are",
         "training/prepare.py",
-        "part if extract is None else Reduced(part, extract)",
-        "part",
+        "pairs if extract is None else Reduced(pairs, extract)",
+        "pairs",
         EXTRACT,
     ),
     Mutant(

@@ -89,8 +89,8 @@ IN_DATA = [
     Mutant(
         "a corpus with a small weight shows the same examples in every epoch",
         "data/batching.py",
-        "begin, end = epoch * amount, (epoch + 1) * amount",
-        "begin, end = 0, amount",
+        "begin, end = floor(epoch * share), floor((epoch + 1) * share)",
+        "begin, end = 0, floor(share)",
         ("data/test_batching.py",),
     ),
     Mutant(

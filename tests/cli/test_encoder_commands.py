@@ -1,5 +1,7 @@
 """`heedful fill`, `classify` and `embed`: what comes in and what comes out."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -33,6 +35,20 @@ def test_fill_prints_words_with_their_probabilities(folder: Path, capsys) -> Non
     lines = capsys.readouterr().out.splitlines()
     [wanted] = Filler.load(folder / "bert").fill("a [MASK] runs", top_k=3)
     assert [float(line.split()[0]) for line in lines] == [pytest.approx(c.score, abs=1e-4) for c in wanted]
+
+
+def test_fill_where_standard_output_knows_only_ascii(folder: Path) -> None:
+    shown = {}
+    for encoding in ("utf-8", "ascii"):
+        for more in ((), ("--json",)):
+            out = io.BytesIO()
+            with contextlib.redirect_stdout(io.TextIOWrapper(out, encoding=encoding)) as stream:
+                assert run(["fill", "ä [MASK] runs", "-m", str(folder / "bert"), *more]) == 0
+                stream.detach()
+            shown[encoding, more] = out.getvalue()
+    assert shown["ascii", ()] == shown["utf-8", ()].decode().encode("ascii", "backslashreplace")
+    assert shown["ascii", ("--json",)] == shown["utf-8", ("--json",)]
+    assert not shown["utf-8", ()].isascii()
 
 
 def test_fill_as_json(folder: Path, capsys) -> None:

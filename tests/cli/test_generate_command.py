@@ -114,6 +114,10 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
         (["x", "-m", "MODEL", "--compute", "int8", "--seed", "1"], "only CTranslate2 has it"),
         (["x", "-m", "MODEL", "--beam", "3", "--seed", "1"], "a beam is searched, not drawn"),
         (["x", "-m", "MODEL", "--beam", "3", "--set", "sampling.top_k=4"], "a beam is searched, not drawn"),
+        (
+            ["x", "-m", "MODEL", "--set", "shortlist=true"],
+            "shortlist = true: a text that goes on from a prompt has none",
+        ),
         (["x", "-m", "SEQ2SEQ"], "family 'seq2seq'"),
     ],
 )

@@ -1,15 +1,20 @@
 """`heedful look`: the translation, the alignment, the rivals and the beams, in plain text here."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+import echo_engine
 from deterministic import fill
+from encoder_models import bert_folder, own_tokenizers
 from heedful.cli.main import run
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
 from heedful.models.folder import save_model
+from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -109,3 +114,35 @@ def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pyt
         assert f"this is piece {number} of 2. Another: --piece {3 - number}" in err
     assert run(["look", text, "-m", model, "--piece", "3"]) == 1
     assert "the model gets this text in 2" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def models(model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    place, words = tmp_path_factory.mktemp("others"), echo_engine.tokenizers()
+    gpt = Gpt(GptConfig(vocab_size=words.source.vocab_size, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_len=64))
+    save_model(place / "gpt", fill(gpt).float(), words)
+    bert_folder(place / "bert", own_tokenizers())
+    return {"seq2seq": model, "gpt": str(place / "gpt"), "bert": str(place / "bert")}
+
+
+def written(encoding: str, *arguments: str) -> bytes:
+    """What a standard output of that encoding gets, which refuses other characters as it does by default."""
+    out = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(out, encoding=encoding)) as stream:
+        assert run(["look", *arguments]) == 0
+        stream.detach()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("family", ["seq2seq", "gpt", "bert"])
+def test_an_output_that_knows_only_ascii(family: str, models: dict[str, str], tmp_path: Path) -> None:
+    given = ["Ä dog [MASK]", "-m", models[family]]
+    for more in ([], ["--output", str(tmp_path / "gesehen-ä.json")]):  # for people: what it cannot write is escaped
+        shown = written("utf-8", *given, *more).decode("utf-8")
+        assert not shown.isascii()
+        assert written("ascii", *given, *more) == shown.encode("ascii", "backslashreplace")
+    trace = written("utf-8", *given, "--json")  # for programs: JSON is UTF-8 everywhere
+    assert not trace.isascii()
+    check_trace(json.loads(trace))
+    for encoding in ("ascii", "latin-1", "utf-16"):
+        assert written(encoding, *given, "--json") == trace

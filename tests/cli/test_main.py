@@ -136,7 +136,25 @@ def test_a_lone_hyphen_is_a_name(commands: types.SimpleNamespace, capsys: pytest
         assert capsys.readouterr().out == f"- {['a', 'b'] if '--words' in arguments else None}\n"
     assert main.run(["read", "-", "--wrods", "a"]) == 2
     assert "--wrods" in capsys.readouterr().err
-    assert main.run(["read", "x", "--words", "-"]) == 2  # a value of an option it is not
+
+
+def test_a_lone_hyphen_is_no_value_of_an_option(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Moved behind the other names, as it is elsewhere, it would leave the file to read as the one to write."""
+
+    def copy(file: Path, *, output: Annotated[Path | None, Parameter(alias="-o")] = None, json: bool = False) -> None:
+        """Copy a file."""
+        print(file, output, json)
+
+    commands.copy = copy
+    for arguments in (["--output", "-", "x"], ["x", "--output", "-"], ["-o", "-", "x"], ["--output", "-", "-"]):
+        assert main.run(["copy", *arguments]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and "no value of an option" in err
+        assert ("goes to standard output" in err) == ("--output" in arguments)
+    assert main.run(["copy", "--json", "-", "--output", "y"]) == 0  # --json takes none
+    assert capsys.readouterr().out == "- y True\n"
 
 
 def test_a_missing_argument_is_named(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:

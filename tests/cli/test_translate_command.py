@@ -81,6 +81,19 @@ def test_a_file_line_by_line(echo: Path, tmp_path: Path) -> None:
     assert translated(echo, b"A dog.\n\nTwo cats.\r\nlast", tmp_path=tmp_path) == b"A dog.\n\nTwo cats.\nlast\n"
 
 
+@pytest.mark.parametrize(
+    ("target", "matching", "other"),
+    [("zh", ["zh", "ZH", "zh-Hans"], "zh-Hant"), ("pt-BR", ["pt-BR", "pt_br", "pt"], "pt-PT"), ("fr", ["FR"], "fra")],
+)
+def test_a_language_may_be_named_as_its_card_or_anybody_does(
+    echo: Path, tmp_path: Path, target: str, matching: list[str], other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (echo / "README.md").write_text(f"---\nlanguage:\n- en\n- {target}\n---\n\n# A model\n")
+    for to in matching:
+        assert translated(echo, b"A dog.\n", "--to", to, tmp_path=tmp_path) == b"A dog.\n"
+    refused([str(tmp_path / "in"), "-m", str(echo), "--to", other], capsys, f"--to {other}", "translates from en to")
+
+
 def test_nothing_in_nothing_out(echo: Path, tmp_path: Path) -> None:
     assert translated(echo, b"", tmp_path=tmp_path) == b""
     assert translated(echo, b"\n", tmp_path=tmp_path) == b"\n"

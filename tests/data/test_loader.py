@@ -261,6 +261,15 @@ def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_wi
     assert len({base, *(loader.fingerprint for loader in changed)}) == 6
 
 
+def test_only_plans_that_another_version_makes_otherwise_have_another_fingerprint(plain, monkeypatch):
+    """Since version 2 parts of examples add up over the epochs; where there are none, an old state means the same."""
+    weights = {"whole": [1.0], "half": [0.5], "tenths": [0.3], "thirds": [1 / 3], "parts": [0.51]}
+    before = {name: make_loader(plain, weights=one).fingerprint for name, one in weights.items()}
+    monkeypatch.setattr("heedful.data.loader.PLAN_VERSION", 3)
+    after = {name: make_loader(plain, weights=one).fingerprint for name, one in weights.items()}
+    assert [name for name in weights if before[name] != after[name]] == ["parts"]
+
+
 def test_what_is_too_long_is_listed(plain):
     loader = make_loader(plain, max_len=20, epochs=1)
     long = np.flatnonzero((plain.source_lengths > 20) | (plain.target_lengths > 20))
@@ -272,8 +281,9 @@ def test_what_is_too_long_is_listed(plain):
 def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
     with pytest.raises(UserError, match=r"60 are longer than data\.batch_tokens = 2"):
         make_loader(plain, batch_tokens=2)
-    with pytest.raises(UserError, match="weights"):
-        make_loader(plain, weights=[0.0])
+    for weight in (0.0, 0.01):  # six tenths of an example are none in the first epoch
+        with pytest.raises(UserError, match=rf"the weights \[{weight}\] give none of the 60 examples to epoch 0"):
+            make_loader(plain, weights=[weight])
 
 
 def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):

@@ -170,6 +170,21 @@ def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed)
     assert len(kept) == len(ids) - round(0.3 * len(ids))
 
 
+@given(st.integers(0, 60), seeds, st.floats(0.05, 1.0), st.floats(0.5, 6))
+def test_infilling_never_makes_a_text_longer(n, seed, rate, mean_span):
+    """A text may fill all positions of a model already: masks in between have only the room that spans have left."""
+    ids = random(seed).choice([*SPECIALS, *range(5, 30)], size=n)
+    noised, _ = infill(ids, random(seed), mask_id=MASK, rate=rate, mean_span=mean_span)
+    n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
+    assert np.count_nonzero(noised != MASK) == len(ids) - round(rate * n_ordinary)
+    assert len(noised) <= len(ids)
+
+
+def test_masks_in_between_stay_while_there_is_room():
+    lengths = [len(infill(np.arange(5, 405), random(seed), mask_id=MASK, mean_span=1.0).input) for seed in range(50)]
+    assert max(lengths) == 400 and np.mean(lengths) > 390
+
+
 def test_infilling_has_poisson_spans_with_one_mask_each():
     ids = np.arange(5, 4005)
     hidden, gaps, inserted = [], [], 0

@@ -62,6 +62,29 @@ def test_jsonl_keeps_its_other_keys(tmp_path: Path) -> None:
     assert (first, json.loads(second), rest) == (lines[0], {"id": 2, "translation": {"en": "two", "de": "ü"}}, [""])
 
 
+@pytest.mark.parametrize("first", ["A dog runs.", "", "Ein Hund rennt."], ids=["kept", "empty", "copied"])
+def test_each_text_goes_back_to_the_key_that_it_came_from(first: str, tmp_path: Path) -> None:
+    """The first object settles which language is the source, dropped or not, whatever the order in later ones."""
+    pairs = [
+        {"en": first, "de": "Ein Hund rennt."},
+        {"de": "Die Katze schläft.", "en": "The cat\x07 sleeps."},
+        {"fr": "le matin", "de": "der\x07 Morgen", "en": "the morning"},
+    ]
+    lines = [json.dumps({"translation": pair}) for pair in pairs]
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    write_clean([open_corpus(tmp_path / "a.jsonl")], tmp_path / "out")
+    written = (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+    clean = [json.loads(line.replace("\\u0007", " ")) for line in lines]
+    assert [json.loads(line) for line in written] == (clean if first == "A dog runs." else clean[1:])
+
+
+def test_what_did_not_change_keeps_its_type_in_jsonl(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "good film", "label": 1}\n{"text": "bad\\u0007 film", "label": 0}\n')
+    write_clean([read_labelled(tmp_path / "a.jsonl")], tmp_path / "out")
+    written = (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+    assert [json.loads(line)["label"] for line in written] == [1, 0]
+
+
 def test_tmx_keeps_its_languages(tmp_path: Path) -> None:
     unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="fr"><seg>{}</seg></tuv></tu>'
     units = [unit.format("A &lt; B\u2028", "A &amp; B"), unit.format("x", ""), unit.format("b", "c")]

@@ -169,6 +169,8 @@ def test_from_a_folder(generator: Generator, tmp_path: Path) -> None:
 def test_mistakes(generator: Generator) -> None:
     with pytest.raises(UserError, match="did you mean 'max_len'"):
         generator.generate("x", max_length=3)
+    with pytest.raises(UserError, match=r"has none.*leave it out"):
+        generator.generate("x", shortlist=True)
     with pytest.raises(UserError, match="prompt 1: must be ids from 0 to"):
         generator.search_ids([[1], []])
     with pytest.raises(UserError, match="prompt 0: must be ids"):

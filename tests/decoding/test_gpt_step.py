@@ -9,7 +9,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.search.loop import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.gpt import GptStep
+from heedful.decoding.steps.gpt import GptStep, Waves
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.marks import MarksConfig
 
@@ -120,6 +120,23 @@ def test_a_window_of_one_token() -> None:
     for fed, tokens in (([3, 6], [0, 0]), ([1, 2], [1, 2]), ([4, 4], [4, 4])):
         expected = model(torch.tensor(fed)[:, None])[:, -1]
         assert largest_difference(step(torch.tensor(tokens), state), expected) < 1e-12
+
+
+def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
+    class Outpaced(GptStep):
+        """Another lane, which needs one position, is always the last to set the table."""
+
+        @property
+        def waves(self) -> Waves | None:  # type: ignore[override]
+            return self._waves
+
+        @waves.setter
+        def waves(self, table: Waves | None) -> None:
+            self._waves = None if table is None else (table[0][:1], table[1][:1])
+
+    rows = Rows(make("llama"), [text(7), text(2)])
+    rows.step = Outpaced(rows.model)
+    assert max(rows.go() for _ in range(8)) < 1e-12
 
 
 def test_in_float32_the_packed_weights_give_the_same() -> None:

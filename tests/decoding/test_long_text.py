@@ -183,6 +183,21 @@ def test_lines_are_translated_one_by_one_however_short() -> None:
     assert plans[0].gaps == ["", "\r\n\n\t", "\u2028", "  "]
 
 
+@pytest.mark.parametrize("signs", ["---", "***", "♪", "…", "😀😀", "\u200b", "- -", "!"])
+def test_signs_and_emoji_alone_stay_as_they_are(signs: str) -> None:
+    """A model that has learned sentences would make one up, wherever they stand."""
+    plans, _ = planner(100).plan([signs, f"One two.\n{signs}\nThree."])
+    assert [whole(plan) for plan in plans] == [signs, f"One two.\n{signs}\nThree."]
+    assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["One two.", "Three."]]
+
+
+def test_a_long_line_gives_the_model_no_part_of_signs_alone() -> None:
+    line = "One is here. " + "* " * 60 + "Two is here."
+    plans, tally = planner(20).plan([line])
+    assert tally.n_split == 1 and whole(plans[0]) == line
+    assert all(any(map(str.isalnum, piece.text)) for piece in plans[0].pieces)
+
+
 def plan_of(*pieces: str, gap: str) -> Plan:
     plan = Plan()
     for number, text in enumerate(pieces):

@@ -68,10 +68,45 @@ def test_little_text_is_refused(folder: Path) -> None:
         learn_own_shortlist(folder, ["a dog"] * 5000)
 
 
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])  # with an end, and without one
+def test_long_lines_are_left_out_and_counted(tmp_path: Path, positions: str) -> None:
+    """What is learned is what is learned without them."""
+    size, texts = tokenizers().source.vocab_size, lines(100)
+    model = make_model(source_vocab_size=size, target_vocab_size=size, max_len=64, positions=positions)
+    folder = save_model(tmp_path / "model", model, tokenizers())
+    plain = learn_own_shortlist(folder, texts, least_texts=10)
+    expected = plain.path.read_bytes()
+    learned = learn_own_shortlist(folder, ["x" * 64, *texts[:50], "dog " * 30, *texts[50:]], least_texts=10)
+    assert (plain.too_long, learned.too_long) == (0, 2)
+    assert (learned.texts, learned.path.read_bytes()) == (plain.texts, expected)
+    with pytest.raises(UserError, match=r"at least 10 different lines of text, found 9.*Another 2 are longer"):
+        learn_own_shortlist(folder, [*texts[:9], "x" * 64, "y" * 64], least_texts=10)
+
+
+@pytest.mark.parametrize(("name", "least"), [("candidates", 1), ("always", 0)])
+def test_numbers_that_mean_nothing_are_refused(folder: Path, name: str, least: int) -> None:
+    with pytest.raises(UserError, match=f"{name} = {least - 1}: must be at least {least}"):
+        learn_own_shortlist(folder, lines(300), least_texts=10, **{f"n_{name}": least - 1})  # type: ignore[arg-type]
+    assert learn_own_shortlist(folder, lines(300), least_texts=10, **{f"n_{name}": least}).candidates  # type: ignore[arg-type]
+
+
 def test_torch_has_none(folder: Path) -> None:
     engine = open_engine(folder, engine="torch")
     with pytest.raises(UserError, match="only CTranslate2"):
         engine.search([Request([5, 6])], SearchSettings(shortlist=True))
+
+
+def test_where_ctranslate2_cannot_go_there_is_none(tmp_path: Path) -> None:
+    """To leave it out is all the advice: no engine has it for such a model."""
+    size = tokenizers().source.vocab_size
+    model = make_model(source_vocab_size=size, target_vocab_size=size, positions="alibi")
+    folder = save_model(tmp_path / "model", model, tokenizers())
+    with pytest.raises(UserError, match=r"cannot run this model here.*torch has none; leave it out") as error:
+        open_engine(folder).search([Request([5, 6])], SearchSettings(shortlist=True))
+    assert "use --engine" not in str(error.value)
+    with pytest.raises(UserError, match="its encoder has no ALiBi") as error:
+        learn_own_shortlist(folder, lines(300), least_texts=10)
+    assert "--engine" not in str(error.value)
 
 
 def test_auto_gives_to_torch_what_ctranslate2_cannot_do(folder: Path) -> None:
@@ -84,7 +119,7 @@ def test_auto_gives_to_torch_what_ctranslate2_cannot_do(folder: Path) -> None:
 
 def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "text"
-    text.write_text("".join(f"{line}\n" for line in lines(1_300)), encoding="utf-8")
+    text.write_text("".join(f"{line}\n" for line in [*lines(1_300), "dog " * 2_000]), encoding="utf-8")
     translate = [
         "translate",
         str(text),
@@ -99,8 +134,9 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"heedful shortlist {folder} TEXT" in capsys.readouterr().err
     assert run(["shortlist", str(folder), str(text), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert [one["beam"] for one in said["judged"]] == [1, 5]
+    assert [one["beam"] for one in said["judged"]] == [1, 5] and said["too_long"] == 1
     assert run(translate) == 0
-    assert len((tmp_path / "out").read_bytes().split(b"\n")) == 1_301
+    assert len((tmp_path / "out").read_bytes().split(b"\n")) == 1_302
     assert run(["shortlist", str(folder), str(text)]) == 0
-    assert "use it: heedful translate FILE" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "use it: heedful translate FILE" in out and "lines left out, longer than the model takes at once: 1\n" in out

@@ -95,6 +95,22 @@ def test_lanes_change_nothing() -> None:
         assert ids_of(TorchEngine(model, lanes=3).search(requests, settings)) == ids_of(alone)
 
 
+def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
+    class Outpaced(QuickStep):
+        """Another lane, which needs one position, is always the last to set the table."""
+
+        @property
+        def codes(self) -> Tensor:  # type: ignore[override]
+            return self._codes
+
+        @codes.setter
+        def codes(self, table: Tensor) -> None:
+            self._codes = table[:1]
+
+    model, requests, settings = tiny_model(seed=2), sentences(10, seed=2), SearchSettings(beam=3)
+    assert search(Outpaced(model), requests, settings) == search(QuickStep(model), requests, settings)
+
+
 def test_lanes_stop_when_one_fails() -> None:
     class Failing(Chain):
         calls = 0

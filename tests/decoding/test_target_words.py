@@ -47,6 +47,14 @@ def test_every_translation_begins_with_the_prefix(translator: Translator) -> Non
     assert list(translator.stream(texts, target_prefix=["Ein", "x", "Zwei", ""], block=2, workers=2, **HOW)) == each
 
 
+def test_other_processes_take_any_number_of_prefixes(translator: Translator) -> None:
+    """More than the 128 KiB that an argument of a program may have, and more than a pipe holds."""
+    texts, prefixes = ["a dog", "two cats", "a dog"], ["Ein", "Zwei", "Der"] * 20_000
+    found = list(translator.stream(texts, target_prefix=prefixes, block=1, workers=2, **HOW))
+    assert found == translator.translate(texts, target_prefix=prefixes, **HOW)
+    assert [text[:3] for text in found] == ["Ein", "Zwe", "Der"]
+
+
 def test_the_prefix_belongs_to_the_first_piece() -> None:
     engine = EchoEngine()
     Translator(engine, tokenizers(), reach=Reach(64)).translate("one\ntwo", target_prefix="Ab")

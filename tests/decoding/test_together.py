@@ -128,6 +128,31 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
+def carded(folder: Path, *languages: str) -> Path:
+    """One vocabulary for every direction, as the models that come with heedful have."""
+    size, listed = tokenizers().source.vocab_size, "".join(f'- "{code}"\n' for code in languages)
+    config = Seq2SeqConfig(size, size, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=24)
+    card = f"---\nlanguage:\n{listed}library_name: heedful\n---\n"
+    return save_model(folder, fill(Seq2Seq(config), dtype=torch.float32), tokenizers(), card=card)
+
+
+def test_models_of_other_languages_are_refused(folders, tmp_path):
+    there, back = carded(tmp_path / "there", "en", "fr"), carded(tmp_path / "back", "fr", "en")
+    words = "cannot translate together: by their cards the first goes from en to fr, the second from fr to en"
+    with pytest.raises(UserError, match=words):
+        Translator.load([folders[0], there, back])
+    british, many = carded(tmp_path / "british", "en_GB", "FR"), carded(tmp_path / "many", "fr", "en", "de")
+    assert Translator.load([there, british, many, folders[0]]).engine.others  # the same two, three, none
+
+
+def test_an_ensemble_has_no_shortlist(folders):
+    """And no other engine is advised, since none has both."""
+    for engine in ("auto", "torch"):
+        with pytest.raises(UserError, match=r"several models together run on torch, .*; leave it out") as error:
+            Translator.load(folders, engine=engine).translate("A dog.", shortlist=True)
+        assert "--engine" not in str(error.value)
+
+
 def test_from_the_command_line_and_from_python(folders, tmp_path, capsys):
     (tmp_path / "in").write_text("A dog.\nTwo cats.\n", encoding="utf-8")
     named = [word for folder in folders for word in ("-m", str(folder))]

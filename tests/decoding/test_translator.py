@@ -305,6 +305,14 @@ def test_what_a_process_refuses_is_refused_here(model: Path) -> None:
         list(translator.stream(["a", "b", "x" * 100], block=1, workers=2, beam=1, max_len=4))
 
 
+def test_a_process_that_cannot_open_the_model_says_so_to_each_block(model: Path) -> None:
+    """It is there until its input is closed: whoever comes late is told the same, and not that memory ran out."""
+    with Workers(Opening(str(model), engine="torch", compute="int8"), SearchSettings(), 1) as workers:
+        for start in (0, 1):
+            with pytest.raises(UserError, match="compute = 'int8': only the CTranslate2 engine has it"):
+                workers.submit(["a"], start).result()
+
+
 def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen

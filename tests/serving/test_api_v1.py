@@ -1,13 +1,16 @@
 """The API below /api/v1: scores, n-best, alignments, streams."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from served import HeldEngine, echo_service, echo_translator
 from starlette.testclient import TestClient
 from test_batcher import tiny_translator
 
+from echo_engine import tokenizers
+from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app
 from heedful.serving.decode import translate_texts
@@ -74,6 +77,8 @@ def test_auto(client):
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "fr", "target": "de"}, "German (de)"),
         ({"format": "pdf"}, "$.format"),
+        ({"format": "html", "n_best": 2}, "n_best parameter is for plain text only"),
+        ({"format": "html", "alignment": True}, "alignment parameter is for plain text only"),
     ],
 )
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
@@ -81,6 +86,31 @@ def test_what_is_wrong_is_said(client, values, words, path):
     answer = client.post(path, json=body(**values))
     assert answer.status_code == 400
     assert words in answer.json()["error"]
+
+
+class Doubting(HeldEngine):
+    """The longer a text the less likely; what has an x in it is cut off."""
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        x = tokenizers().source.id_of("x")
+        return [
+            [replace(one, score=-2.0 * len(one.ids), rank=-1.0 * len(one.ids), complete=x not in one.ids)]
+            for [one] in super().search(requests, settings)
+        ]
+
+
+@pytest.mark.parametrize("texts", [["abc", "de f", "…"], ["abc", "x"], ["…"], []])
+def test_html_is_as_likely_as_its_texts_together(texts):
+    page = "".join(f"<p>{text.replace('f', '<b>f</b>')}</p>" for text in texts) + "<hr>"
+    with TestClient(make_app(echo_service(Doubting()))) as client:
+        answers = client.post(PATH, json=body(q=[*texts, "a"])).json()["translations"]
+        [answer] = client.post(PATH, json=body(q=page, format="html")).json()["translations"]
+    parts = [one["candidates"][0] for one in answers[:-1]]  # the last is there since there must be one
+    [found] = answer["candidates"]
+    assert found["score"] == sum(part["score"] for part in parts)
+    assert found["rank"] == sum(part["rank"] for part in parts)
+    assert found["complete"] == all(part["complete"] for part in parts)
+    assert found["complete"] == ("x" not in texts) and (found["score"] < 0) == ("abc" in texts)
 
 
 def test_missing_fields_and_bad_json(client):

@@ -211,6 +211,19 @@ def test_keys_are_kept_as_hashes(tmp_path: Path):
         hash_key("short")
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_a_new_key_has_a_line_of_its_own(end: str, tmp_path: Path):
+    """Also in a file whose last line has no end, as editors leave it."""
+    path, old = tmp_path / "keys", "an-old-key-0123456789"
+    for last in ("# my keys", hash_key(old, name="old").line().rstrip("\n")):
+        path.write_text(last + end)
+        keys = [add_new_key(path), add_new_key(path)]
+        first, *new = path.read_text().rstrip("\n").split("\n")
+        assert first == last and len([line for line in new if line]) == 2
+        found = Keys(read_keys(path))
+        assert all(map(found.find, keys)) and bool(found.find(old)) == last.startswith("sha256")
+
+
 def test_a_rate_is_exact():
     now = 0.0
     rate = Rate(60, clock=lambda: now)

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import settings
+from small_run import OVERRIDES, settings
 
 from heedful.data.typed import without_mark
+from heedful.models.folder import CARD
 from heedful.training.prepare import Prepared, prepare_data
 from heedful.training.record import Files
+from heedful.training.run import train
 
 PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]
 
@@ -41,6 +43,15 @@ def test_some_pairs_are_learned_once_more(tmp_path: Path, files: Files) -> None:
     assert typed.valid == plain.valid and all(without_mark(example) != example for example in typed.valid)
     assert not any("as_typed" in line for line in said)
     assert any("about 50%" in line and "data.as_typed" in line for line in said_typed)
+
+
+@pytest.mark.parametrize("share", ["0.0", "0.5"])
+def test_the_card_says_what_its_count_of_pairs_counts(tmp_path: Path, files: Files, share: str) -> None:
+    few = ["run.steps=1", "run.sentences=0", "run.metric=loss", "data.workers=0", f"data.as_typed={share}"]
+    source, target = tmp_path / "train.en", tmp_path / "train.de"
+    folder = train(folder=tmp_path / "run", source=source, target=target, overrides=[*OVERRIDES, *few]).folder
+    rows = [line for line in (folder / "last" / CARD).read_text().splitlines() if line.startswith("| training")]
+    assert ["once more as people type" in row for row in rows] == [share == "0.5"]
 
 
 def test_another_share_prepares_anew(tmp_path: Path, files: Files) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from small_run import OVERRIDES, write_corpus
 
+from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.training.run import train
 
@@ -38,3 +39,24 @@ def test_another_shape_is_refused_by_name(before: str, after: str, words: str, f
     finally:
         record.write_text(whole, encoding="utf-8")
     assert "settings.toml: was changed" in str(error.value)
+
+
+@pytest.mark.parametrize("written", ["bleu", "auto"])
+@pytest.mark.parametrize("typed", [["run.metric=auto"], ["run.metric=bleu"], []])
+def test_the_usual_metric_has_two_names(written: str, typed: list[str], finished: Path) -> None:
+    """torchrun starts again with what was typed at first, and the record has the name that "auto" stood for."""
+    record = finished / "settings.toml"
+    whole = record.read_text(encoding="utf-8")
+    record.write_text(whole.replace('metric = "bleu"', f'metric = "{written}"'), encoding="utf-8")
+    try:
+        assert "already at step 2" in train(folder=finished, resume=True, overrides=typed).reason
+        assert read_toml(record)["run"]["metric"] == "bleu"
+    finally:
+        record.write_text(whole, encoding="utf-8")
+
+
+def test_another_metric_is_another_run(finished: Path) -> None:
+    with pytest.raises(UserError, match=r"'run\.metric' was 'bleu' when this run began, and cannot become 'chrf'"):
+        train(folder=finished, resume=True, overrides=["run.metric=chrf"])
+    with pytest.raises(UserError, match=r"'run\.sentences' was 4 when this run began, and cannot become 0"):
+        train(folder=finished, resume=True, overrides=["run.sentences=0"])

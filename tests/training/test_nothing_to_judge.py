@@ -45,8 +45,17 @@ def test_an_array_file_without_pictures_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", ["random", "packed"])
 def test_a_share_that_holds_out_nothing_is_refused(rows: str, tmp_path: Path) -> None:
-    changes = ("data.documents=file", f"data.rows={rows}", "data.hold_out_share=1e-6")
-    assert "data.hold_out_share = 1e-06" in refusal("next_token", tmp_path, *changes)
+    changes = (f"data.rows={rows}", "data.hold_out_share=1e-6")
+    assert "data.hold_out_share = 1e-06" in refusal("next_token windows", tmp_path, *changes)
+
+
+@pytest.mark.parametrize(
+    "kind", ["next_token", "denoising", "classification", "tagging", "image_classification", "translation bart"]
+)
+def test_nothing_held_out_on_purpose_is_not_too_little_data(kind: str, tmp_path: Path) -> None:
+    said = refusal(kind, tmp_path, "data.hold_out=0")
+    option = "--valid-source and --valid-target" if kind == "translation bart" else "--valid"
+    assert said == f"data.hold_out = 0 holds nothing out to validate with: give {option}, or raise it"
 
 
 def test_one_token_has_none_to_foretell(tmp_path: Path) -> None:

@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
+from small_run import OVERRIDES, open_small, settings, write_corpus
 
+from heedful.training.distributed import World
 from heedful.training.log import read_log
+from heedful.training.plan import make_plan
+from heedful.training.prepare import prepare_data
+from heedful.training.record import Files
 from heedful.training.run import train
 
 
@@ -24,6 +29,19 @@ def test_the_disk_of_the_plan_is_what_is_written(ema: str, precision: str, tmp_p
     written = 2 * sum(size(path) for path in checkpoint.glob("*.safetensors") if path.stem != "generators")
     written += sum(size(folder / name / "model.safetensors") for name in ("best", "last", "average"))
     assert plan["disk_bytes"] == pytest.approx(written, rel=0.05)
+
+
+def test_a_plan_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    """Also a norm that learns from every pass: how many there are depends on how fast the machine is."""
+    source, target = write_corpus(tmp_path)
+    files = Files.of(source, target, None, None, None)
+    chosen = settings("model.norm=batch", "data.workers=0")
+    prepared = prepare_data(tmp_path / "run", files.corpora(), None, chosen, tokenizers=None, say=str)
+    session, state = open_small(tmp_path / "run", prepared, chosen, world=World(0, 1, torch.device("cpu")))
+    before = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    assert any("running" in name for name in before)
+    make_plan(session, state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in session.model.state_dict().items())
 
 
 def size(path: Path) -> int:

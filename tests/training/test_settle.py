@@ -61,6 +61,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Files:
         ("run.patience=0", r"'patience' must be at least 1, found 0"),
         ("run.minutes=0", r"'minutes' must be positive, found 0"),
         ("run.minutes=-2.5", r"'minutes' must be positive, found -2\.5"),
+        ("schedule.warmup_steps=-1", r"'schedule\.warmup_steps' must not be negative, found -1"),
+        ("schedule.final_lr=-0.5", r"'schedule\.final_lr' must not be negative, found -0\.5"),
+        ("data.weights=[0, 0.0]", r"'weights' must not all be 0, found \[0\.0, 0\.0\]"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_in_words(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
@@ -92,10 +95,47 @@ def test_what_a_task_never_looks_at_is_refused(typed: str, task: str, files: dic
     given, family = files[TASKS[task].content], TASKS[task].families[0]
     key = typed.partition("=")[0]
     if task in USED[typed]:
-        assert settle(given, family, None, [f"task={task}", typed]).settings.task == task
+        with_it = ["data.documents=file"] if key == "data.hold_out_share" else []
+        assert settle(given, family, None, [f"task={task}", typed, *with_it]).settings.task == task
     else:
         with pytest.raises(UserError, match=rf"'{key}' = .* is for .*, and the task '{task}' cannot use it"):
             settle(given, family, None, [f"task={task}", typed])
+
+
+@pytest.mark.parametrize(
+    ("typed", "others"),
+    [
+        ("data.hold_out_share=0.2", ["data.documents=lines"]),
+        ("data.hold_out_share=0.1", ["data.documents=paragraphs"]),
+        ("data.hold_out=50", ["data.documents=file"]),
+        ("data.hold_out=1000", ["data.documents=file"]),
+    ],
+)
+def test_only_one_setting_says_what_is_held_out(typed: str, others: list[str], files: dict[Content, Files]) -> None:
+    """Of whole files a share of each, of documents a number: the other setting would do nothing, whatever it is."""
+    key, how = typed.partition("=")[0], others[0].partition("=")[2]
+    with pytest.raises(UserError, match=rf"'{key}' = .* is for data\.documents = .*, and here it is '{how}'"):
+        settle(files["text"], "gpt", None, [*others, typed])
+    other = {"data.hold_out_share": "data.hold_out=50", "data.hold_out": "data.hold_out_share=0.2"}[key]
+    assert settle(files["text"], "gpt", None, [*others, other]).settings.data.documents == how
+
+
+def test_documents_that_a_recipe_names_for_another_task_forbid_nothing(
+    files: dict[Content, Files], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('family = "bert"\ntask = "classification"\n[data]\ndocuments = "file"\nhold_out_share = 0.2\n')
+    assert settle(files["labels"], None, recipe, ["data.hold_out=50"]).settings.data.hold_out == 50
+
+
+@pytest.mark.parametrize("typed", ["objective.rate=0.25", "objective.decay=exponential", "objective.decay_steps=10"])
+def test_what_belongs_to_other_objectives_is_refused(typed: str, pairs: Files) -> None:
+    key = typed.partition("=")[0]
+    with pytest.raises(UserError, match=rf"'{key}' = .* is for objective\.kind = .*, and here it is 'teacher_forcing'"):
+        settle(pairs, None, "tiny", [typed])
+    for kind in ("scheduled_sampling", "wrong_inputs"):
+        settled = settle(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
+        assert settled.settings.objective.kind == kind
 
 
 def test_what_does_nothing_may_be_typed(files: dict[Content, Files]) -> None:

@@ -11,7 +11,9 @@ from small_tasks import sentences, write_pairs, write_text
 
 from heedful.errors import UserError
 from heedful.models.folder import FAMILIES, load_model, save_model
-from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
+from heedful.text import SentencePieceTokenizer, TokenizerConfig, Tokenizers, learn_tokenizer, load_tokenizers
+from heedful.text.tokenizer_config import Kind
+from heedful.training.prepare import make_tokenizers
 from heedful.training.record import Files
 from heedful.training.settings import Settings
 from heedful.training.settle import settle
@@ -24,8 +26,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def start(folder: Path, family: str) -> Path:
-    tokenizer = learn_tokenizer(sentences(100), TokenizerConfig(vocab_size=340))
+def start(folder: Path, family: str, kind: Kind = "bpe") -> Path:
+    tokenizer = learn_tokenizer(sentences(100), TokenizerConfig(kind=kind, vocab_size=340))
     config, module = FAMILIES[family]
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "max_len": 32, **SIZES[family]}
     sides = ("source_vocab_size", "target_vocab_size") if family == "universal" else ("vocab_size",)
@@ -93,14 +95,26 @@ def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_pat
 
 
 @pytest.mark.parametrize(("overrides", "recipe"), [(["tokenizer.sample_alpha=0.1"], ""), ([], "sample_alpha = 0.1\n")])
-def test_tokenizers_of_a_start_that_do_not_sample_are_said_to(overrides, recipe, tmp_path: Path) -> None:
+def test_tokenizers_of_a_start_that_cannot_sample_are_said_to(
+    overrides: list[str], recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody can change them: to be told to set what was just set helps nobody."""
+    monkeypatch.setattr(sys.modules[__name__], "start", partial(start, kind="word"))
     recipe = recipe and f'family = "bart"\n[data]\nmax_len = 32\n[tokenizer]\n{recipe}'
-    with pytest.raises(UserError, match=r"bart: its tokenizers do not sample, .*: --set tokenizer\.sample_alpha=0$"):
+    with pytest.raises(UserError, match=r"bart: its tokenizers cannot sample, .*: --set tokenizer\.sample_alpha=0$"):
         settled(tmp_path, "bart", *overrides, recipe=recipe)
     assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0", recipe=recipe).tokenizer.sample_alpha == 0.0
 
 
-def test_tokenizers_of_a_start_that_sample_go_on_sampling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "TokenizerConfig", partial(TokenizerConfig, sample_alpha=0.1))
-    assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0.1").tokenizer.sample_alpha == 0.1
+@pytest.mark.parametrize("before", [0.0, 0.3])
+@pytest.mark.parametrize("wanted", [0.0, 0.1, 0.3])
+def test_a_run_samples_the_pieces_of_its_start_as_it_wants(before: float, wanted: float, tmp_path: Path) -> None:
+    learned = learn_tokenizer(sentences(100), TokenizerConfig(vocab_size=340, sample_alpha=before))
+    chosen = Settings(tokenizer=TokenizerConfig(sample_alpha=wanted))
+    given = Tokenizers(learned, learned)
+    found = make_tokenizers(tmp_path / "tokenizers", [], chosen, given=given, say=str)
+    for tokenizers in (found, load_tokenizers(tmp_path / "tokenizers", trusted=True)):
+        assert tokenizers.joint
+        assert isinstance(tokenizers.source, SentencePieceTokenizer)
+        assert tokenizers.source.config == replace(learned.config, sample_alpha=wanted)
+        assert tokenizers.source.encode("the dog runs") == learned.encode("the dog runs")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from heedful.cli.streams import escape_unwritable
+from heedful.cli.text_output import print_json
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,8 +52,9 @@ def fill(
 
     found = Filler.load(model, device=device).fill(text, top_k=top_k, targets=target)
     if json:
-        print(_as_json(found))
+        print_json(_as_json(found))
         return
+    escape_unwritable()
     for number, place in enumerate(found, start=1):
         if len(found) > 1:
             print(f"[MASK] {number}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
+from heedful.cli.streams import escape_unwritable
+from heedful.cli.text_output import print_json
 from heedful.decoding.writing.long_text import Long
 from heedful.errors import UserError
 from heedful.models.builtin import builtin_model
@@ -152,12 +154,13 @@ def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer
     from heedful.insight.picture import chosen_map
     from heedful.insight.saving import attention_of
 
+    escape_unwritable()
     chosen_map(attention_of(seen, kind).weights, layer, head)  # complains of a layer that is not there
     if output is not None:
         with _said():
             seen.save(output, layer=layer, head=head, kind=kind)
     if as_json:
-        print(seen.to_json())
+        print_json(seen.to_json())
     elif output is not None:
         print(f"{seen.translation.text}\n{output}: {output.stat().st_size:,} bytes")
     else:

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.cli.look_text import look_at_language_model
+from heedful.cli.streams import escape_unwritable
+from heedful.cli.text_output import print_json
 from heedful.config import read_json
 from heedful.models.find import CONFIG, find_model_folder
 
@@ -23,6 +25,7 @@ def is_one_stack(model: Path) -> bool:
 def look_at_one_stack(
     model: Path, given: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
 ) -> None:
+    escape_unwritable()
     look = look_at_language_model if _family(model) == "gpt" else look_at_encoder
     look(model, given, output, as_json=as_json, layer=layer, head=head)
 
@@ -45,7 +48,7 @@ def look_at_encoder(
     if output is not None:
         seen.save(output, layer=layer, head=head)
     if as_json:
-        print(seen.to_json())
+        print_json(seen.to_json())
         return
     print("\n".join(answer_lines(seen)))
     if output is not None:

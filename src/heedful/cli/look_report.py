@@ -1,6 +1,5 @@
 """A look at a sentence for the terminal: plain lines, with a little colour where there is a terminal."""
 
-import io
 import math
 import shutil
 import sys
@@ -29,8 +28,6 @@ Line = tuple[str, str]  # the words, and how they look in a terminal
 
 
 def print_report(seen: Look, *, kind: str, layer: int | None, head: int | None) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what it cannot write is escaped
     lines = report(seen, kind=kind, layer=layer, head=head, width=_width())
     if not sys.stdout.isatty():
         print("\n".join(words for words, _ in lines))

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.cli.text_output import print_json
+
 if TYPE_CHECKING:
     from heedful.insight.text_look import TextLook
 
@@ -23,7 +25,7 @@ def look_at_language_model(
     if output is not None:
         seen.save(output, layer=layer, head=head)
     if as_json:
-        print(seen.to_json())
+        print_json(seen.to_json())
     elif output is not None:
         print(f"{seen.prompt}{seen.text}\n{output}: {output.stat().st_size:,} bytes")
     else:

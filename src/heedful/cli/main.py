@@ -5,6 +5,7 @@ A command's function returns None, or its own exit code. What it raises becomes 
 """
 
 import contextlib
+import itertools
 import os
 import select
 import sys
@@ -47,6 +48,12 @@ class UnknownCommand(Exception):
         return f"unknown command '{self.args[0]}'{nearest(self.args[0], COMMANDS)}\nallowed: {', '.join(COMMANDS)}"
 
 
+class HyphenAsValue(Exception):
+    def __str__(self) -> str:
+        elsewhere = "; without --output the result goes to standard output" if self.args[0] == "--output" else ""
+        return f"{self.args[0]} -: a lone - is standard input, the file to read, and no value of an option{elsewhere}"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
@@ -86,7 +93,7 @@ def _run(arguments: list[str]) -> int:
             code = _call(arguments)
         sys.stdout.flush()  # here, where a reader that went away or a full disk can still be told
         return code
-    except UnknownCommand as error:
+    except (UnknownCommand, HyphenAsValue) as error:
         _say(str(error))
         return BAD_USAGE
     except cyclopts.CycloptsError as error:
@@ -111,17 +118,25 @@ def _call(arguments: list[str]) -> int:
             app[name]  # imports it: the help quotes the first line of each docstring
     elif arguments[0] not in app:  # cyclopts would import all commands to say so, and list only some of them
         raise UnknownCommand(arguments[0])
-    code = app(_hyphen_as_a_name(arguments), exit_on_error=False, print_error=False)
+    code = app(_hyphen_as_a_name(app, arguments), exit_on_error=False, print_error=False)
     assert code is None or type(code) is int, f"heedful {arguments[0]} returned {code!r}, not an exit code"
     return DONE if code is None else code
 
 
-def _hyphen_as_a_name(arguments: list[str]) -> list[str]:
-    """A lone - names standard input. cyclopts takes it for an option, unless it stands behind --."""
+def _hyphen_as_a_name(app: cyclopts.App, arguments: list[str]) -> list[str]:
+    """A lone - names standard input. cyclopts takes it for an option, unless it stands behind --.
+
+    Behind an option it must not be moved: `--output - FILE` would become `--output FILE`.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, names = arguments[:end], arguments[end + 1 :]
     if "-" not in options:
         return arguments
+    known = app[arguments[0]].assemble_argument_collection(parse_docstring=False) if arguments[0] in app else ()
+    takes_a_value = {name for one in known if one.token_count()[0] > 0 for name in one.names}
+    for option, value in itertools.pairwise(options):
+        if value == "-" and option in takes_a_value:
+            raise HyphenAsValue(option)
     return [*(one for one in options if one != "-"), "--", *(one for one in options if one == "-"), *names]
 
 

@@ -39,6 +39,8 @@ def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 2
         return
     kept = f"{learned.candidates:.0f} target tokens for a source token, {always} always"
     print(f"learned from {learned.texts:,} lines: {kept}")
+    if learned.too_long:
+        print(f"lines left out, longer than the model takes at once: {learned.too_long:,}")
     for one in learned.judged:
         search = "greedy search" if one.beam == 1 else f"beam {one.beam}"
         print(f"  {search:<14} {one.same:,} of {one.texts:,} other translations unchanged, {one.speed:.2f} x as fast")

@@ -34,6 +34,12 @@ class Closed(io.TextIOBase):
         raise UserError("standard output is closed; redirect it: > FILE")
 
 
+def escape_unwritable() -> None:
+    """From here on, standard output escapes what its encoding lacks: texts and tokens are in any script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 @contextlib.contextmanager
 def closed_streams_replaced() -> Iterator[None]:
     """Python has None for a stream that is closed. Its number goes to nothing, lest the next file that is opened get it

@@ -114,11 +114,12 @@ def _chosen(models: list[Path], to: str | None) -> list[Path]:
     if not models:
         return [builtin_model(to)]
     if to is not None:
+        from heedful.serving.languages import base, canonical
         from heedful.serving.pairs import languages_of_card
 
         for model in models:
             languages = languages_of_card(find_model_folder(model))
-            if languages is not None and languages[1] != to.lower():
+            if languages is not None and canonical(to) not in (languages[1], base(languages[1])):
                 raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
     return models
 

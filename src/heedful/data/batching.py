@@ -6,6 +6,8 @@ of micro-batches changes which examples a step sees. Lengths are those that stan
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 
 import numpy as np
 import numpy.typing as npt
@@ -108,9 +110,9 @@ def fitting(
 def epoch_order(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> IntArray:
     """The example numbers of one epoch, shuffled; corpora are numbered one after the other.
 
-    A corpus of n examples gives round(weight x n) of them. It deals them from one shuffled pack after the other, and
-    goes on in the next epoch where this one stopped: with weight 1 each example comes once in each epoch, with weight
-    0.25 once in four epochs, with weight 2 twice in one.
+    A corpus of n examples gives weight x n of them; what is over a whole number adds up until it is an example. It
+    deals them from one shuffled pack after the other, and goes on in the next epoch where this one stopped: with weight
+    1 each example comes once in each epoch, with weight 0.25 once in four epochs, with weight 2 twice in one.
     """
     if len(sizes) != len(weights):
         raise UserError(f"{len(sizes)} corpora but {len(weights)} weights: give one weight for each corpus")
@@ -122,12 +124,20 @@ def epoch_order(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     first = 0
     for corpus, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         numbers: IntArray = np.arange(first, first + size, dtype=kind)
-        dealt += list(_deal(numbers, round(size * weight), (seed, _ORDER, corpus), epoch))
+        dealt += list(_deal(numbers, share_of(size, weight), (seed, _ORDER, corpus), epoch))
         first += size
     order: IntArray = dealt[0] if len(dealt) == 1 else np.concatenate([np.zeros(0, kind), *dealt])
     if len(dealt) > 1:  # a single part is shuffled already
         generator(seed, _ORDER, len(sizes), epoch).shuffle(order)
     return order
+
+
+def share_of(size: int, weight: float) -> Fraction:
+    """How many examples of a corpus an epoch has, whole or not: of 10 at the weight 0.3 exactly 3.
+
+    The weight is the number that was written, not the binary one beside it: a little less than 3 would lose an example.
+    """
+    return size * Fraction(weight).limit_denominator(10**9)
 
 
 def split_rows(source_lengths: IntArray, target_lengths: IntArray, n_parts: int) -> list[IntArray]:
@@ -165,9 +175,9 @@ def derived_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def _deal(numbers: IntArray, amount: int, key: tuple[int, ...], epoch: int) -> Iterator[IntArray]:
-    """The `amount` numbers that this epoch deals, from each shuffled pack that it touches."""
-    begin, end = epoch * amount, (epoch + 1) * amount
+def _deal(numbers: IntArray, share: Fraction, key: tuple[int, ...], epoch: int) -> Iterator[IntArray]:
+    """The numbers that this epoch deals, `share` of them on average, from each shuffled pack that it touches."""
+    begin, end = floor(epoch * share), floor((epoch + 1) * share)
     while begin < end:
         pack, offset = divmod(begin, len(numbers))
         shuffled = generator(*key, pack).permutation(numbers)

@@ -47,13 +47,25 @@ class Child:
 
     def ask(self, blobs: Sequence[bytes]) -> tuple[bool, list[bytes]]:
         """Whether the answer is an error, and the answer."""
-        to_child, from_child = self._process.stdin, self._process.stdout
-        assert to_child is not None and from_child is not None
+        self.tell(blobs)
+        from_child = self._process.stdout
+        assert from_child is not None
+        try:
+            return read_message(from_child)
+        except EOFError:
+            raise self._ended() from None
+
+    def tell(self, blobs: Sequence[bytes]) -> None:
+        """Send what has no answer."""
+        to_child = self._process.stdin
+        assert to_child is not None
         try:
             write_message(to_child, blobs)
-            return read_message(from_child)
-        except (EOFError, BrokenPipeError):
-            raise UserError(
-                f"{self.name} (pid {self.pid}) ended with code {self._process.wait()} "
-                "(-9 often means that memory ran out): run again with fewer workers"
-            ) from None
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _ended(self) -> UserError:
+        return UserError(
+            f"{self.name} (pid {self.pid}) ended with code {self._process.wait()} "
+            "(-9 often means that memory ran out): run again with fewer workers"
+        )

@@ -62,6 +62,7 @@ def split_documents(
         kept = 1.0 - share
         training: list[Iterable[Example]] = [Part(corpus, 0.0, kept) for corpus in corpora]
         return training, [Part(corpus, kept, 1.0) for corpus in corpora], f"the last {share!r}"
+    require_hold_out(hold_out, give="--valid")
     n_documents = sum(1 for corpus in corpora for _ in every_document(corpus, divided))
     chosen_share = min(hold_out / max(1, n_documents), LARGEST_SHARE)
     is_held_out = by_hash(chosen_share)
@@ -74,7 +75,23 @@ def split_documents(
             "--set data.documents=file, which holds out the end of each file"
         )
     training = [Documents(corpus, divided, lambda text: not is_held_out(text)) for corpus in corpora]
+    if not any(True for part in training for _ in part):  # one is enough to know
+        raise nothing_left(n_documents, "documents", give="--valid")
     return training, held_out, f"held out {chosen_share!r}"
+
+
+def require_hold_out(hold_out: int, *, give: str) -> None:
+    """Without validation files something must be held out, however much data there is."""
+    if not hold_out:
+        raise UserError(f"data.hold_out = 0 holds nothing out to validate with: give {give}, or raise it")
+
+
+def nothing_left(n: int, unit: str, *, give: str) -> UserError:
+    """For texts that are few, or one again and again."""
+    return UserError(
+        f"no {unit} are left to learn from: all {n:,} are held out for validation, where a text is held out wherever "
+        f"it stands. Give {give}, or more data"
+    )
 
 
 def by_hash(share: float, *, salt: bytes = b"held out") -> Callable[[str], bool]:

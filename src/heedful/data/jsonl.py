@@ -35,7 +35,7 @@ def jsonl_records(
             yield _failed(line, (*whole.problems, Problem("json", _say(error, whole.text), byte)), n_cells)
             continue
         first, *rest = (_cell(text, line) for text in texts)
-        yield Record((first._replace(problems=(*whole.problems, *first.problems)), *rest), line.content)
+        yield Record((first._replace(problems=(*whole.problems, *first.problems)), *rest), line.content, fields)
 
 
 def parse(text: str) -> dict[str, object]:

@@ -14,13 +14,22 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from heedful.data.batching import IntArray, Plan, derived_seed, epoch_order, plan_batches, source_ceiling, split_rows
+from heedful.data.batching import (
+    IntArray,
+    Plan,
+    derived_seed,
+    epoch_order,
+    plan_batches,
+    share_of,
+    source_ceiling,
+    split_rows,
+)
 from heedful.errors import UserError
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
 
-PLAN_VERSION = 1  # raise it when the same numbers give other batches
+PLAN_VERSION = 2  # raise it when the same numbers give other batches
 BATCHES_AHEAD = 2  # for each worker
 
 
@@ -105,7 +114,10 @@ class Loader(Generic[B]):
     @property
     def fingerprint(self) -> str:
         """Equal for two loaders exactly when a state of one means the same in the other, whatever the ranks."""
-        parts = [PLAN_VERSION, self.dataset.keys, self.batch_tokens, self.source_tokens, self.max_len, self.weights]
+        # Version 2 differs where parts of examples add up over the epochs; all other plans are those of version 1.
+        shares = [share_of(size, weight) for size, weight in zip(self.dataset.sizes, self.weights, strict=True)]
+        version = 1 if all(share.denominator == 1 for share in shares) else PLAN_VERSION
+        parts = [version, self.dataset.keys, self.batch_tokens, self.source_tokens, self.max_len, self.weights]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def __iter__(self) -> "Loader[B]":
@@ -144,13 +156,19 @@ class Loader(Generic[B]):
 
     def _plan_epoch(self, epoch: int) -> Plan:
         seed = self._state.seed
+        order = epoch_order(self.dataset.sizes, self.weights, seed=seed, epoch=epoch)
+        if not len(order):
+            raise UserError(
+                f"no batch can be made: the weights {self.weights} give none of the {sum(self.dataset.sizes):,} "
+                f"examples to epoch {epoch}. Raise them (data.weights)."
+            )
         plan = plan_batches(
             self.dataset.source_lengths,
             self.dataset.target_lengths,
             batch_tokens=self.batch_tokens,
             source_tokens=self.source_tokens,
             max_len=self.max_len,
-            order=epoch_order(self.dataset.sizes, self.weights, seed=seed, epoch=epoch),
+            order=order,
             seed=seed,
             epoch=epoch,
         )

@@ -101,7 +101,10 @@ def infill(
     mean_span: float = 3.0,
     protected: Collection[int] = (),
 ) -> Noised:
-    """BART's text infilling: spans of Poisson length become one mask each; a span of length 0 is a mask in between."""
+    """BART's text infilling: spans of Poisson length become one mask each; a span of length 0 is a mask in between.
+
+    No text becomes longer: of masks in between there are only as many as the others have left room for.
+    """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
     ordinary = np.flatnonzero(~np.isin(ids, _fixed(protected, mask_id)))
@@ -121,6 +124,8 @@ def infill(
     noised = np.where(hidden, mask_id, ids)
     empty = np.append(ordinary, ordinary[-1] + 1)[at[spans == 0]]
     keep = ~hidden | begins
+    room = np.count_nonzero(~keep)  # a longer text than the whole one may be too long for the model
+    empty = empty if len(empty) <= room else generator.choice(empty, size=room, replace=False)
     return Noised(np.insert(noised[keep], np.cumsum(np.append(0, keep))[empty], mask_id), ids.copy())
 
 

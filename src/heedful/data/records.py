@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from heedful.data.fields import Fields
 from heedful.data.findings import BadData, Place, Problem, shown
 from heedful.data.lines import Line, count_lines, is_pipe, read_lines
 
@@ -23,6 +24,7 @@ class Record(NamedTuple):
 
     cells: tuple[Cell, ...]
     raw: bytes = b""
+    fields: Fields | None = None  # of an object: where in it the texts stood
 
 
 def text_records(path: Path, *, max_bytes: int) -> Iterator[Record]:

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Protocol, cast
 from xml.sax.saxutils import escape, quoteattr
 
 from heedful.data.corpus import Corpus
-from heedful.data.fields import find_fields
 from heedful.data.jsonl import parse
 from heedful.data.parquet import ROWS, find_parquet_fields, open_parquet
 from heedful.data.records import Record
@@ -47,19 +46,22 @@ class LineWriter:
         self._corpus = corpus
 
     def write(self, record: Record, texts: Texts) -> None:
-        raw = record.raw
-        if any(cell.text != text for cell, text in zip(record.cells, texts, strict=True)):
-            raw = self._replaced(raw.decode(), texts).encode()
+        pairs = zip(record.cells, texts, strict=True)
+        changed = {side: text for side, (cell, text) in enumerate(pairs) if cell.text != text}
+        raw = self._replaced(record, changed).encode() if changed else record.raw
         self._stream.write(raw + b"\n")
 
-    def _replaced(self, line: str, texts: Texts) -> str:
+    def _replaced(self, record: Record, changed: dict[int, str]) -> str:
+        line = record.raw.decode()
         if self._corpus.format == "tsv":
             parts = line.split("\t")
-            for column, text in zip(self._corpus.columns, texts, strict=True):
-                parts[column - 1] = text
+            for side, text in changed.items():
+                parts[self._corpus.columns[side] - 1] = text
             return "\t".join(parts)
+        assert record.fields is not None
         row = parse(line)
-        find_fields(row, self._corpus.content, self._corpus.languages).put(row, texts)
+        names = tuple(record.fields.names[side] for side in changed)
+        record.fields._replace(names=names).put(row, list(changed.values()))
         return json.dumps(row, ensure_ascii=False)
 
     def close(self) -> None:

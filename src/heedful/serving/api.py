@@ -96,6 +96,9 @@ class Api:
 
     def _settings(self, asked: Asked) -> SearchSettings:
         limits = self.service.limits
+        for name, is_given in (("n_best", asked.n_best > 1), ("alignment", asked.alignment)):
+            if is_given and asked.format != "text":
+                raise Refusal(400, f"Invalid request: {name} parameter is for plain text only")
         beam = max(self.service.beam, asked.n_best) if asked.beam is None else asked.beam
         for name, value, most in (
             ("beam", beam, limits.beam),

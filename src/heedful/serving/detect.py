@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from heedful.decoding.writing.long_text import has_letters
 from heedful.serving.languages import base, canonical
 
 READ = 2_000  # characters of a text that are looked at; more change nothing, and cost time
@@ -38,11 +39,6 @@ class Detector:
         chances = {code: 100.0 * chance for code, chance in self._identifier.rank(text[:READ])}
         best = max(allowed, key=lambda code: chances.get(base(code), 0.0))
         return Detected(best, round(chances.get(base(best), 0.0), 1))
-
-
-def has_letters(text: str) -> bool:
-    """Whether there is anything to translate: letters or digits, not signs and emoji alone."""
-    return any(map(str.isalnum, text))
 
 
 def texts_with_letters(texts: Iterable[str]) -> list[bool]:

@@ -84,13 +84,15 @@ def read_keys(path: Path) -> list[KeyHash]:
 
 def add_new_key(path: Path) -> str:
     """Make a key, add its hash to the file, and return the key, which is then nowhere else."""
+    gap = ""
     if path.exists():
         read_keys(path)  # only to a file of keys
+        gap = "" if path.read_bytes()[-1:] in (b"", b"\n") else "\n"  # editors may leave the last line without its end
     key = secrets.token_urlsafe(32)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(hash_key(key).line())
+            file.write(gap + hash_key(key).line())
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     return key

@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeVar
 import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.writing.long_text import has_letters
 from heedful.decoding.writing.translation import Translation
 from heedful.serving.backlog import Backlog, size_of, work_of
 from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
-from heedful.serving.detect import Detected, Detector, has_letters
+from heedful.serving.detect import Detected, Detector
 from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
 from heedful.serving.markup import Markup
@@ -191,7 +192,7 @@ class Service:
         found = iter(await self._translate_texts(texts, pair_of, chosen))
         best = [[next(found)[0] for _ in page.texts] for page in pages]
         filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
-        return [[Translation(text)] for text in filled]
+        return [[_page(text, parts)] for text, parts in zip(filled, best, strict=True)]
 
     async def _translate_texts(
         self,
@@ -245,6 +246,16 @@ class Service:
             ("batch_texts_total", "counter", "Texts in them.", [("", at, work.texts) for at, work in per_pair]),
             ("decode_seconds_total", "counter", "Time in them.", [("", at, work.seconds) for at, work in per_pair]),
         ]
+
+
+def _page(text: str, parts: Sequence[Translation]) -> Translation:
+    """Scored as a text of several pieces is; without tokens, since markup has none."""
+    return Translation(
+        text,
+        score=sum((part.score for part in parts), start=0.0),
+        rank=sum((part.rank for part in parts), start=0.0),
+        complete=all(part.complete for part in parts),
+    )
 
 
 async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:

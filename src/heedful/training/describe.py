@@ -21,8 +21,9 @@ def describe_model(
     """The card of one model folder; `weights` says which these are."""
     files, about = record.files, lesson.about
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
+    again = ", some of it once more as people type" if record.settings.data.as_typed else ""
     trained_on = tuple(
-        CorpusFacts(name, size, fingerprint)
+        CorpusFacts(f"{name}{again}", size, fingerprint)
         for name, size, fingerprint in zip(names, about.train, files.fingerprints, strict=False)
     )
     valid = " + ".join(Path(part).name for part in files.valid) or "held out of the training files"

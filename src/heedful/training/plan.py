@@ -115,7 +115,10 @@ def _trial_batches(session: Session) -> tuple[AnyBatch, list[AnyBatch]]:
 
 def _pass(session: Session, batch: AnyBatch) -> None:
     n_tokens = max(1, batch.n_target_tokens)
+    before = [buffer.clone() for buffer in session.model.buffers()]  # the running statistics of a batch norm move
     backward_through(session.training, batch, 0, n_tokens)
     session.training.optimiser.zero_grad()
+    for buffer, value in zip(session.model.buffers(), before, strict=True):
+        buffer.copy_(value)
     if session.world.device.type == "cuda":
         torch.cuda.synchronize()

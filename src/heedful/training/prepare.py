@@ -8,19 +8,28 @@ start goes on from the last finished one.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from heedful.data.checkup import Report, check_corpus
 from heedful.data.corpus import Corpus, Example, open_corpus
-from heedful.data.documents import LARGEST_SHARE, by_hash
+from heedful.data.documents import LARGEST_SHARE, by_hash, nothing_left, require_hold_out
 from heedful.data.findings import KINDS, BadData
 from heedful.data.shards import Shards, prepare
 from heedful.data.typed import AsTyped
 from heedful.errors import UserError
 from heedful.files import folder_aside, sync
-from heedful.text import Tokenizers, has_tokenizers, learn_tokenizers, load_tokenizers, save_tokenizers
+from heedful.text import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    Tokenizers,
+    has_tokenizers,
+    learn_tokenizers,
+    load_tokenizers,
+    save_tokenizers,
+)
 from heedful.training.settings import Settings
 from heedful.training.shortening import Extractor, Reduced
 
@@ -44,6 +53,22 @@ class TrainingPart:
 
     def __iter__(self) -> Iterator[Example]:
         return (example for example in self.corpus if not self.held_out(example.source))
+
+
+@dataclass
+class Watched:
+    """Training pairs as they pass; those whose source also stands in validation are counted."""
+
+    pairs: Iterable[Example]
+    sources: Container[str]
+    n_read: int = 0
+    n_met: int = 0
+
+    def __iter__(self) -> Iterator[Example]:
+        for example in self.pairs:
+            self.n_read += 1
+            self.n_met += example.source in self.sources
+            yield example
 
 
 def prepare_data(
@@ -75,24 +100,27 @@ def prepare_data(
     if share := settings.data.as_typed:
         changed += f"-typed-{share!r}"
         say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")
+    sources = {example.source for example in kept_back.examples}
+    watched = [Watched(part, sources) for part in parts]
     shards = [
         prepare(
-            _changed(part, extract, settings),
+            _changed(seen, extract, settings),
             tokenizers,
             folder / "data" / f"train-{number}",
             fingerprint=f"{part.corpus.fingerprint()}-{kept_back.fingerprint}{changed}",
             keep_text=samples,
         )
-        for number, part in enumerate(parts)
+        for number, (part, seen) in enumerate(zip(parts, watched, strict=True))
     ]
+    say_overlap(watched, say)
     if extract is not None and extract.n_reduced:
         say(f"{extract.n_reduced:,} long sources were reduced to their most important sentences (data.long)")
     say(f"training on {sum(map(len, shards)):,} pairs")
     return Prepared(tokenizers, shards, kept_back.examples)
 
 
-def _changed(part: TrainingPart, extract: Extractor | None, settings: Settings) -> Iterable[Example]:
-    reduced = part if extract is None else Reduced(part, extract)
+def _changed(pairs: Iterable[Example], extract: Extractor | None, settings: Settings) -> Iterable[Example]:
+    reduced = pairs if extract is None else Reduced(pairs, extract)
     share = settings.data.as_typed
     return AsTyped(reduced, share) if share else reduced
 
@@ -152,14 +180,20 @@ def choose_held_out(
         say_left_out(valid, say)
         write_valid(folder, examples)
         return HeldOut(examples, "given", lambda source: False)
+    give = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
+    require_hold_out(settings.data.hold_out, give=give)
     share = min(settings.data.hold_out / max(1, n_pairs), LARGEST_SHARE)
     is_held_out = by_hash(share)
-    examples = [example for corpus in corpora for example in corpus if is_held_out(example.source)]
+    examples, n_others = [], 0
+    for example in chain.from_iterable(corpora):
+        if is_held_out(example.source):
+            examples.append(example)
+        else:
+            n_others += 1
     if not examples:
-        raise UserError(
-            f"{n_pairs:,} {unit} are too few to hold some out: give "
-            f"{'--valid-source and --valid-target' if unit == 'pairs' else '--valid'}, or more data"
-        )
+        raise UserError(f"{n_pairs:,} {unit} are too few to hold some out: give {give}, or more data")
+    if not n_others:
+        raise nothing_left(len(examples), unit, give=give)
     n_sources = len({example.source for example in examples})
     say(f"no validation files given: {len(examples):,} {unit} ({n_sources:,} unique sources) are held out for it")
     write_valid(folder, examples)
@@ -171,6 +205,17 @@ def say_left_out(corpus: Corpus, say: Say) -> None:
     if n_lines := corpus.skipped.total():
         kinds = ", ".join(f"{count:,} {KINDS[kind].what}" for kind, count in corpus.skipped.items())
         say(f"{corpus.name}: {n_lines:,} {'line is' if n_lines == 1 else 'lines are'} left out ({kinds})")
+
+
+def say_overlap(watched: Sequence[Watched], say: Say) -> None:
+    """How much of the training text is also in validation. What an earlier start has prepared is not read again."""
+    if not all(seen.n_read for seen in watched):
+        return
+    n_met = sum(seen.n_met for seen in watched)
+    if n_met == 0:
+        say("no training pair has a source that is also in validation")
+    else:
+        say(f"{n_met:,} training pairs have a source that is also in validation, whose scores are too good for that")
 
 
 def write_valid(folder: Path, examples: Sequence[Example]) -> None:
@@ -198,11 +243,23 @@ def make_tokenizers(
         tokenizers = learn_tokenizers(sources, targets, settings.tokenizer)
         say(describe_tokenizers(tokenizers, settings))
     else:
-        tokenizers = given
+        tokenizers = sampling_with(given, settings.tokenizer.sample_alpha)
         say("the tokenizers are those of the model to start from")
     with folder_aside(folder) as aside:
         save_tokenizers(aside, tokenizers)
     return tokenizers
+
+
+def sampling_with(given: Tokenizers, alpha: float) -> Tokenizers:
+    """The same pieces, drawn as this run wants it: a start's own `sample_alpha` is not for others to follow."""
+    source = _sampling_with(given.source, alpha)
+    return Tokenizers(source, source if given.joint else _sampling_with(given.target, alpha))
+
+
+def _sampling_with(tokenizer: Tokenizer, alpha: float) -> Tokenizer:
+    if not isinstance(tokenizer, SentencePieceTokenizer) or tokenizer.config.sample_alpha == alpha:
+        return tokenizer
+    return tokenizer.with_config(replace(tokenizer.config, sample_alpha=alpha))
 
 
 def describe_tokenizers(tokenizers: Tokenizers, settings: Settings) -> str:

@@ -37,7 +37,7 @@ from heedful.training.record import (
     write_record,
 )
 from heedful.training.session import Emit, Session
-from heedful.training.settle import settle
+from heedful.training.settle import settle, with_metric
 from heedful.training.signals import Abandoned, StopRequests, stop_requests
 from heedful.training.tasks.table import task_of
 from heedful.training.tasks.task import Preparation
@@ -147,6 +147,7 @@ def settle_record(
     if exists:
         saved = read_record(folder)
         wanted = saved.with_overrides(overrides if family is None else [*overrides, f"family={family}"])
+        saved, wanted = _with_metric(saved), _with_metric(wanted)
         refuse_differences(folder, saved, wanted, files, recipe)
         return wanted
     if not files.source:
@@ -158,6 +159,12 @@ def settle_record(
         raise UserError(f"{folder}: {what}")
     refuse_foreign(folder)
     return settle(files, family, recipe, overrides)
+
+
+def _with_metric(record: RunRecord) -> RunRecord:
+    """The same, "auto" being another name of a metric, which a run has from its beginning."""
+    usual = record.settings.run.metric == "auto"
+    return replace(record, settings=with_metric(record.settings)) if usual else record
 
 
 def refuse_foreign(folder: Path) -> None:

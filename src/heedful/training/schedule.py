@@ -5,12 +5,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from heedful.errors import UserError
+
 
 @dataclass(frozen=True)
 class ScheduleSettings:
     kind: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     warmup_steps: int = 4000  # the rate grows linearly up to here
     final_lr: float = 0.0  # where cosine and linear end, at the last step
+
+    def __post_init__(self) -> None:
+        for name in ("warmup_steps", "final_lr"):
+            if getattr(self, name) < 0:
+                raise UserError(f"'schedule.{name}' must not be negative, found {getattr(self, name)}")
 
 
 def learning_rate(step: int, *, peak: float, steps: int, schedule: ScheduleSettings) -> float:

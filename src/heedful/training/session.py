@@ -172,8 +172,8 @@ class Session:
 
     def finish(self, state: State) -> dict[str, str]:
         """The model folders that a run leaves: last/, average/ and, from validation, best/."""
-        if not state.scores or (self.ema and str(state.step) not in state.scores):
-            self.validate(state)  # so that there is a best/, which alone has the running average
+        if str(state.step) not in state.scores:
+            self.validate(state)  # the last weights are often the best, wherever a run ends
         tensors = model_tensors(self.model)
         if self.world.speaks:
             plain = self._like_model(tensors)

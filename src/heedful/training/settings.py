@@ -58,6 +58,10 @@ class DataSettings:
             raise UserError(f"'as_typed' must lie between 0 and 1, found {self.as_typed}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
+        if self.weights and not any(self.weights):
+            raise UserError(
+                f"'weights' must not all be 0, found {list(self.weights)}: nothing would be left to learn from"
+            )
         if self.columns and (len(self.columns) != 2 or self.columns[0] == self.columns[1] or 0 in self.columns):
             raise UserError(
                 f"'columns' must be two different columns, counted from 1, such as [2, 1], found {list(self.columns)}"

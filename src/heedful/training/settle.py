@@ -10,10 +10,11 @@ from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.data.corpus import format_of
 from heedful.errors import UserError, one_of
 from heedful.models.folder import FAMILIES, LoadedModel, load_model
-from heedful.text import Tokenizers
+from heedful.text import SentencePieceTokenizer, Tokenizer, Tokenizers
+from heedful.text.tokenizer_config import SAMPLING_KINDS
 from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import DataSettings, Settings, find_recipe, read_settings
-from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of
+from heedful.training.tasks.table import TASKS, WRITTEN, choose_task, metric_of, task_of
 
 # Of a model to start from: what the new run decides anew, by its data or its settings.
 NOT_TAKEN = frozenset(
@@ -48,6 +49,16 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "noise.mean_span": (3.0, ("denoising", "spans")),
     "noise.whole_words": (False, ("masked_tokens",)),
     "loss.label_smoothing": (0.0, ("translation", "next_token", "denoising", "spans", *_LABELS)),
+}
+# setting -> the setting that it belongs to, the values with which anybody looks at it, and the tasks that it is for;
+# what was typed beside another value does nothing, whatever it is.
+BELONGS_TO: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "data.hold_out_share": ("data.documents", ("file",), _TEXTS),
+    "data.hold_out": ("data.documents", ("lines", "paragraphs"), _TEXTS),
+    **{
+        f"objective.{name}": ("objective.kind", ("scheduled_sampling", "wrong_inputs"), tuple(TASKS))
+        for name in ("rate", "decay", "decay_steps")
+    },
 }
 
 
@@ -102,7 +113,7 @@ def _check_tables(values: Mapping[str, Any], where: str) -> None:
 
 
 def refuse_unused(settings: Settings, typed: Container[str]) -> None:
-    """Refuse what only other tasks can use: it would be believed to have helped."""
+    """Refuse what only other tasks can use, or other values beside it: it would be believed to have helped."""
     values = flat(to_values(settings))
     of_typed = {key: rule for key, rule in TYPED_ONLY_FOR.items() if key in typed}
     for key, (usual, tasks) in {**ONLY_FOR, **of_typed}.items():
@@ -110,6 +121,12 @@ def refuse_unused(settings: Settings, typed: Container[str]) -> None:
             raise UserError(
                 f"'{key}' = {values[key]!r} is for {', '.join(tasks)}, and the task '{settings.task}' cannot use it: "
                 "leave it out"
+            )
+    for key, (other, allowed, tasks) in BELONGS_TO.items():
+        if key in typed and settings.task in tasks and values[other] not in allowed:
+            raise UserError(
+                f"'{key}' = {values[key]!r} is for {other} = {' or '.join(map(repr, allowed))}, and here it is "
+                f"{values[other]!r}: leave it out, or change that"
             )
 
 
@@ -129,7 +146,7 @@ def _refuse_columns(files: Files, settings: Settings, typed: Container[str]) -> 
 
 def with_metric(settings: Settings) -> Settings:
     """The same settings, their metric named, and refused if the task does not have it."""
-    metrics = TASKS[settings.task].metrics
+    metrics = task_of(settings).metrics
     named = settings.run.metric
     if named not in ("auto", *metrics):
         raise one_of(f"'run.metric' of the task '{settings.task}'", named, metrics)
@@ -193,13 +210,17 @@ def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> Non
 
 
 def _check_sampling(start: str, settings: Settings, tokenizers: Tokenizers) -> None:
-    """The tokenizers of a start stay as they are: who asks for samples of them must have some that sample."""
+    """The pieces of a start stay as they are: who asks for samples of them must have some that can be drawn."""
     alpha = settings.tokenizer.sample_alpha
-    if alpha > 0.0 and not (tokenizers.source.can_sample and tokenizers.target.can_sample):
+    if alpha > 0.0 and not all(_could_sample(one) for one in (tokenizers.source, tokenizers.target)):
         raise UserError(
-            f"{start}: its tokenizers do not sample, they were made without, and tokenizer.sample_alpha = {alpha} was "
-            "asked for: --set tokenizer.sample_alpha=0"
+            f"{start}: its tokenizers cannot sample, only heedful's bpe and unigram can, and tokenizer.sample_alpha = "
+            f"{alpha} was asked for: --set tokenizer.sample_alpha=0"
         )
+
+
+def _could_sample(tokenizer: Tokenizer) -> bool:
+    return isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.kind in SAMPLING_KINDS
 
 
 def _model_overrides(loaded: LoadedModel, folder: str, content: Content) -> list[str]:

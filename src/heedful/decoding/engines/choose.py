@@ -3,6 +3,7 @@
 With a conversion already there, nothing here imports torch: opening a model then takes a tenth of a second.
 """
 
+import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.devices import device_name
 from heedful.errors import UserError, one_of
 from heedful.interop.ctranslate2_cache import Converted, NotConvertible, convert
+from heedful.models.card import card_languages
 from heedful.models.find import ENCODER_DECODERS, find_model_folder, require_family
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
 
@@ -50,7 +52,7 @@ def open_engine(
     if others:
         if engine == "ctranslate2":
             raise UserError("CTranslate2 runs one model at a time, no ensemble. Use --engine torch")
-        return _ensemble([folder, *_same_vocabulary(folder, others)], compute, device, threads)
+        return _ensemble([folder, *_that_fit(folder, others)], compute, device, threads)
     if engine == "torch":
         return _torch_only(folder, compute, device, threads)
     try:
@@ -131,7 +133,8 @@ def require_device(device: str) -> None:
 def _torch_only(folder: Path, compute: str, device: str, threads: int | None, *, why: str = "") -> Engine:
     if compute != "float32":
         raise only_float32(compute, why)
-    return _torch_engine(folder, device, threads)
+    words = "CTranslate2 cannot run this model here (--engine ctranslate2 says why), and torch has none; leave it out"
+    return _torch_engine(folder, device, threads, no_shortlist=words if why else None)
 
 
 def only_float32(compute: str, why: str = "") -> UserError:
@@ -143,15 +146,19 @@ def only_float32(compute: str, why: str = "") -> UserError:
 def _ensemble(folders: Sequence[Path], compute: str, device: str, threads: int | None) -> Engine:
     if compute != "float32":
         raise only_float32(compute, "CTranslate2 runs one model at a time, no ensemble")
-    return _torch_engine(folders[0], device, threads, others=folders[1:])
+    words = "several models together run on torch, which has none; leave it out"
+    return _torch_engine(folders[0], device, threads, others=folders[1:], no_shortlist=words)
 
 
-def _same_vocabulary(folder: Path, others: Sequence[str | Path]) -> list[Path]:
-    """The folders of the other models; the ids of all must mean the same."""
+def _that_fit(folder: Path, others: Sequence[str | Path]) -> list[Path]:
+    """The folders of the other models; all must translate the same way, and their ids mean the same."""
     found = [find_model_folder(other) for other in others]
-    first = _vocabularies(folder)
     for other in found:
         require_family(other, *ENCODER_DECODERS)
+    for one, other in itertools.combinations([folder, *found], 2):
+        _require_one_way(one, other)
+    first = _vocabularies(folder)
+    for other in found:
         for side, ours, theirs in zip(("source", "target"), first, _vocabularies(other), strict=True):
             if ours != theirs:
                 raise UserError(
@@ -162,13 +169,30 @@ def _same_vocabulary(folder: Path, others: Sequence[str | Path]) -> list[Path]:
     return found
 
 
+def _require_one_way(folder: Path, other: Path) -> None:
+    """Models of both directions may have one vocabulary. A card that does not name two languages says nothing."""
+    ours, theirs = _languages(folder), _languages(other)
+    if len(ours) == len(theirs) == 2 and ours != theirs:
+        raise UserError(
+            f"{folder} and {other} cannot translate together: by their cards the first goes from {' to '.join(ours)}, "
+            f"the second from {' to '.join(theirs)}. Name models of the same two languages"
+        )
+
+
+def _languages(folder: Path) -> list[str]:
+    """Those of its card, without script or region, which two cards of one language may write differently."""
+    return [code.replace("_", "-").split("-")[0].lower() for code in card_languages(folder)]
+
+
 def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
     tokenizers = load_tokenizers(folder)
     source, target = ([*each.pieces(range(each.vocab_size))] for each in (tokenizers.source, tokenizers.target))
     return source, target
 
 
-def _torch_engine(folder: Path, device: str, threads: int | None, *, others: Sequence[Path] = ()) -> Engine:
+def _torch_engine(
+    folder: Path, device: str, threads: int | None, *, others: Sequence[Path] = (), no_shortlist: str | None = None
+) -> Engine:
     import torch
 
     from heedful.decoding.engines.torch_engine import TorchEngine
@@ -178,4 +202,4 @@ def _torch_engine(folder: Path, device: str, threads: int | None, *, others: Seq
     if threads is not None:
         torch.set_num_threads(threads)
     model, *more = (encoder_decoder(load_model(each, device=device)) for each in (folder, *others))
-    return TorchEngine(model, others=more)
+    return TorchEngine(model, others=more, no_shortlist=no_shortlist)

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.config import read_json
 from heedful.decoding.engines.choose import open_tokenizers
 from heedful.decoding.engines.ct2_engine import CTranslate2Engine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
+from heedful.interop.ctranslate2 import why_not_values
 from heedful.interop.ctranslate2_cache import convert
 from heedful.interop.shortlist import learn_shortlist, write_shortlist
-from heedful.models.find import find_model_folder
+from heedful.models.find import CONFIG, ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
 
 BEAMS = (1, 5)  # both kinds of search must find their words in it
 MOST_TEXTS = 50_000  # more hardly change it
@@ -40,6 +42,7 @@ class Judged:
 class Learned:
     path: Path
     texts: int
+    too_long: int  # texts that it did not learn from
     candidates: float  # for one source token, in the mean
     judged: list[Judged]
 
@@ -57,19 +60,20 @@ def learn_own_shortlist(
 
     It is kept beside the model's conversion; searches use it with `SearchSettings(shortlist=True)`.
     """
+    for name, number, least in (("candidates", n_candidates, 1), ("always", n_always, 0)):
+        if number < least:
+            raise UserError(f"{name} = {number}: must be at least {least}")
     distinct = list(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TEXTS]
-    if len(distinct) < least_texts:
-        raise UserError(
-            f"a shortlist needs at least {least_texts:,} different lines of text, found {len(distinct):,}: "
-            "it would leave out words that the model knows"
-        )
+    _require_texts(len(distinct), least_texts)
     folder = find_model_folder(path)
-    converted = convert(folder, kept=True)
-    engine = CTranslate2Engine(converted, compute="int8", scores=False)
-    tokenizers = open_tokenizers(folder, engine)
+    engine = _open(folder)
+    converted, tokenizers = engine.converted, open_tokenizers(folder, engine)
     if tokenizers is None:
         raise UserError(f"{folder}: has no tokenizers, so there is no text for it to learn from")
-    requests = [Request(ids) for ids in tokenizers.source.encode_batch(distinct)]
+    whole = [Request(ids) for ids in tokenizers.source.encode_batch(distinct)]
+    requests = _within_reach(whole, engine, read_reach(folder))
+    too_long = len(whole) - len(requests)
+    _require_texts(len(requests), least_texts, too_long)
     held_out, learned_from = requests[::20], [request for i, request in enumerate(requests) if i % 20]
     pairs = list(_own_pairs(engine, learned_from, progress))
     shortlist = learn_shortlist(
@@ -81,7 +85,37 @@ def learn_own_shortlist(
     )
     written = write_shortlist(converted, shortlist)
     mean = sum(map(len, shortlist.candidates.values())) / max(1, len(shortlist.candidates))
-    return Learned(written, len(learned_from), mean, _judge(CTranslate2Engine(converted, compute="int8"), held_out))
+    judged = _judge(CTranslate2Engine(converted, compute="int8"), held_out)
+    return Learned(written, len(learned_from), too_long, mean, judged)
+
+
+def _open(folder: Path) -> CTranslate2Engine:
+    """Refuse a model that CTranslate2, which alone has shortlists, cannot search with."""
+    require_family(folder, *ENCODER_DECODERS)
+    reason = why_not_values(read_json(folder / CONFIG))
+    if reason is None:
+        engine = CTranslate2Engine(convert(folder, kept=True), compute="int8", scores=False)
+        reasons = (engine.why_not([], SearchSettings(beam=beam)) for beam in BEAMS)
+        reason = next((why for why in reasons if why is not None), None)
+        if reason is None:
+            return engine
+    raise UserError(f"{folder}: CTranslate2, which alone has shortlists, cannot translate with this model: {reason}")
+
+
+def _within_reach(requests: Sequence[Request], engine: CTranslate2Engine, reach: Reach) -> list[Request]:
+    """Those that a Translator would not split: what a model says of longer ones is not what it says of sentences."""
+    settings = SearchSettings()
+    return [one for one in requests if len(one) <= reach.max_len and engine.why_not([one], settings) is None]
+
+
+def _require_texts(n_texts: int, least: int, too_long: int = 0) -> None:
+    if n_texts >= least:
+        return
+    long = f". Another {too_long:,} are longer than the model takes at once: give sentences" if too_long else ""
+    raise UserError(
+        f"a shortlist needs at least {least:,} different lines of text, found {n_texts:,}: "
+        f"it would leave out words that the model knows{long}"
+    )
 
 
 def _own_pairs(

@@ -36,11 +36,14 @@ class TorchEngine:
         others: Sequence[EncoderDecoder] = (),
         batch_rows: int = 64,
         lanes: int | None = None,
+        no_shortlist: str | None = None,
     ) -> None:
         self.model = model
         self.others = others
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
+        # What to do about it, in the words of who knows why torch was chosen; None: the user did.
+        self.no_shortlist = no_shortlist or "only CTranslate2 has it; use --engine auto or ctranslate2"
         self.step: QuickStep | Seq2SeqStep | TogetherStep = _step(model)
         if others:
             if any(_vocab_sizes(other) != _vocab_sizes(model) for other in others):
@@ -49,7 +52,7 @@ class TorchEngine:
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         if settings.shortlist:
-            raise UserError("shortlist = true: only CTranslate2 has it; use --engine auto or ctranslate2")
+            raise UserError(f"shortlist = true: {self.no_shortlist}")
         self._check(requests, settings)
         step: Step = self.step  # type: ignore[type-arg]
         if any(request.required for request in requests):

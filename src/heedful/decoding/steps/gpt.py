@@ -131,10 +131,11 @@ class GptStep:
 
     def _turns(self, rotary: Rotary, positions: Tensor, furthest: int) -> Waves:
         """Cosines and sines are looked up, not computed again."""
-        if self.waves is None or len(self.waves[0]) <= furthest:
+        waves = self.waves  # lanes share them: another may put shorter ones there at any time
+        if waves is None or len(waves[0]) <= furthest:
             every = torch.arange(2 * furthest + 2, device=self.device)
-            self.waves = rotary.waves(every, self.table.dtype)
-        cos, sin = self.waves
+            self.waves = waves = rotary.waves(every, self.table.dtype)
+        cos, sin = waves
         return F.embedding(positions, cos)[:, None], F.embedding(positions, sin)[:, None]
 
 

@@ -172,10 +172,11 @@ class QuickStep:
         if not isinstance(self.positions, Sinusoidal):
             placed: Tensor = self.positions(x[:, None], positions[:, None])[:, 0]
             return placed
-        if len(self.codes) < n_positions:
+        codes = self.codes  # lanes share it: another may put a shorter one there at any time
+        if len(codes) < n_positions:
             every = torch.arange(2 * n_positions, device=x.device)
-            self.codes = sinusoidal_code(every, x.size(1), layout=self.positions.layout).to(x.dtype)
-        return x + self.codes[positions]
+            self.codes = codes = sinusoidal_code(every, x.size(1), layout=self.positions.layout).to(x.dtype)
+        return x + codes[positions]
 
     def _read(self, sources: Sequence[Sequence[int]]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
         source, mask = (x.to(self.device) for x in pad_sources(sources, special=self.marks.special))

@@ -204,7 +204,13 @@ def _texts_of(found: Iterable[list[int]], continuation: Continuation) -> Iterato
 
 def generation_settings(options: dict[str, Any], *, where: str = "generate") -> SearchSettings:
     """Settings from options by name; an unknown one is refused with the nearest name."""
-    return search_settings({**DEFAULTS, **options}, where=where)
+    settings = search_settings({**DEFAULTS, **options}, where=where)
+    if settings.shortlist:
+        raise UserError(
+            "shortlist = true: a text that goes on from a prompt has none, since a shortlist holds what the words of "
+            "another language call for; leave it out"
+        )
+    return settings
 
 
 def _in_torch(model: "Gpt", batch_rows: int, lanes: int | None) -> Writer:

@@ -30,6 +30,11 @@ _BLANKS = re.compile(r"\s+")
 UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
 
 
+def has_letters(text: str) -> bool:
+    """Whether there is anything to translate: letters or digits, not signs and emoji alone."""
+    return any(map(str.isalnum, text))
+
+
 @dataclass(frozen=True)
 class Piece:
     """What the model gets at once."""
@@ -231,8 +236,8 @@ class Planner:
                     plan.copy(part)
                     continue
                 line = Piece(part, next(ids_of))
-                if not line.ids:
-                    plan.copy(line.text)  # the tokenizer sees nothing in it that could be translated
+                if not line.ids or not has_letters(line.text):
+                    plan.copy(line.text)  # nothing in it could be translated, and a model would make something up
                 elif len(line.ids) < self.limit:
                     plan.translate(line)
                 else:
@@ -261,7 +266,7 @@ class Planner:
     def _split(self, plan: Plan, line: Piece) -> Tally:
         n_copied = 0
         for part, ids in self._parts(line.text):
-            if not ids or len(ids) >= self.limit:
+            if not ids or len(ids) >= self.limit or not has_letters(part):
                 plan.copy(part)
                 n_copied += len(ids) >= self.limit
                 continue

@@ -9,7 +9,7 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import IO, Any
 
 from heedful.config import from_values
@@ -23,37 +23,48 @@ from heedful.decoding.writing.workers import Opening, answer_to_values
 from heedful.errors import UserError
 
 
-def main(arguments: Sequence[str]) -> None:
-    """One argument: a JSON object of `opening`, `settings` and `wording`."""
+def main() -> None:
+    """The first message is a JSON object of `opening`, `settings` and `wording`, the others are blocks."""
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not land between the messages
-    blocks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, blocks), daemon=True).start()
-    how = json.loads(arguments[0])
+    came: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, came), daemon=True).start()
     try:
-        settings = from_values(SearchSettings, how["settings"], where="settings")
-        wording = from_values(Wording, how["wording"], where="wording")
-        translator = Translator.open(from_values(Opening, how["opening"], where="opening"), threads=1)
+        answer = _open(came.get())
     except Exception as error:
-        write_message(messages, [json.dumps(_values(error)).encode()], error=True)  # the answer to the first block
-        return
-    repeats = Repeats()
+        refusal = _values(error)
+        while True:  # whoever asks must hear it, however late; and Python aborts where it ends while a thread reads
+            came.get()
+            _write(messages, refusal, is_error=True)
     while True:
-        block = blocks.get()
+        block = came.get()
         try:
-            found = translator.answer(block["texts"], settings, start=block["start"], wording=wording, repeats=repeats)
-            answer = answer_to_values(found)
+            values = answer(block)
         except Exception as error:
             _write(messages, _values(error), is_error=True)
         else:
-            _write(messages, answer)
+            _write(messages, values)
 
 
-def _read(pipe: IO[bytes], blocks: "queue.SimpleQueue[dict[str, Any]]") -> None:
+def _open(how: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What answers a block."""
+    settings = from_values(SearchSettings, how["settings"], where="settings")
+    wording = from_values(Wording, how["wording"], where="wording")
+    translator = Translator.open(from_values(Opening, how["opening"], where="opening"), threads=1)
+    repeats = Repeats()
+
+    def answer(block: dict[str, Any]) -> dict[str, Any]:
+        found = translator.answer(block["texts"], settings, start=block["start"], wording=wording, repeats=repeats)
+        return answer_to_values(found)
+
+    return answer
+
+
+def _read(pipe: IO[bytes], came: "queue.SimpleQueue[dict[str, Any]]") -> None:
     try:
         while True:
             _, blobs = read_message(pipe)
-            blocks.put(json.loads(blobs[0]))
+            came.put(json.loads(blobs[0]))
     except EOFError:
         os._exit(0)  # without flushing a pipe that nobody reads
 
@@ -74,4 +85,4 @@ def _values(error: Exception) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -73,9 +73,11 @@ class Workers:
             stack.callback(self._pool.shutdown, cancel_futures=True)
             is_torch = opening.engine == "torch" or len(opening.others) > 0
             cache = {} if is_torch else stack.enter_context(cache_for_children(find_model_folder(opening.path)))
-            for number, how in enumerate(hows):
-                name = f"translating process {number + 1} of {n_workers}"
-                self._idle.put(stack.enter_context(_Worker(how, name, cache)))
+            names = [f"translating process {number + 1} of {n_workers}" for number in range(n_workers)]
+            started = [stack.enter_context(_Worker(name, cache)) for name in names]
+            for worker, how in zip(started, hows, strict=True):  # all have started: each may be waited for
+                worker.open(how)
+                self._idle.put(worker)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> "Workers":
@@ -128,15 +130,19 @@ def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[A
 class _Worker:
     """One child process."""
 
-    def __init__(self, how: str, name: str, variables: Mapping[str, str]) -> None:
+    def __init__(self, name: str, variables: Mapping[str, str]) -> None:
         module = "heedful.decoding.writing.translate_worker"
-        self.child = Child(module, [how], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
+        self.child = Child(module, [], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
 
     def __enter__(self) -> "_Worker":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.child.close()
+
+    def open(self, how: str) -> None:
+        """By its pipe: an argument of a program has an end, at 128 KiB on Linux, and a prefix for each text goes on."""
+        self.child.tell([how.encode()])
 
     def translate(self, texts: Sequence[str], start: int) -> Answer:
         is_error, blobs = self.child.ask([json.dumps({"texts": texts, "start": start}).encode()])

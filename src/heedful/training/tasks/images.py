@@ -16,7 +16,7 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.data.batching import IntArray
-from heedful.data.documents import LARGEST_SHARE
+from heedful.data.documents import LARGEST_SHARE, require_hold_out
 from heedful.data.images import Images, Pixels
 from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
 from heedful.errors import Notice, UserError, warn
@@ -110,6 +110,7 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         if not len(given):
             raise UserError(f"{files.valid[0]}: no picture to validate with. Give another file, or leave out --valid")
         return joined, given, [len(images) for images in corpora]
+    require_hold_out(settings.data.hold_out, give="--valid")
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
     held_out = joined.drawn(share, seed=0)
     if not held_out.any():

@@ -133,6 +133,7 @@ class PairsValidator:
     ) -> None:
         self.tokenizers = tokenizers
         self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
+        examples = _spread(examples, sentences)
         self.chosen = list(examples[:sentences])
         if last_position is not None and sentences:
             readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, marks=marks)
@@ -188,6 +189,16 @@ def _batches(
         collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan
     ]
+
+
+def _spread(examples: Sequence[Example], n_first: int) -> list[Example]:
+    """So many from all over the examples, then the rest: held-out pairs stand corpus after corpus, subject after
+    subject, and the first alone would speak for all.
+    """
+    n_first = min(n_first, len(examples))
+    chosen = [number * len(examples) // n_first for number in range(n_first)]
+    rest = sorted(set(range(len(examples))) - set(chosen))
+    return [examples[number] for number in (*chosen, *rest)]
 
 
 def _first_readable(

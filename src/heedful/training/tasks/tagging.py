@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.data.batching import IntArray, plan_batches
-from heedful.data.documents import LARGEST_SHARE, by_hash
+from heedful.data.documents import LARGEST_SHARE, by_hash, nothing_left, require_hold_out
 from heedful.data.labelled import N_MARKS, NONE, LabelBatch, Tagged
 from heedful.data.tagged import Sentence, read_tagged, spans_of
 from heedful.decoding.encoders.rows import encode_words
@@ -66,13 +66,16 @@ def prepare_tagged(given: Preparation) -> None:
                 "Give another file, or leave out --valid: then some of the training sentences are held out"
             )
     else:
+        require_hold_out(data.hold_out, give="--valid")
         is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         parts = [[s for s in part if not is_held_out(" ".join(s.words))] for part in parts]
         valid = [s for s in sentences if is_held_out(" ".join(s.words))]
     for one in (*corpora, *([corpus] if corpus else [])):
         say_left_out(one, given.say)
     training = list(chain.from_iterable(parts))
-    if not training or not valid:
+    if not training:
+        raise nothing_left(len(sentences), "sentences", give="--valid")
+    if not valid:
         raise UserError(f"{len(sentences):,} sentences are too few to hold some out: give --valid, or more data")
     # A rare tag may stand only in what was held out of the files: it is one of theirs all the same.
     names = names_of(tag for sentence in (training if corpus else sentences) for tag in sentence.tags)

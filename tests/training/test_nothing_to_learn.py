@@ -1,0 +1,49 @@
+"""Where nothing is left to learn from, that is said, not what comes of it."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+from small_tasks import CASES
+
+from heedful.data.documents import LARGEST_SHARE, by_hash
+from heedful.errors import UserError
+from heedful.training.run import train
+
+HELD_OUT = next(text for text in map("the dog number {}".format, count()) if by_hash(LARGEST_SHARE)(text))
+
+
+def write_files(kind: str, folder: Path, n: int) -> dict[str, Path]:
+    """One text that is held out, n times."""
+    if kind == "source":
+        for name in ("source", "target"):
+            (folder / name).write_text(f"{HELD_OUT}\n" * n)
+        return {name: folder / name for name in ("source", "target")}
+    word_by_word = "".join(f"{word} O\n" for word in HELD_OUT.split()) + "\n"
+    (folder / "a.txt").write_text(
+        {"text": f"{HELD_OUT}\n\n", "labels": f"{HELD_OUT}\tgood\n", "tags": word_by_word}[kind] * n
+    )
+    return {kind: folder / "a.txt"}
+
+
+@pytest.mark.parametrize("n", [1, 40])
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("translation bart", "pairs"),
+        ("classification", "texts"),
+        ("next_token", "documents"),
+        ("spans", "documents"),
+        ("tagging", "sentences"),
+    ],
+)
+def test_if_all_of_it_is_held_out(name: str, unit: str, n: int, tmp_path: Path) -> None:
+    case = CASES[name]
+    options = [*case.overrides, "data.max_doubtful=1.0"]
+    with pytest.raises(UserError) as refused:
+        train(folder=tmp_path / "run", family=case.family, overrides=options, **write_files(case.kind, tmp_path, n))  # type: ignore[arg-type]
+    valid = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
+    assert str(refused.value) == (
+        f"no {unit} are left to learn from: all {n} are held out for validation, where a text is held out wherever it "
+        f"stands. Give {valid}, or more data"
+    )
