@@ -191,6 +191,12 @@ def test_signs_and_emoji_alone_stay_as_they_are(signs: str) -> None:
     assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["One two.", "Three."]]
 
 
+@pytest.mark.parametrize("text", ["⠓⠑⠇⠇⠕", "7", "你", "한", "ᚠ", "e\u0301", "№ 5"])
+def test_letters_and_digits_of_any_script_are_translated(text: str) -> None:
+    [plan], _ = planner(100).plan([text])
+    assert [piece.text for piece in plan.pieces] == [text]
+
+
 def test_a_long_line_gives_the_model_no_part_of_signs_alone() -> None:
     line = "One is here. " + "* " * 60 + "Two is here."
     plans, tally = planner(20).plan([line])

@@ -28,11 +28,12 @@ Long = Literal["split", "truncate", "extract", "error", "whole"]
 _BLANKS = re.compile(r"\s+")
 # Scripts that write no space between sentences: Chinese and Japanese, with their marks and full-width forms.
 UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
+_BRAILLE = re.compile("[\u2801-\u28ff]")  # letters, which Unicode counts among the signs
 
 
 def has_letters(text: str) -> bool:
     """Whether there is anything to translate: letters or digits, not signs and emoji alone."""
-    return any(map(str.isalnum, text))
+    return any(map(str.isalnum, text)) or _BRAILLE.search(text) is not None
 
 
 @dataclass(frozen=True)
