@@ -63,7 +63,8 @@ def test_writes_what_torch_writes(changes, tmp_path):
     expected = TorchEngine(model).search(requests, settings)
     for request, (ours,), (theirs,) in zip(requests, expected, found, strict=True):
         assert tie(model, request, ours, theirs) < 1e-4
-        assert theirs.score == pytest.approx(score_of(model, request, theirs), abs=1e-4)
+        # A sum of up to 17 logarithms in float32: by the processor, and with it CTranslate2's kernels, 1e-5 each.
+        assert theirs.score == pytest.approx(score_of(model, request, theirs), abs=5e-4)
     assert len({tuple(theirs.ids) for (theirs,) in found}) > 2  # they depend on the source
 
 
