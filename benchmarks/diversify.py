@@ -6,10 +6,9 @@
 FOLDER is as for benchmarks/multi30k.py. A model of each direction learns from the training pairs and from nothing else.
 What the first makes of the sources can then stand as a second target beside them, what the other makes of the targets
 as a second source (data diversification, Nguyen et al. 2020). With --both-ways it is one model for both directions: it
-learns from the pairs and from the pairs turned round, which is also a better start for a model of one direction (Ding
-et al. 2021), and knows by the language of a sentence which way to go. What to begin with and the files are named at
-the end, as benchmarks/multi30k.py takes them: --from RUN --more SOURCE TARGET. Whatever is there already is not made
-again.
+learns from the pairs and from the pairs turned round, and knows by the language of a sentence which way to go. A model
+of one direction may begin with it (Ding et al. 2021). What to begin with and the files are named at the end, as
+benchmarks/multi30k.py takes them: --from RUN --more SOURCE TARGET. Whatever is there already is not made again.
 """
 
 import argparse

@@ -89,7 +89,8 @@ def test_a_wider_beam_finds_texts_at_least_as_likely(generator: Generator) -> No
     prompts = [generator.prompt_ids(prompt) for prompt in PROMPTS]
     one = generator.search_ids(prompts, max_len=8, min_len=8)
     many = generator.search_ids(prompts, max_len=8, min_len=8, beam=30)
-    assert all(b[0].score >= a[0].score - 1e-4 for a, b in zip(one, many, strict=True))  # sums of float32
+    # The same text may have another last digit in another batch; another text must be the likelier one.
+    assert all(b[0].ids == a[0].ids or b[0].score > a[0].score for a, b in zip(one, many, strict=True))
     assert any(b[0].score > a[0].score + 1e-3 for a, b in zip(one, many, strict=True))
 
 

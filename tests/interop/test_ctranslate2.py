@@ -1,5 +1,7 @@
 """Every variant that is mapped onto CTranslate2 writes what heedful's own greedy search writes, with the same score."""
 
+import copy
+
 import pytest
 import torch
 
@@ -57,14 +59,14 @@ REFUSED = {
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_writes_what_torch_writes(changes, tmp_path):
     model = make_model(**changes)
+    exact = copy.deepcopy(model).double()  # in float32 torch rounds, too, and on some processors the other way
     requests = some_requests(24, vocab=model.config.source_vocab_size)
     settings = SearchSettings(beam=1, max_len=16)
     found = make_engine(model, tmp_path / "ct2").search(requests, settings)
     expected = TorchEngine(model).search(requests, settings)
     for request, (ours,), (theirs,) in zip(requests, expected, found, strict=True):
         assert tie(model, request, ours, theirs) < 1e-4
-        # A sum of up to 17 logarithms in float32: by the processor, and with it CTranslate2's kernels, 1e-5 each.
-        assert theirs.score == pytest.approx(score_of(model, request, theirs), abs=5e-4)
+        assert theirs.score == pytest.approx(score_of(exact, request, theirs), abs=2e-4)  # 17 logarithms in float32
     assert len({tuple(theirs.ids) for (theirs,) in found}) > 2  # they depend on the source
 
 
