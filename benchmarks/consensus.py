@@ -1,10 +1,12 @@
 """What several systems agree on: for each sentence one of their translations is chosen, without a reference.
 
     python benchmarks/consensus.py --data FOLDER --systems docs/results/multi30k/multi30k-en-de-[123] [--pair en-de]
-        [--likeness bleu] [--back RUN] [--beam 5] [--keep docs/results/multi30k/multi30k-en-de-consensus]
+        [--family docs/results/multi30k/multi30k-en-de-diverse-[456]] [--likeness bleu] [--back RUN] [--beam 5]
+        [--keep docs/results/multi30k/multi30k-en-de-consensus]
 
 FOLDER holds the corpus as for benchmarks/multi30k.py, and each system is a folder that its --keep has left: val and
-test files as a beam translated them. How likeness is measured, by words (BLEU) or by characters (chrF), is chosen by
+test files as a beam translated them. Each has a vote; those of a --family, which began with the same weights and so err
+together, are systems too and share one. How likeness is measured, by words (BLEU) or by characters (chrF), is chosen by
 BLEU on validation, or named with --likeness; the test sets are then scored once, with that one.
 
 With --back, a model of the other direction, it also counts how likely the source is as a translation of the candidate
@@ -48,11 +50,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pair", default="en-de")
     parser.add_argument("--systems", type=Path, nargs="+", required=True)
+    parser.add_argument("--family", type=Path, nargs="+", action="append", default=[], help="systems with one vote")
     parser.add_argument("--likeness", choices=LIKENESSES, help="not to be chosen on validation")
     parser.add_argument("--back", type=Path, help="a run or model folder of the other direction")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--keep", type=Path, required=True, help="the folder for what was chosen, and its scores")
     options = parser.parse_args()
+    options.votes = dict.fromkeys(options.systems, 1.0)
+    options.votes |= {system: 1 / len(family) for family in options.family for system in family}
     corpus = Corpus(options.data, *options.pair.split("-"))
     options.keep.mkdir(parents=True, exist_ok=True)
     likenesses: Sequence[Likeness] = [options.likeness] if options.likeness else LIKENESSES
@@ -65,21 +70,22 @@ def main() -> None:
     best = max(ways, key=lambda how: judged[how])
     scores = {split: score(options, corpus, split, best) for split in ("val", *corpus.tests())}
     how = {
-        "systems": [path.name for path in options.systems],
+        "systems": {system.name: vote for system, vote in options.votes.items()},
         "validation": [{**way._asdict(), "bleu": value} for way, value in judged.items()],
         "chosen": best._asdict(),
     }
     for split, (by_words, by_characters) in scores.items():
         figures = f"BLEU {by_words['value']:.2f}, chrF2 {by_characters['value']:.2f}"
-        print(f"{len(options.systems)} systems, {split}: {figures}")
+        print(f"{len(options.votes)} systems, {split}: {figures}")
     print(json.dumps(how["chosen"]))
     (options.keep / "scores.json").write_text(json.dumps({**how, "scores": scores}, indent=1) + "\n", encoding="utf-8")
 
 
 def candidates(options: argparse.Namespace, corpus: Corpus, split: str) -> Iterator[list[Candidate]]:
     """For each line what the systems say, each once."""
-    outputs = [lines_of(system / file_of(options, corpus, split)) for system in options.systems]
-    likes = {one: agreement(outputs, likeness=one, tokenize=corpus.tokenize) for one in LIKENESSES}
+    outputs = [lines_of(system / file_of(options, corpus, split)) for system in options.votes]
+    votes = list(options.votes.values())
+    likes = {one: agreement(outputs, likeness=one, tokenize=corpus.tokenize, votes=votes) for one in LIKENESSES}
     said = [list(of_line) for of_line in likes[LIKENESSES[0]]]
     back = iter(ways_back(options.back, said, lines_of(corpus.find(split, corpus.source))))
     for number, texts in enumerate(said):

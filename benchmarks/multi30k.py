@@ -1,13 +1,16 @@
 """Multi30k from its files to a score: check for overlap, train with a recipe, translate, evaluate; for several seeds.
 
     python benchmarks/multi30k.py --data FOLDER --recipe recipes/multi30k-en-de.toml [--seeds 1 2 3] [--runs runs]
-        [--more SOURCE TARGET] [--from RUN] [--together [MODEL …]] [--keep docs/results/multi30k] [--set key=value …]
+        [--more SOURCE TARGET] [--from RUN] [--backwards] [--together [MODEL …]] [--keep docs/results/multi30k]
+        [--set key=value …]
 
 FOLDER holds train, val and test files by language (train.en, test_2016_flickr.de.gz, train.lc.norm.tok.en, …). Text
 that is lower-cased and tokenised, as older papers scored it, is known by the `tok` in its names and scored as it is;
 other text is scored cased and detokenised. Validation alone decides anything: the best checkpoint or the mean of the
 last ones, whichever translates validation better with a beam of 5, translates each test set once, at the end. A run
 that was interrupted goes on. --more adds two aligned files to the training text (benchmarks/diversify.py makes some).
+With --backwards the model writes each sentence from its last word to its first, so that it errs elsewhere than others
+(Liu et al. 2016); what it says is turned round again before it is scored.
 With --together the models of all seeds, and those that are named, also translate as one, each word chosen by the mean
 of what they say.
 """
@@ -41,6 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--more", type=Path, nargs=2, action="append", default=[], metavar=("SOURCE", "TARGET"))
     parser.add_argument("--from", dest="start", type=Path, help="a run or model folder to begin with")
+    parser.add_argument("--backwards", action="store_true", help="models that write the last word first")
     parser.add_argument(
         "--together",
         type=Path,
@@ -51,8 +55,11 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="copy log, hypotheses and scores of each run into this folder")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    corpus = Corpus(options.data, *options.pair.split("-"))
+    if options.backwards and (options.more or options.together is not None):
+        parser.error("--backwards goes with neither --more nor --together: their texts and models run forwards")
     name = options.name or options.recipe.stem
+    turned = options.runs / f"{name}-turned" if options.backwards else None
+    corpus = Corpus(options.data, *options.pair.split("-"), turned=turned)
     shared = overlap(corpus, options.more)
     counts = ", ".join(f"{count} in {split}" for split, count in shared.items())
     print(f"sources that also stand in the training text: {counts}", flush=True)
@@ -81,10 +88,10 @@ def main() -> None:
 
 
 class Corpus:
-    """The files of a folder, by split and language."""
+    """The files of a folder, by split and language; with `turned`, a folder for them, targets that run backwards."""
 
-    def __init__(self, folder: Path, source: str, target: str) -> None:
-        self.folder, self.source, self.target = folder, source, target
+    def __init__(self, folder: Path, source: str, target: str, *, turned: Path | None = None) -> None:
+        self.folder, self.source, self.target, self.turned = folder, source, target, turned
         is_tokenised = ".tok." in self.find("train", source).name or folder.name.endswith("tok")
         self.tokenize: Tokenize = "none" if is_tokenised else "13a"
 
@@ -95,7 +102,11 @@ class Corpus:
         return found[0]
 
     def pair(self, split: str) -> tuple[Path, Path]:
-        return self.find(split, self.source), self.find(split, self.target)
+        """What a model learns from."""
+        target = self.find(split, self.target)
+        if self.turned is not None:
+            target = turn(target, self.turned / f"{split}.{self.target}")
+        return self.find(split, self.source), target
 
     def tests(self) -> list[str]:
         return sorted({path.name.split(".")[0] for path in self.folder.glob(f"test*.{self.target}*")})
@@ -116,7 +127,15 @@ def overlap(corpus: Corpus, more: Sequence[tuple[Path, Path]] = ()) -> dict[str,
 
 
 def lines_of(path: Path) -> list[str]:
-    return [example.source for example in read_text(path)]
+    return [example.source for example in read_text(path, keep_empty=True)]  # line n stays line n
+
+
+def turn(lines: Path, output: Path) -> Path:
+    """The lines with their words from the last to the first."""
+    turned = [" ".join(reversed(line.split())) for line in lines_of(lines)]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("".join(f"{line}\n" for line in turned), encoding="utf-8")
+    return output
 
 
 def train(run: Path, corpus: Corpus, *words: str | Path, more: Sequence[tuple[Path, Path]] = ()) -> None:
@@ -148,6 +167,8 @@ def score(models: Sequence[Path], folder: Path, corpus: Corpus, split: str, beam
     output = folder / f"{split}.beam{beam}.{corpus.target}"
     named = [word for model in models for word in ("-m", model)]
     heedful("translate", source, *named, "--beam", str(beam), "--output", output)
+    if corpus.turned is not None:
+        turn(output, output)
     return score_file(output, corpus, split)
 
 

@@ -39,6 +39,23 @@ def test_a_majority_outvotes_the_first():
     assert consensus([["a cat sits"], ["a dog runs"], ["a dog runs"]]) == ["a dog runs"]
 
 
+@pytest.mark.parametrize("likeness", LIKENESSES)
+def test_votes_count_as_if_an_output_stood_there_so_many_times(likeness):
+    votes = (2, 0, 1, 3, 1)
+    repeated = [output for output, n_times in zip(OUTPUTS, votes, strict=True) for _ in range(n_times)]
+    wanted, found = agreement(repeated, likeness=likeness), agreement(OUTPUTS, likeness=likeness, votes=votes)
+    for expected, of_line in zip(wanted, found, strict=True):
+        assert {one: of_line[one] for one in expected} == pytest.approx(expected)
+    assert agreement(OUTPUTS, votes=(0.2,) * 5) == [pytest.approx(of_line) for of_line in agreement(OUTPUTS)]
+    assert consensus(OUTPUTS, likeness=likeness, votes=votes) != consensus(OUTPUTS, likeness=likeness)
+
+
+def test_who_has_no_vote_may_still_be_chosen():
+    between = "a dog runs here"
+    outputs = [[between], ["a dog runs"], ["a cat runs here"]]
+    assert consensus(outputs, votes=(0, 1, 1)) == [between]
+
+
 def test_of_equals_the_earliest_is_taken():
     assert consensus([["ab", "x"], ["cd", "x"]]) == ["ab", "x"]
 
@@ -64,3 +81,9 @@ def test_outputs_that_do_not_belong_together_are_refused():
         consensus([])
     with pytest.raises(UserError, match="likeness"):
         consensus([["a"]], likeness="ter")
+
+
+@pytest.mark.parametrize("votes", [(1,), (1, -1), (0, 0), (1, float("nan")), (1, float("inf"))])
+def test_votes_that_cannot_be_counted_are_refused(votes):
+    with pytest.raises(UserError, match="votes"):
+        consensus([["a"], ["b"]], votes=votes)

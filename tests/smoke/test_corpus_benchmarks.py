@@ -2,6 +2,7 @@
 
 import lzma
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,28 @@ def test_more_text_stands_beside_the_pairs_and_not_in_validation(calls: list[Wor
     assert words[at["--valid-source"] + 1 : at["--recipe"]] == [corpus / "val.en", "--valid-target", corpus / "val.de"]
 
 
+def test_a_model_that_writes_backwards_learns_turned_targets_and_is_scored_forwards(
+    calls: list[Words], corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import multi30k
+
+    (corpus / "train.de").write_text("ein hund .\n\n")
+    turned = corpus / "runs" / "turned"
+    backwards = multi30k.Corpus(corpus, "en", "de", turned=turned)
+    multi30k.train(corpus / "run", backwards, "--recipe", "r.toml")
+    ((_, _, *words),) = calls
+    learned = [words[words.index(word) + 1] for word in ("--source", "--target", "--valid-source", "--valid-target")]
+    assert learned == [corpus / "train.en", turned / "train.de", corpus / "val.en", turned / "val.de"]
+    assert (turned / "train.de").read_text() == ". hund ein\n\n"
+
+    monkeypatch.setattr(multi30k, "heedful", lambda *words: Path(words[-1]).write_text(". hund ein\n"))
+    scored = []
+    monkeypatch.setattr(multi30k, "score_file", lambda output, *_: scored.append(output.read_text()) or [])
+    for one in (backwards, multi30k.Corpus(corpus, "en", "de")):
+        multi30k.score([Path("model")], corpus, one, "test", 5)
+    assert scored == ["ein hund .\n", ". hund ein\n"]
+
+
 def test_what_is_held_out_of_the_other_language_leaves_the_training_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,23 +153,36 @@ def test_sentences_that_are_new_on_both_sides(tmp_path: Path, monkeypatch: pytes
     assert new.read_text(encoding="utf-8") == "Stop!\tStop !\n"
 
 
-@pytest.mark.parametrize("likeness", ["bleu", "chrf"])
-def test_a_consensus_is_taken_by_the_likeness_that_is_named(
-    likeness: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def chosen(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What benchmarks/consensus.py chooses for a line of test, of what systems say."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import consensus
 
-    said = ["runs a dogs the", "the dog a", "dog dogs runs the"]
-    for number, line in enumerate(said):
-        (corpus / f"system{number}").mkdir()
-        for split in ("val", "test"):
-            (corpus / f"system{number}" / f"{split}.beam5.de").write_text(f"{line}\n")
+    def choose(said: list[str], *words: str) -> list[str]:
+        for number, line in enumerate(said):
+            (corpus / f"system{number}").mkdir(exist_ok=True)
+            for split in ("val", "test"):
+                (corpus / f"system{number}" / f"{split}.beam5.de").write_text(f"{line}\n")
+        monkeypatch.chdir(corpus)
+        monkeypatch.setattr(sys, "argv", ["consensus.py", "--data", str(corpus), "--keep", "kept", *words])
+        consensus.main()
+        return (corpus / "kept" / "test.beam5.de").read_text().splitlines()
+
     monkeypatch.setattr(consensus, "score_file", lambda *_: [{"value": 0.0}] * 2)
-    systems = [str(corpus / f"system{number}") for number in range(3)]
-    words = ["consensus.py", "--data", str(corpus), "--systems", *systems, "--keep", str(corpus / "kept")]
-    monkeypatch.setattr(sys, "argv", [*words, "--likeness", likeness])
-    consensus.main()
+    return choose
+
+
+@pytest.mark.parametrize("likeness", ["bleu", "chrf"])
+def test_a_consensus_is_taken_by_the_likeness_that_is_named(likeness: str, chosen: Callable[..., list[str]]) -> None:
+    said = ["runs a dogs the", "the dog a", "dog dogs runs the"]
     by = {one: heedful_consensus([[line] for line in said], likeness=one) for one in ("bleu", "chrf")}
     assert by["bleu"] != by["chrf"]
-    assert (corpus / "kept" / "test.beam5.de").read_text().splitlines() == by[likeness]
+    assert chosen(said, "--systems", "system0", "system1", "system2", "--likeness", likeness) == by[likeness]
+
+
+def test_a_family_has_one_vote(chosen: Callable[..., list[str]]) -> None:
+    said = ["ein hund", "ein hund", "eine katze", "eine katze", "eine katze"]
+    three = ["system2", "system3", "system4"]
+    assert chosen(said, "--systems", "system0", "system1", *three) == ["eine katze"]
+    assert chosen(said, "--systems", "system0", "system1", "--family", *three) == ["ein hund"]

@@ -4,7 +4,7 @@ Minimum Bayes risk (Kumar and Byrne 2004) with the outputs of several models, or
 what is likely to be right is like most of what was said. It needs no model, no vocabulary in common and no reference.
 """
 
-from collections import Counter
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -16,32 +16,50 @@ LIKENESSES: tuple[Likeness, ...] = ("bleu", "chrf")
 
 
 def consensus(
-    outputs: Sequence[Sequence[str]], *, likeness: Likeness = "chrf", tokenize: Tokenize = "13a"
+    outputs: Sequence[Sequence[str]],
+    *,
+    likeness: Likeness = "chrf",
+    tokenize: Tokenize = "13a",
+    votes: Sequence[float] | None = None,
 ) -> list[str]:
     """Of line n of each output, the one that is most like all of them; the earliest of equals."""
-    return [
-        max(of_line, key=of_line.__getitem__) for of_line in agreement(outputs, likeness=likeness, tokenize=tokenize)
-    ]
+    likes = agreement(outputs, likeness=likeness, tokenize=tokenize, votes=votes)
+    return [max(of_line, key=of_line.__getitem__) for of_line in likes]
 
 
 def agreement(
-    outputs: Sequence[Sequence[str]], *, likeness: Likeness = "chrf", tokenize: Tokenize = "13a"
+    outputs: Sequence[Sequence[str]],
+    *,
+    likeness: Likeness = "chrf",
+    tokenize: Tokenize = "13a",
+    votes: Sequence[float] | None = None,
 ) -> list[dict[str, float]]:
     """For each line what is said of it, in the order of the outputs, and how like all of them it is: 0 to 100, a mean.
 
     `likeness` is sentence BLEU (of words by `tokenize`) or chrF2, with the candidate as the translation and each voter
-    as its reference. Who says the same votes for each other.
+    as its reference. Who says the same votes for each other. `votes`: how much each output counts, one if not given;
+    models that learned from each other err together, and may share one vote.
     """
     if likeness not in LIKENESSES:
         raise one_of("likeness", likeness, LIKENESSES)
     _require_aligned(outputs)
-    said = [Counter(line) for line in zip(*outputs, strict=True)]  # in the order in which they first stand
-    pairs = [(one, other) for votes in said for one in votes for other in votes]
+    votes = [1.0] * len(outputs) if votes is None else votes
+    _require_votes(votes, len(outputs))
+    said = [_votes_for(line, votes) for line in zip(*outputs, strict=True)]
+    pairs = [(one, other) for of_line in said for one in of_line for other in of_line]
     likes = iter(_likenesses(pairs, likeness, tokenize)) if pairs else iter(())
     return [
-        {one: float(sum(next(likes) * n_voters for n_voters in votes.values())) / len(outputs) for one in votes}
-        for votes in said
+        {one: float(sum(next(likes) * vote for vote in of_line.values())) / sum(votes) for one in of_line}
+        for of_line in said
     ]
+
+
+def _votes_for(line: Sequence[str], votes: Sequence[float]) -> dict[str, float]:
+    """What is said, each once, in the order in which it first stands, and how many votes say it."""
+    said = dict.fromkeys(line, 0.0)
+    for text, vote in zip(line, votes, strict=True):
+        said[text] += vote
+    return said
 
 
 def _likenesses(pairs: Sequence[tuple[str, str]], likeness: Likeness, tokenize: Tokenize) -> FloatArray:
@@ -60,3 +78,11 @@ def _require_aligned(outputs: Sequence[Sequence[str]]) -> None:
                 f"the first output has {len(outputs[0]):,} lines, output {number} has {len(lines):,}: "
                 "line n of one belongs to line n of the others"
             )
+
+
+def _require_votes(votes: Sequence[float], n_outputs: int) -> None:
+    countable = all(math.isfinite(vote) and vote >= 0 for vote in votes) and sum(votes) > 0
+    if len(votes) != n_outputs or not countable:
+        raise UserError(
+            f"votes={list(votes)}: expected a number for each of the {n_outputs} outputs, none below 0 and not all 0"
+        )
