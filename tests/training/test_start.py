@@ -11,8 +11,16 @@ from small_tasks import sentences, write_pairs, write_text
 
 from heedful.errors import UserError
 from heedful.models.folder import FAMILIES, load_model, save_model
-from heedful.text import SentencePieceTokenizer, TokenizerConfig, Tokenizers, learn_tokenizer, load_tokenizers
+from heedful.text import (
+    ForeignTokenizer,
+    SentencePieceTokenizer,
+    TokenizerConfig,
+    Tokenizers,
+    learn_tokenizer,
+    load_tokenizers,
+)
 from heedful.text.tokenizer_config import Kind
+from heedful.training import settle as settling
 from heedful.training.prepare import make_tokenizers
 from heedful.training.record import Files
 from heedful.training.settings import Settings
@@ -104,6 +112,49 @@ def test_tokenizers_of_a_start_that_cannot_sample_are_said_to(
     with pytest.raises(UserError, match=r"bart: its tokenizers cannot sample, .*: --set tokenizer\.sample_alpha=0$"):
         settled(tmp_path, "bart", *overrides, recipe=recipe)
     assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0", recipe=recipe).tokenizer.sample_alpha == 0.0
+
+
+@pytest.mark.parametrize(
+    ("setting", "own"),
+    [
+        ("tokenizer.kind=unigram", "bpe"),
+        ("tokenizer.vocab_size=500", "340"),
+        ("tokenizer.joint=false", "True"),
+        ("tokenizer.lowercase=true", "False"),
+        ('tokenizer.symbols=["<new>"]', r"\[\]"),
+    ],
+)
+def test_other_pieces_than_the_start_has_are_refused(setting: str, own: str, tmp_path: Path) -> None:
+    """Its embeddings are of its own pieces: what was typed would stand in the record, and never be used."""
+    name = setting.partition("=")[0]
+    with pytest.raises(UserError, match=rf"'{name}' is {own} in the model to start from, .*: leave it out"):
+        settled(tmp_path, "bart", setting)
+    with pytest.raises(UserError, match=r"unknown key 'tokenizer\.kindd'; did you mean 'tokenizer\.kind'"):
+        settled(tmp_path, "bart", "tokenizer.kindd=bpe")
+    same = settled(tmp_path, "bart", "tokenizer.kind=bpe", "tokenizer.vocab_size=340", "tokenizer.joint=true")
+    assert same.tokenizer == TokenizerConfig(vocab_size=340)
+
+
+def test_the_record_has_the_tokenizer_that_is_used(tmp_path: Path) -> None:
+    """What a recipe says is for runs without a start; how pieces are drawn is for this run to say, in both kinds."""
+    table = '[tokenizer]\nkind = "char"\nvocab_size = 999\njoint = false\nlowercase = true\n'
+    recipe = f'family = "bart"\n[data]\nmax_len = 32\n{table}'
+    assert settled(tmp_path, "bart", recipe=recipe).tokenizer == TokenizerConfig(vocab_size=340)
+    sampled = settled(tmp_path, "bart", "tokenizer.sample_alpha=0.1", recipe=recipe).tokenizer
+    assert sampled == TokenizerConfig(vocab_size=340, sample_alpha=0.1)
+    with pytest.raises(UserError, match="bpe would drop every merge"):
+        settled(tmp_path, "bart", "tokenizer.sample_alpha=1.5", recipe=recipe)
+
+
+def test_a_public_tokenizer_has_none_of_these_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made by other rules: nothing that is typed can be what it has."""
+    loaded = load_model(start(tmp_path, "bart"))
+    foreign = object.__new__(ForeignTokenizer)  # nobody looks into it
+    public = replace(loaded, tokenizers=Tokenizers(foreign, foreign))
+    monkeypatch.setattr(settling, "load_model", lambda folder: public)
+    with pytest.raises(UserError, match=r"bart: has a tokenizer of another make.*'tokenizer\.kind' = 'bpe'.*leave it"):
+        settled(tmp_path, "bart", "tokenizer.kind=bpe")
+    assert settled(tmp_path, "bart", "tokenizer.sample_alpha=0").family == "bart"
 
 
 @pytest.mark.parametrize("before", [0.0, 0.3])

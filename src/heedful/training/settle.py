@@ -10,7 +10,7 @@ from heedful.config import from_values, read_toml, to_values, with_overrides
 from heedful.data.corpus import format_of
 from heedful.errors import UserError, one_of
 from heedful.models.folder import FAMILIES, LoadedModel, load_model
-from heedful.text import SentencePieceTokenizer, Tokenizer, Tokenizers
+from heedful.text import SentencePieceTokenizer, Tokenizer, TokenizerConfig, Tokenizers
 from heedful.text.tokenizer_config import SAMPLING_KINDS
 from heedful.training.record import Content, Files, RunRecord, flat
 from heedful.training.settings import DataSettings, Settings, find_recipe, read_settings
@@ -84,6 +84,9 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         )
     task = choose_task(chosen, str(found.get("task", "")), files.content)
     settled = [*typed, f"family={chosen}", f"task={task}", *start]
+    if loaded is not None and loaded.tokenizers is not None:
+        tables = (values.get("tokenizer", {}) for values in (found, wanted))
+        settled += _tokenizer_overrides(files.start_from, loaded.tokenizers, *tables)
     # A field of the start that is not set is set by no recipe either: unset is what it is.
     shape = _shape(chosen) - MAY_BE_TYPED if start else frozenset()
     if start:
@@ -100,8 +103,6 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_size(files.start_from, settings, wanted)
     refuse_unused(settings, flat(wanted))
     _refuse_columns(files, settings, flat(wanted))
-    if loaded is not None and loaded.tokenizers is not None:
-        _check_sampling(files.start_from, settings, loaded.tokenizers)
     return RunRecord(files, with_metric(settings), str(recipe))
 
 
@@ -209,14 +210,46 @@ def _check_size(start: str, settings: Settings, typed: Mapping[str, Any]) -> Non
         )
 
 
-def _check_sampling(start: str, settings: Settings, tokenizers: Tokenizers) -> None:
-    """The pieces of a start stay as they are: who asks for samples of them must have some that can be drawn."""
-    alpha = settings.tokenizer.sample_alpha
-    if alpha > 0.0 and not all(_could_sample(one) for one in (tokenizers.source, tokenizers.target)):
+def _tokenizer_overrides(
+    start: str, tokenizers: Tokenizers, wanted: Mapping[str, Any], typed: Mapping[str, Any]
+) -> list[str]:
+    """The tokenizer's settings that a start brings with it; a UserError for what was typed and is not so.
+
+    Its pieces stay as they are, since its embeddings are of them: only how they are drawn is for this run to say.
+    """
+    alpha = wanted.get("sample_alpha", 0.0)
+    sides = (tokenizers.source, tokenizers.target)
+    if isinstance(alpha, (int, float)) and alpha > 0.0 and not all(map(_could_sample, sides)):
         raise UserError(
             f"{start}: its tokenizers cannot sample, only heedful's bpe and unigram can, and tokenizer.sample_alpha = "
             f"{alpha} was asked for: --set tokenizer.sample_alpha=0"
         )
+    known = {field.name for field in fields(TokenizerConfig)} - {"sample_alpha"}
+    given = {name: value for name, value in typed.items() if name in known}  # the rest is refused as unknown later
+    own = _settings_of(tokenizers)
+    if own is None:
+        for name, value in given.items():
+            raise UserError(
+                f"{start}: has a tokenizer of another make, which goes on as it is, and 'tokenizer.{name}' = {value!r} "
+                "was asked for: leave it out"
+            )
+        return []
+    for name, value in given.items():
+        if own[name] != value:
+            raise UserError(
+                f"'tokenizer.{name}' is {own[name]} in the model to start from, and cannot become {value!r}, because "
+                "its embeddings are of its own pieces: leave it out, or train a model from the beginning"
+            )
+    return [f"tokenizer.{name}={json.dumps(own[name], ensure_ascii=False)}" for name in own if name in known]
+
+
+def _settings_of(tokenizers: Tokenizers) -> dict[str, Any] | None:
+    """What a recipe would have to say to get such tokenizers; None where no recipe could."""
+    source, target = tokenizers.source, tokenizers.target
+    if not isinstance(source, SentencePieceTokenizer) or not isinstance(target, SentencePieceTokenizer):
+        return None
+    own, others = (to_values(replace(one.config, joint=tokenizers.joint)) for one in (source, target))
+    return own if own == others else None
 
 
 def _could_sample(tokenizer: Tokenizer) -> bool:
