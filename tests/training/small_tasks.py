@@ -8,9 +8,10 @@ import numpy as np
 from small_run import WORDS
 
 HOLD_OUT = "data.hold_out=12"
+VOCABULARY = "tokenizer.vocab_size=420"
 # Dropout on, two parts to each step, two loader workers, a running average: whatever could break a resume.
 COMMON = [
-    "data.workers=2", HOLD_OUT, "tokenizer.vocab_size=420", "run.steps=12", "run.accumulate=2", "run.ema=0.9",
+    "data.workers=2", HOLD_OUT, VOCABULARY, "run.steps=12", "run.accumulate=2", "run.ema=0.9",
     "run.validate_every=6", "run.save_every=3", "run.log_every=4", "run.sentences=4", "run.average=2", "run.threads=1",
     "run.device=cpu", "run.keep_last=9", "schedule.kind=constant", "schedule.warmup_steps=2", "optimiser.lr=0.01",
     "optimiser.weight_decay=0.0", "model.dropout=0.1", "model.d_model=16", "model.d_ff=32", "model.n_heads=2",
@@ -35,8 +36,9 @@ class Case:
 
     @property
     def overrides(self) -> list[str]:
-        of_files = "data.documents=file" in self.settings  # a share is held out, not a number
-        return [*(one for one in COMMON if one != HOLD_OUT or not of_files), *self.settings]
+        unused = [HOLD_OUT] if "data.documents=file" in self.settings else []  # a share is held out, not a number
+        unused += [VOCABULARY] if self.kind == "images" else []
+        return [*(one for one in COMMON if one not in unused), *self.settings]
 
 
 TEXT = ["data.batch_tokens=256", "data.max_len=32", *ONE_LAYER]

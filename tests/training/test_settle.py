@@ -1,6 +1,7 @@
 """What `--set` is refused for, in words, before anything is read or written."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ USED = {
     "data.long=extract": {"translation"},
     "data.documents=lines": TEXTS,
     "data.hold_out_share=0.2": TEXTS,
+    "tokenizer.vocab_size=400": set(TASKS) - PICTURES,
+    "tokenizer.kind=char": set(TASKS) - PICTURES,
+    "tokenizer.lowercase=true": set(TASKS) - PICTURES,
+    "tokenizer.joint=false": {"translation"},
+    'data.languages=["en", "de"]': {"translation"},
+    "data.max_doubtful=0.2": {"translation"},
+    "data.on_bad_line=skip": set(TASKS) - PICTURES,
     "loss.label_smoothing=0.2": set(TASKS) - {"masked_tokens", "masked_patches"},
 }
 
@@ -64,11 +72,26 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Files:
         ("schedule.warmup_steps=-1", r"'schedule\.warmup_steps' must not be negative, found -1"),
         ("schedule.final_lr=-0.5", r"'schedule\.final_lr' must not be negative, found -0\.5"),
         ("data.weights=[0, 0.0]", r"'weights' must not all be 0, found \[0\.0, 0\.0\]"),
+        ("data.weights=[-0.5]", r"'weights' must be numbers from 0 upwards, found \[-0\.5\]"),
+        ("data.weights=[inf]", r"'weights' must be numbers from 0 upwards, found \[inf\]"),
+        ("data.weights=[1.0, 0.5]", r"data\.weights = \[1\.0, 0\.5\]: 2 weights, but 1 corpus: .* one for each"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_in_words(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
     with pytest.raises(UserError, match=words):
         settle(pairs, None, recipe, [typed])
+
+
+@pytest.mark.parametrize("content", ["pairs", "text", "labels"])
+def test_a_corpus_of_which_nothing_is_learned_is_refused(content: Content, files: dict[Content, Files]) -> None:
+    """Some of it would be held out all the same, and be in the vocabulary: who wants none of it leaves it out."""
+    one = files[content]
+    two = replace(one, source=(*one.source, "crawl.txt"), target=(*one.target, *(["crawl.xx"] if one.target else [])))
+    family, recipe = {"pairs": (None, "tiny"), "text": ("gpt", None), "labels": ("bert", None)}[content]
+    name = r"crawl\.txt \+ crawl\.xx" if one.target else r"crawl\.txt"
+    with pytest.raises(UserError, match=rf"weights = \[1\.0, 0\.0\]: nothing would be learned from {name}, .*: leave"):
+        settle(two, family, recipe, ["data.weights=[1.0, 0.0]"])
+    assert settle(two, family, recipe, ["data.weights=[1.0, 0.01]"]).settings.data.weights == (1.0, 0.01)
 
 
 def test_a_table_of_a_recipe_is_a_table(pairs: Files, tmp_path: Path) -> None:
@@ -151,8 +174,11 @@ def test_no_recipe_that_is_chosen_is_refused(task: str, files: dict[Content, Fil
 
 @pytest.mark.parametrize("recipe", [*FOR_PAIRS, *sorted(RECIPES.glob("*.toml"))], ids=lambda path: Path(path).stem)
 def test_no_recipe_that_is_named_is_refused(recipe: str | Path, files: dict[Content, Files]) -> None:
-    task = read_toml(find_recipe(recipe)).get("task", "translation")
-    assert settle(files[TASKS[task].content], None, recipe, []).settings.task == task
+    values = read_toml(find_recipe(recipe))
+    task, n_corpora = values.get("task", "translation"), len(values["data"].get("weights", [1.0]))
+    one = files[TASKS[task].content]
+    given = replace(one, source=one.source * n_corpora, target=one.target * n_corpora)
+    assert settle(given, None, recipe, []).settings.task == task
 
 
 def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, Files], tmp_path: Path) -> None:
@@ -189,3 +215,21 @@ def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: p
     assert code == 1
     assert f"--valid v.tsv and --valid-source {source}: only one of them" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "other", "usual", "wanted"),
+    [
+        ("schedule.final_lr=1e-5", "schedule.kind", "inverse_sqrt", "linear"),
+        ("optimiser.momentum=0.9", "optimiser.kind", "adamw", "muon"),
+        ("data.apart=false", "data.rows", "random", "packed"),
+    ],
+)
+def test_what_belongs_to_another_choice_is_refused(
+    typed: str, other: str, usual: str, wanted: str, files: dict[Content, Files]
+) -> None:
+    """It would be recorded, and believed to have helped."""
+    key, settled = typed.partition("=")[0], partial(settle, files["text"], "gpt", None)
+    with pytest.raises(UserError, match=rf"'{key}' = .* is for {other} = .*, and here it is '{usual}'"):
+        settled([f"{other}={usual}", typed])
+    assert settled([f"{other}={wanted}", typed]).settings.family == "gpt"

@@ -4,6 +4,7 @@ A default stands here and nowhere else. `[model]` holds the fields of the family
 say, the sizes of vocabularies and the names of labels, comes from there.
 """
 
+import math
 import re
 import sys
 from collections.abc import Container, Iterable
@@ -58,6 +59,8 @@ class DataSettings:
             raise UserError(f"'as_typed' must lie between 0 and 1, found {self.as_typed}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
+        if not all(0.0 <= weight < math.inf for weight in self.weights):
+            raise UserError(f"'weights' must be numbers from 0 upwards, found {list(self.weights)}")
         if self.weights and not any(self.weights):
             raise UserError(
                 f"'weights' must not all be 0, found {list(self.weights)}: nothing would be left to learn from"

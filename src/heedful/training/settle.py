@@ -35,8 +35,14 @@ ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
 _TEXTS = ("next_token", "masked_tokens", "denoising", "spans")
 _PICTURES = ("image_classification", "masked_patches", "shuffled_patches")
 _LABELS = ("classification", "tagging", "image_classification", "shuffled_patches")
+_READING = tuple(task for task in TASKS if task not in _PICTURES)
 # The same for what only counts if it was typed: a recipe may say it for a task before or after this one.
 TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
+    **{f"tokenizer.{name}": (usual, _READING) for name, usual in to_values(TokenizerConfig()).items()},
+    "tokenizer.joint": (True, ("translation",)),
+    "data.languages": ([], ("translation",)),
+    "data.max_doubtful": (0.05, ("translation",)),
+    "data.on_bad_line": ("error", _READING),
     "data.flip": (False, _PICTURES),
     "data.shift": (0, _PICTURES),
     "data.image_size": (None, _PICTURES),
@@ -55,6 +61,9 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
 BELONGS_TO: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "data.hold_out_share": ("data.documents", ("file",), _TEXTS),
     "data.hold_out": ("data.documents", ("lines", "paragraphs"), _TEXTS),
+    "data.apart": ("data.rows", ("packed",), ("next_token",)),
+    "schedule.final_lr": ("schedule.kind", ("cosine", "linear"), tuple(TASKS)),
+    "optimiser.momentum": ("optimiser.kind", ("muon",), tuple(TASKS)),
     **{
         f"objective.{name}": ("objective.kind", ("scheduled_sampling", "wrong_inputs"), tuple(TASKS))
         for name in ("rate", "decay", "decay_steps")
@@ -103,6 +112,7 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
         _check_size(files.start_from, settings, wanted)
     refuse_unused(settings, flat(wanted))
     _refuse_columns(files, settings, flat(wanted))
+    _check_weights(files, settings)
     return RunRecord(files, with_metric(settings), str(recipe))
 
 
@@ -143,6 +153,27 @@ def _refuse_columns(files: Files, settings: Settings, typed: Container[str]) -> 
             f"'data.columns' = {list(settings.data.columns)} is for files of columns (.tsv), and {given} has none: "
             "leave it out"
         )
+
+
+def _check_weights(files: Files, settings: Settings) -> None:
+    """One for each corpus, and none of 0: some of that corpus would be held out and be in the vocabulary all the same.
+
+    Only of a new run: one that began before this was refused goes on as it is.
+    """
+    weights = list(settings.data.weights)
+    if not weights or files.content in ("tags", "images"):  # whose tasks refuse any
+        return
+    corpora = files.pairs()
+    if len(weights) != len(corpora):
+        n_weights = "1 weight" if len(weights) == 1 else f"{len(weights)} weights"
+        n_corpora = "1 corpus" if len(corpora) == 1 else f"{len(corpora)} corpora"
+        raise UserError(f"data.weights = {weights}: {n_weights}, but {n_corpora}: give one for each, in their order")
+    for weight, corpus in zip(weights, corpora, strict=True):
+        if weight == 0.0:
+            raise UserError(
+                f"data.weights = {weights}: nothing would be learned from {' + '.join(corpus)}, which has the weight "
+                "0: leave that corpus out, and its weight, or give it more"
+            )
 
 
 def with_metric(settings: Settings) -> Settings:
