@@ -176,6 +176,30 @@ def test_a_model_against_itself_does_not_differ(
     assert [(one["difference"], one["p_value"]) for one in found["comparisons"]] == [(0.0, 1.0)] * 2
 
 
+def test_a_model_that_comes_with_heedful_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/decode.md: `-m fr-en` names it wherever a model is named; so does --against."""
+    monkeypatch.chdir(tmp_path)  # where no folder is called so
+    test_set = ["--source", write(tmp_path / "a", ["Hello."]), "--target", write(tmp_path / "b", ["Salut."])]
+    found = answer(["-m", "en-fr", "--against", "en-fr", *test_set, "--beam", "1"], capsys)
+    assert [system["name"] for system in found["systems"]] == ["en-fr", "en-fr"]
+    assert run(["evaluate", "-m", "en-tlh", *test_set]) == 1
+    assert "en-tlh: no such folder" in (message := capsys.readouterr().err) and "en-fr" in message
+
+
+@pytest.mark.parametrize("against", ["absent", "short"])
+def test_a_file_that_does_not_fit_is_refused_before_a_model_translates(
+    against: str, files: dict[str, str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "short", TARGET[:3])
+    test_set = ["--source", files["source"], "--target", files["target"]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("heedful.cli.evaluate.model_system", lambda *_, **__: pytest.fail("it translated"))
+        assert run(["evaluate", "-m", model, *test_set, "--against", str(tmp_path / against)]) == 1
+    assert f"{against}: " in capsys.readouterr().err
+
+
 def test_how_far_it_has_come_is_told(
     files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,8 @@ from heedful.errors import UserError
 from heedful.evaluation.counts import Tokenize
 from heedful.evaluation.evaluate import Evaluation
 from heedful.evaluation.evaluate import evaluate as evaluate_texts
-from heedful.evaluation.systems import Compute, System, Tell, Texts, file_system, model_system, read_texts
+from heedful.evaluation.systems import Compute, System, Texts, file_system, model_system, read_texts
+from heedful.models.find import builtin_folders, find_model_folder
 
 
 def evaluate(
@@ -96,10 +97,9 @@ def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -
         raise UserError(
             f"-m {model}: a file, where a model folder was expected; translations are given by --hypotheses"
         )
-    if not model.is_dir():
-        raise UserError(f"-m {model}: no such folder; give that of a run, as heedful train makes it, or of a model")
     if source is None:
         raise UserError(f"-m {model}: a model needs text to translate: give --source")
+    find_model_folder(model)  # what is wrong with it is said now; it may be the name of one that comes with heedful
     return model
 
 
@@ -113,20 +113,26 @@ def _check_options(worst: int, per_sentence: Path | None) -> None:
 
 
 def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
+    # Files first: what is wrong with one is said before a model has translated for an hour.
+    files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
     with Passing(unit="sentences") as passing:
 
         def tell(what: str, done: int) -> None:
             passing.update(what, done, done / max(1, len(texts)))
 
-        return [_system(path, texts, beam, compute, device, tell) for path in paths]
+        return [
+            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
+            for path in paths
+        ]
 
 
-def _system(path: Path, texts: Texts, beam: int, compute: Compute, device: str, tell: Tell) -> System:
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder; give a file of translations, or a model folder")
-    if path.is_dir():
-        return model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
-    return file_system(path, texts)
+def _is_model(path: Path) -> bool:
+    if path.exists():
+        return path.is_dir()
+    if str(path) in (builtin := builtin_folders()):
+        return True
+    ours = f", or name a model that comes with heedful: {', '.join(builtin)}" if builtin else ""
+    raise UserError(f"{path}: no such file or folder; give a file of translations, or a model folder{ours}")
 
 
 def _evaluate(systems: list[System], texts: Texts, tokenize: Tokenize, lowercase: bool) -> Evaluation:
