@@ -25,6 +25,7 @@ class StartEvent(TypedDict):
     event: Literal["start"]
     time: float
     version: str  # of heedful
+    commit: NotRequired[str]  # of heedful's own checkout, if it runs from one; "…-dirty" if its files were changed
     settings: dict[str, Any]  # everything in settings.toml
     versions: NotRequired[dict[str, Any]]  # of torch, of Python, …
     command: NotRequired[str]

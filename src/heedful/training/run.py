@@ -19,6 +19,7 @@ from heedful.files import clear_unfinished
 from heedful.models.folder import load_model
 from heedful.training.assemble import open_session
 from heedful.training.checkpoint import Checkpoint, State, load_checkpoint, newest_checkpoint, versions
+from heedful.training.commit import commit_of
 from heedful.training.distributed import World, agree, barrier, joined_world
 from heedful.training.languages import say_languages
 from heedful.training.log import Listener, RunLog
@@ -178,7 +179,8 @@ def refuse_foreign(folder: Path) -> None:
 
 def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: StopRequests, *, dry_run: bool) -> Run:
     run = record.settings.run
-    emit("start", version=__version__, settings=to_values(record.settings), versions=versions())
+    made_by = {"version": __version__} | ({"commit": commit} if world.speaks and (commit := commit_of()) else {})
+    emit("start", **made_by, settings=to_values(record.settings), versions=versions())
     emit("note", text=f"recipe: {record.recipe}")
     if record.files.content == "pairs":
         emit("note", text=say_languages(record))
