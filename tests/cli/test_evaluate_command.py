@@ -121,6 +121,17 @@ def test_sentence_by_sentence(files: dict[str, str], tmp_path: Path, capsys: pyt
     assert all(row["against"]["chrf"] == pytest.approx(100.0) for row in rows)
 
 
+@pytest.mark.parametrize("name", ["source", "target", "output", "other"])
+def test_scores_are_not_written_over_what_is_scored(
+    name: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(files[name]).read_bytes()
+    read = ["--source", files["source"], "--hypotheses", files["output"], "--against", files["other"]]
+    assert run(["evaluate", *read, "--target", files["target"], "--per-sentence", files[name]]) == 1
+    assert f"--per-sentence {files[name]}" in (message := capsys.readouterr().err) and "would be lost" in message
+    assert Path(files[name]).read_bytes() == before
+
+
 def test_a_model_translates_and_its_perplexity_is_given(
     files: dict[str, str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -352,6 +352,28 @@ def test_an_old_output_stays_until_the_new_one_is_complete(
     assert translated(echo, b"new\n", tmp_path=tmp_path) == b"new\n"
 
 
+def test_what_is_read_is_not_overwritten(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, link = tmp_path / "text", tmp_path / "link"
+    text.write_bytes(b"all there is\n")
+    link.symlink_to(text)
+    for output in (text, link, tmp_path / ".." / tmp_path.name / "text"):
+        refused([str(text), "-m", str(echo), "--output", str(output)], capsys, f"--output {output}", "would be lost")
+    with text.open("rb") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        refused(["-m", str(echo), "--output", str(text)], capsys, "would be lost")
+    assert text.read_bytes() == b"all there is\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["echo", "link", "text"]
+
+
+def test_a_folder_that_is_not_there_is_named(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_bytes(b"a\n")
+    output = str(tmp_path / "absent" / "out")
+    words = refused([str(tmp_path / "text"), "-m", str(echo), "--output", output], capsys, output, "there is no folder")
+    assert ".part" not in words
+
+
 def test_output_to_where_no_file_is(echo: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\n")
     assert main.run(["translate", str(tmp_path / "in"), "-m", str(echo), "--output", "/dev/null"]) == 0

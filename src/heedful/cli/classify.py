@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli.text_output import open_output, refuse_overwriting
 from heedful.decoding.writing.long_text import Tally
 from heedful.decoding.writing.texts import BadText
 from heedful.errors import UserError
@@ -60,6 +60,7 @@ def classify(
         raise UserError("which model? Name the folder of a run or a model: heedful classify lines.txt -m runs/mood")
     if top_k < 1:
         raise UserError(f"--top-k {top_k}: must be at least 1")
+    refuse_overwriting(output, file)
     from heedful.decoding.encoders.classify import Classifier
 
     classifier = Classifier.load(model, device=device)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from heedful.cli.classify import is_image
 from heedful.cli.progress import Passing
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli.text_output import open_output, refuse_overwriting
 from heedful.data.findings import BadData, Place, remedy_for
 from heedful.data.records import decode
 from heedful.errors import UserError
@@ -56,6 +56,7 @@ def embed(
         raise UserError(f"--output {output}: vectors are written to .npy or .jsonl files")
     if pool == "tokens" and output.suffix == ".npy":
         raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
+    refuse_overwriting(output, file)
     from heedful.decoding.encoders.embed import Embedder
 
     embedder = Embedder.load(model, device=device)

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from heedful.cli.evaluate_report import Report
 from heedful.cli.progress import Passing
+from heedful.cli.text_output import refuse_overwriting
 from heedful.errors import UserError
 from heedful.evaluation.counts import Tokenize
 from heedful.evaluation.evaluate import Evaluation
@@ -68,6 +69,7 @@ def evaluate(
     """
     subject = _subject(model, hypotheses, source)
     _check_options(worst, per_sentence)
+    refuse_overwriting(per_sentence, subject, source, against, *target or (), option="--per-sentence")
     if not target:
         raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
     texts = read_texts(source, target)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from heedful.cli.device_option import take_device
 from heedful.cli.line_work import Format, LineWork, one_line
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli.text_output import open_output, refuse_overwriting
 from heedful.config import with_overrides
 from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
 from heedful.decoding.writing.long_text import Tally
@@ -87,6 +87,7 @@ def generate(
     settings, device = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
     with _said_at_the_end():
         if prompt == "-":
+            refuse_overwriting(output, STANDARD_INPUT)
             _filter(model, compute, device, output, format, settings)
         else:
             with open_output(output) as out:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from heedful.cli.look_text import look_at_language_model
 from heedful.cli.streams import escape_unwritable
-from heedful.cli.text_output import print_json
+from heedful.cli.text_output import print_json, refuse_overwriting
 from heedful.config import read_json
 from heedful.models.find import CONFIG, find_model_folder
 
@@ -43,6 +43,7 @@ def look_at_encoder(
 
     if output is not None:
         check_suffix(output)
+        refuse_overwriting(output, Path(given))  # a photograph; of a text there is no such file
     seen = look_encoder(model, given)
     chosen_map(seen.weights, layer, head)  # complains of a layer that is not there
     if output is not None:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli.text_output import open_output, refuse_overwriting
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import SUMMARIES
@@ -69,6 +69,7 @@ def summarize(
 
     if model is None:
         raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
+    refuse_overwriting(output, file)
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
     # Without repeats of three: a summary that says a thing twice is the commonest fault, and no good one does.

@@ -9,10 +9,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 from heedful.cli.streams import REMEDIES
+from heedful.cli.text_input import STANDARD_INPUT
 from heedful.errors import UserError
 from heedful.files import sync
 
 UNFINISHED = ".part"
+
+
+def refuse_overwriting(written: Path | None, *read: Path | None, option: str = "--output") -> None:
+    """Refuse to put the result where the input is: it would be gone, and nothing could be made anew from it."""
+    place = None if written is None else _status(written)
+    if place is None or not stat.S_ISREG(place.st_mode):
+        return
+    if any(status is not None and os.path.samestat(place, status) for status in map(_status, filter(None, read))):
+        raise UserError(f"{option} {written}: is a file that is read, and would be lost; name another file")
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        if path == STANDARD_INPUT:
+            return None if sys.stdin is None else os.fstat(sys.stdin.fileno())
+        return path.stat()
+    except (OSError, ValueError):  # not there, or nothing that a file can be called: whoever opens it says so
+        return None
 
 
 @contextlib.contextmanager
@@ -28,6 +47,8 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
             yield stream
         return
     unfinished = place.with_name(place.name + UNFINISHED)
+    if not place.parent.is_dir():
+        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another place")
     with named(unfinished), _open(unfinished) as stream:
         yield stream
         stream.flush()

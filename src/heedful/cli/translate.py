@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from heedful.cli.device_option import take_devices
 from heedful.cli.line_work import BadLines, Format, LineWork, Writer
 from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli.text_output import open_output, refuse_overwriting
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.writing.long_text import Long
@@ -74,6 +74,7 @@ def translate(
     """
     from heedful.decoding.writing.workers import Opening
 
+    refuse_overwriting(output, file)
     how = _settings(beam, n_best, format, on_bad_line, set or [])
     path, *more = map(str, _chosen(model or [], to))
     opening = Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
