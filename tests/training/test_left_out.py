@@ -10,7 +10,10 @@ from heedful.errors import UserError
 from heedful.models.marks import MarksConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 from heedful.training.log import read_log
+from heedful.training.prepare import prepare_data
+from heedful.training.record import Files
 from heedful.training.run import train
+from heedful.training.settings import read_settings
 from heedful.training.tasks.pairs import PairsValidator
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
@@ -118,3 +121,17 @@ def test_sources_that_are_all_beyond_the_last_position_are_refused() -> None:
         UserError, match=r"all 3 sources for validation are longer than the 5 positions .*sentences = 0"
     ):
         PairsValidator(examples, tokenizers, last_position=5, sentences=2, **sizes)  # type: ignore[arg-type]
+
+
+def test_pairs_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
+    """Those of a translation too: "2,000 pairs" are lines, and fewer are learned from."""
+    sources, targets = (["the dog runs", "a cat"] * 10, ["DOG", "CAT"] * 10)
+    (tmp_path / "a.en").write_bytes("\n".join([*sources, "a man", ""]).encode() + b"\n" + BAD.strip() + b"\n")
+    (tmp_path / "a.xx").write_text("\n".join([*targets, "", "MAN", "COFFEE"]) + "\n")
+    said: list[str] = []
+    chosen = read_settings(None, ["tokenizer.vocab_size=300", "data.on_bad_line=skip", "data.max_doubtful=1"])
+    corpora = Files.of(tmp_path / "a.en", tmp_path / "a.xx", None, None, None).corpora(chosen.data)
+    valid = Files.of((), (), tmp_path / "a.en", tmp_path / "a.xx", None).valid_corpus()
+    prepare_data(tmp_path / "run", corpora, valid, chosen, tokenizers=None, say=said.append)
+    assert said.count("a.en + a.xx: 3 lines are left out (2 empty side, 1 invalid UTF-8)") == 2  # of both files
+    assert "training on 20 pairs" in said

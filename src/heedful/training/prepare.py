@@ -112,6 +112,8 @@ def prepare_data(
         )
         for number, (part, seen) in enumerate(zip(parts, watched, strict=True))
     ]
+    for corpus in corpora:
+        say_left_out(corpus, say)
     say_overlap(watched, say)
     if extract is not None and extract.n_reduced:
         say(f"{extract.n_reduced:,} long sources were reduced to their most important sentences (data.long)")

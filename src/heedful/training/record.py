@@ -138,7 +138,15 @@ class RunRecord:
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    files = to_values(record.files) | {"fingerprints": record.files.fingerprints_now(record.settings)}
+    """Before anything is prepared; where an earlier start was stopped while it did, its corpora must still be there."""
+    now = record.files.fingerprints_now(record.settings)
+    for pair, found, known in zip(record.files.pairs(), now, record.files.fingerprints, strict=False):
+        if found != known:
+            raise UserError(
+                f"{' + '.join(pair)}: has changed since this run began (its SHA-256 differs), before it was prepared. "
+                f"Put back what was there, or begin a new run in another folder than {folder}"
+            )
+    files = to_values(record.files) | {"fingerprints": now}
     values = {"recipe": record.recipe, "files": files, **to_values(record.settings)}
     _write(folder, values)
 
@@ -170,8 +178,9 @@ def refuse_differences(
 ) -> None:
     """A run goes on as what it is: another corpus, vocabulary or model is another run."""
     before, after = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
+    may_change = MAY_CHANGE - {"data.languages"} if _read_by_language(saved) else MAY_CHANGE
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and key not in MAY_CHANGE:
+        if before.get(key) != after.get(key) and key not in may_change:
             raise UserError(
                 f"{folder}: '{key}' was {before.get(key)!r} when this run began, and cannot become {after.get(key)!r}. "
                 "Resume without that change, or begin a new run (with --from to keep the weights)"
@@ -192,6 +201,13 @@ def refuse_differences(
                 f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given"
             )
     refuse_other_names(folder, saved, files, recipe)
+
+
+def _read_by_language(record: RunRecord) -> bool:
+    """Whether the languages have chosen what was learned, or how it was cut; elsewhere they are for the card alone."""
+    files, data = record.files, record.settings.data
+    chosen = files.content == "pairs" and any(format_of(Path(path)) in NAMES_LANGUAGES for path in files.source)
+    return chosen or data.long == "extract"
 
 
 def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str | Path | None) -> None:

@@ -1,0 +1,46 @@
+"""What a run may go on with: the corpus that it began with, read as it was."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_run import settings, write_corpus
+
+from heedful.errors import UserError
+from heedful.training.record import Files, RunRecord, read_record, refuse_differences, write_record
+from heedful.training.settings import Settings
+
+
+def with_languages(chosen: Settings, *languages: str) -> Settings:
+    return replace(chosen, data=replace(chosen.data, languages=languages))
+
+
+def test_a_corpus_that_changed_before_it_was_prepared_is_refused(tmp_path: Path) -> None:
+    """A run that was killed while it prepared goes on from what it has: half of it would be of another text."""
+    source, target = write_corpus(tmp_path)
+    write_record(tmp_path, RunRecord(Files.of(source, target, None, None, None), settings()))
+    begun = read_record(tmp_path)
+    write_record(tmp_path, begun)  # the same files: it goes on
+    assert read_record(tmp_path) == begun
+    source.write_text(source.read_text().replace("dog", "cow"))
+    with pytest.raises(UserError, match=r"train\.en \+ .*train\.xx: has changed since this run began.*begin a new run"):
+        write_record(tmp_path, begun)
+    assert read_record(tmp_path) == begun
+
+
+@pytest.mark.parametrize("long", ["leave_out", "extract"])
+@pytest.mark.parametrize("name", ["train.jsonl", "train.tsv"])
+def test_languages_that_chose_the_text_stay(name: str, long: str, tmp_path: Path) -> None:
+    """Of other files they are for the card alone, and may be put right later."""
+    pair = {"en": "a dog", "de": "ein Hund"}
+    (tmp_path / name).write_text(f"{json.dumps(pair)}\n" if name.endswith("jsonl") else "a dog\tein Hund\n")
+    files = Files.of(tmp_path / name, (), None, None, None)
+    saved = RunRecord(files, with_languages(settings(f"data.long={long}"), "en", "de"))
+    wanted = replace(saved, settings=with_languages(saved.settings, "de", "en"))
+    if name.endswith("tsv") and long == "leave_out":
+        refuse_differences(tmp_path, saved, wanted, Files())
+    else:
+        with pytest.raises(UserError, match=r"'data\.languages' was \['en', 'de'\] when this run began, and cannot"):
+            refuse_differences(tmp_path, saved, wanted, Files())
+    refuse_differences(tmp_path, saved, saved, Files())
