@@ -41,6 +41,7 @@ USED = {
     "tokenizer.kind=char": set(TASKS) - PICTURES,
     "tokenizer.lowercase=true": set(TASKS) - PICTURES,
     "tokenizer.joint=false": {"translation"},
+    "tokenizer.sample_alpha=0.1": {"translation"},
     'data.languages=["en", "de"]': {"translation"},
     "data.max_doubtful=0.2": {"translation"},
     "data.on_bad_line=skip": set(TASKS) - PICTURES,

@@ -40,6 +40,7 @@ _READING = tuple(task for task in TASKS if task not in _PICTURES)
 TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     **{f"tokenizer.{name}": (usual, _READING) for name, usual in to_values(TokenizerConfig()).items()},
     "tokenizer.joint": (True, ("translation",)),
+    "tokenizer.sample_alpha": ONLY_FOR["tokenizer.sample_alpha"],
     "data.languages": ([], ("translation",)),
     "data.max_doubtful": (0.05, ("translation",)),
     "data.on_bad_line": ("error", _READING),
