@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echo_engine import EchoEngine, tokenizers
 from heedful.decoding.writing.extract import centrality, most_important
-from heedful.decoding.writing.long_text import Plan, Planner, Tally, cut_lines
+from heedful.decoding.writing.long_text import Plan, Planner, Tally, cut_lines, has_words
 from heedful.decoding.writing.sentences import WINDOW, cut_to_fit, split_sentences
 from heedful.decoding.writing.texts import BadText
 from heedful.decoding.writing.translator import Translator
@@ -189,6 +189,31 @@ def test_signs_and_emoji_alone_stay_as_they_are(signs: str) -> None:
     plans, _ = planner(100).plan([signs, f"One two.\n{signs}\nThree."])
     assert [whole(plan) for plan in plans] == [signs, f"One two.\n{signs}\nThree."]
     assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["One two.", "Three."]]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://example.com/a?b=c", "www.example.org", "(ftp://a.b/c)", "you@example.com", "mailto:a@b.cd, a@b.cd"],
+)
+def test_addresses_alone_stay_as_they_are(address: str) -> None:
+    """They mean the same in every language, and one letter of them changed is another address."""
+    plans, _ = planner(100).plan([address, f"Look:\n– {address}"])
+    assert [whole(plan) for plan in plans] == [address, f"Look:\n– {address}"]
+    assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["Look:"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["See https://a.b/c", "https://a.b/c请看", "me @ home", "@you", "www.", "://", "a: b@c", "https://a.b 7"]
+)
+def test_what_only_holds_an_address_is_translated(text: str) -> None:
+    [plan], _ = planner(100).plan([text])
+    assert [piece.text for piece in plan.pieces] == ([text] if any(map(str.isalnum, text)) else [])
+
+
+def test_a_very_long_word_is_soon_known_to_be_no_address() -> None:
+    """No time that grows with the square of the length: this would take hours."""
+    for text in ("a." * 500_000 + "@", "@" * 1_000_000 + "a", "a@" + "a" * 1_000_000, "://" * 300_000 + "a"):
+        assert has_words(text)
 
 
 @pytest.mark.parametrize("text", ["⠓⠑⠇⠇⠕", "7", "你", "한", "ᚠ", "e\u0301", "№ 5"])

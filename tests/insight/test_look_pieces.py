@@ -15,7 +15,7 @@ from heedful.insight.look import Look, look
 from heedful.insight.schema import check_trace
 from heedful.insight.subject import Subject, open_subject, reach_of
 from heedful.models.find import read_reach
-from heedful.models.folder import LoadedModel, save_model
+from heedful.models.folder import LoadedModel, load_model, save_model
 
 TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
 LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")
@@ -70,6 +70,20 @@ def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
     ]
     assert texts == [LINES] * 3
     assert open_subject(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
+
+
+def test_sentences_end_as_in_the_language_of_the_card(tmp_path: Path) -> None:
+    """As where the text is translated: "z. B." ends a sentence in English only."""
+    path = save_model(tmp_path / "model", subject().model, subject().tokenizers)
+    (path / "README.md").write_text("---\nlanguage:\n- de\n- en\n---\n")
+    given = open_subject(load_model(path)), open_subject(path), Translator.load(path, engine="torch")
+    assert {one.planner.language for one in given} == {"de"}
+
+
+@pytest.mark.parametrize("signs", ["...", "😀 !"])
+def test_signs_alone_are_not_called_empty(signs: str) -> None:
+    with pytest.raises(UserError, match="no word to translate"):
+        look(subject(), signs)
 
 
 def test_a_given_translation_is_cut_line_by_line() -> None:

@@ -59,7 +59,8 @@ def _plan(subject: Subject, text: str) -> Plan:
     except BadText as error:
         raise UserError(f"look: {error.what}") from None
     if not plan.pieces:
-        raise UserError("look: the text is empty; give a sentence to translate")
+        what = "has no word to translate, and is copied as it is" if text.strip() else "is empty"
+        raise UserError(f"look: the text {what}; give a sentence to translate")
     for words in tally.warnings():
         warn(words)
     return plan

@@ -12,6 +12,7 @@ from heedful.decoding.writing.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.anatomy import Writer, anatomy
 from heedful.insight.trace import M, Trace, bare, scale_of
+from heedful.models.card import source_language
 from heedful.models.find import ENCODER_DECODERS, Reach, find_model_folder, wrong_family
 from heedful.models.folder import LoadedModel, Model, family_of, load_model
 from heedful.nn.attention import AdditiveAttend, MultiHeadAttention
@@ -87,7 +88,9 @@ def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> Subject:
     model = _writer(loaded.model, name)
     if loaded.tokenizers is None:
         raise UserError(f"{name}: has no tokenizers, so it knows ids only, and there is no text to look at")
-    return Subject(model, loaded.tokenizers, name, Planner(loaded.tokenizers.source, reach_of(model), long=long))
+    language = None if loaded.folder is None else source_language(loaded.folder)
+    planner = Planner(loaded.tokenizers.source, reach_of(model), long=long, language=language or "en")
+    return Subject(model, loaded.tokenizers, name, planner)
 
 
 def _writer(model: object, name: str) -> Writer:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import has_letters
+from heedful.decoding.writing.long_text import has_words
 from heedful.decoding.writing.translation import Translation
 from heedful.serving.backlog import Backlog, size_of, work_of
 from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
@@ -202,11 +202,11 @@ class Service:
         tell: Tell | None = None,
         accepted: Callable[[], None] = lambda: None,
     ) -> Found:
-        """Each text by its model; signs and emoji alone, and texts in the target language, stay as they are."""
+        """Each text by its model; what has no words, and texts in the target language, stay as they are."""
         found: Found = [[Translation(text)] for text in texts]
         groups: dict[tuple[str, bool], list[int]] = {}  # model, and whether it is asked where it looked
         for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
-            if pair is not None and has_letters(text):
+            if pair is not None and has_words(text):
                 groups.setdefault((pair.name, settings[number].attention), []).append(number)
 
         async def group(name: str, numbers: list[int]) -> None:

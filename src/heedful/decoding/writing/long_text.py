@@ -31,9 +31,20 @@ UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf9
 _BRAILLE = re.compile("[\u2801-\u28ff]")  # letters, which Unicode counts among the signs
 
 
-def has_letters(text: str) -> bool:
-    """Whether there is anything to translate: letters or digits, not signs and emoji alone."""
-    return any(map(str.isalnum, text)) or _BRAILLE.search(text) is not None
+# In ASCII: where no space is written between words, a sentence may follow at once.
+_ADDRESS = re.compile(
+    r"[(<\[\"']*(?:(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.|mailto:)[!-~]+|[!-?A-~]+@[!-?A-~]+\.[!-?A-~]+)"
+)
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything to translate: letters or digits, not signs, emoji and addresses alone."""
+    if not (any(map(str.isalnum, text)) or _BRAILLE.search(text)):
+        return False
+    if not any(mark in text for mark in ("://", "@", "www.")):
+        return True
+    words = (word for word in text.split() if any(map(str.isalnum, word)) or _BRAILLE.search(word))
+    return not all(map(_ADDRESS.fullmatch, words))
 
 
 @dataclass(frozen=True)
@@ -237,7 +248,7 @@ class Planner:
                     plan.copy(part)
                     continue
                 line = Piece(part, next(ids_of))
-                if not line.ids or not has_letters(line.text):
+                if not line.ids or not has_words(line.text):
                     plan.copy(line.text)  # nothing in it could be translated, and a model would make something up
                 elif len(line.ids) < self.limit:
                     plan.translate(line)
@@ -267,7 +278,7 @@ class Planner:
     def _split(self, plan: Plan, line: Piece) -> Tally:
         n_copied = 0
         for part, ids in self._parts(line.text):
-            if not ids or len(ids) >= self.limit or not has_letters(part):
+            if not ids or len(ids) >= self.limit or not has_words(part):
                 plan.copy(part)
                 n_copied += len(ids) >= self.limit
                 continue
