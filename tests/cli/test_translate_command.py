@@ -248,7 +248,8 @@ def test_what_is_not_there(echo: Path, tmp_path: Path, capsys: pytest.CaptureFix
     refused([absent, "-m", str(echo)], capsys, "absent: no such file")
     refused([there, "-m", absent], capsys, "absent: no such folder")
     refused([there, "-m", absent, "--workers", "2"], capsys, "absent: no such folder")
-    refused([there, "-m", str(echo), "--output", f"{absent}/out"], capsys, "out.part: cannot be written")
+    words = f"{absent}/out: cannot be written: there is no folder {absent};"
+    refused([there, "-m", str(echo), "--output", f"{absent}/out"], capsys, words)
     refused([there, "-m", str(echo), "--output", str(tmp_path)], capsys, "cannot be written: Is a directory")
 
 

@@ -68,8 +68,7 @@ def evaluate(
         Print one JSON object, for programs.
     """
     subject = _subject(model, hypotheses, source)
-    _check_options(worst, per_sentence)
-    refuse_overwriting(per_sentence, subject, source, against, *target or (), option="--per-sentence")
+    _check_options(worst, per_sentence, [subject, source, against, *(target or ())])
     if not target:
         raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
     texts = read_texts(source, target)
@@ -105,13 +104,14 @@ def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -
     return model
 
 
-def _check_options(worst: int, per_sentence: Path | None) -> None:
+def _check_options(worst: int, per_sentence: Path | None, read: list[Path | None]) -> None:
     """Complain of what cannot work now, not after translating."""
     if worst < 0:
         raise UserError(f"--worst {worst}: expected how many sentences to show, from 0 upwards")
     if per_sentence is not None and (per_sentence.is_dir() or not per_sentence.absolute().parent.is_dir()):
         what = "a folder" if per_sentence.is_dir() else f"there is no folder {per_sentence.parent}"
         raise UserError(f"--per-sentence {per_sentence}: {what}; name a file in a folder that is there")
+    refuse_overwriting(per_sentence, *read, option="--per-sentence")
 
 
 def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:

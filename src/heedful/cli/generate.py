@@ -87,7 +87,6 @@ def generate(
     settings, device = _settings({"max_len": max_tokens, "beam": beam, "n_best": n_best}, drawing, set or [])
     with _said_at_the_end():
         if prompt == "-":
-            refuse_overwriting(output, STANDARD_INPUT)
             _filter(model, compute, device, output, format, settings)
         else:
             with open_output(output) as out:
@@ -138,6 +137,7 @@ def _filter(
 ) -> None:
     from heedful.decoding.writing.generator import Generator
 
+    refuse_overwriting(output, STANDARD_INPUT)
     with TextInput(STANDARD_INPUT) as source:
         place = Here(Generator.load(model, compute=compute, device=device), settings)
         with open_output(output) as out:

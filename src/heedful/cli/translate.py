@@ -72,12 +72,9 @@ def translate(
     set
         Any setting of the search, the text's language, where it computes: --set max_len=100 language=de device=cuda:0
     """
-    from heedful.decoding.writing.workers import Opening
-
     refuse_overwriting(output, file)
     how = _settings(beam, n_best, format, on_bad_line, set or [])
-    path, *more = map(str, _chosen(model or [], to))
-    opening = Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
+    opening = _opening(_chosen(model or [], to), engine, compute, long, how)
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
         work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
         work.run(hidden=output is None and sys.stdout.isatty())
@@ -123,6 +120,13 @@ def _chosen(models: list[Path], to: str | None) -> list[Path]:
             if languages is not None and canonical(to) not in (languages[1], base(languages[1])):
                 raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
     return models
+
+
+def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _How) -> "Opening":
+    from heedful.decoding.writing.workers import Opening
+
+    path, *more = map(str, models)
+    return Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
 
 
 @contextlib.contextmanager
