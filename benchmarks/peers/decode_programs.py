@@ -2,7 +2,7 @@
 
     python decode_programs.py PROGRAM COMPUTE PREPARED.json ANSWER.json
 
-PREPARED is what benchmarks/decode.py writes. ANSWER gets what was measured, one entry for each case,
+PREPARED is what benchmarks/speed/decode.py writes. ANSWER gets what was measured, one entry for each case,
 and the memory at the end.
 """
 

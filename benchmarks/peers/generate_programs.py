@@ -1,4 +1,4 @@
-"""One program of benchmarks/generate.py, in a process of its own: lines of JSON come in, and lines of JSON go out.
+"""Run one program of benchmarks/speed/generate.py in its own process: JSON lines in, JSON lines out.
 
     python generate_programs.py PROGRAM FOLDER THREADS [LANES]
 

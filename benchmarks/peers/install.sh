@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs one peer of benchmarks/train.py into an environment of its own:
+# Installs one peer of benchmarks/speed/train.py into an environment of its own:
 #
 #     benchmarks/peers/install.sh PEER [DIR]      PEER: opennmt, eole, huggingface or joeynmt
 #

@@ -1,6 +1,6 @@
 """What one writes oneself in an afternoon: a loop around torch.nn.Transformer, batches sorted by length, fused AdamW.
 
-    python plain.py FOLDER [bfloat16]      FOLDER: as benchmarks/train.py prepares it; products in bfloat16
+    python plain.py FOLDER [bfloat16]      FOLDER: as benchmarks/speed/train.py prepares it; products in bfloat16
 
 Prints "step N" after each step, N being its target tokens without padding.
 """

@@ -1,6 +1,6 @@
 """heedful's own training, from the raw text on.
 
-    python train_heedful.py FOLDER RUN [PRECISION]      FOLDER: as benchmarks/train.py prepares it; RUN: to be made
+    python train_heedful.py FOLDER RUN [PRECISION]  FOLDER: as benchmarks/speed/train.py prepares it; RUN: to be made
 
 Prints "step N" after each step, N being its target tokens without padding.
 """

@@ -1,6 +1,6 @@
 """Hugging Face's Seq2SeqTrainer on a Marian model of the same size.
 
-    python train_huggingface.py FOLDER RUN      FOLDER: as benchmarks/train.py prepares it; RUN: a folder to be made
+    python train_huggingface.py FOLDER RUN  FOLDER: as benchmarks/speed/train.py prepares it; RUN: a folder to be made
 
 Its batches are so many sentences, grouped by length; so many are taken as have `batch_tokens` target tokens on average.
 Prints "step N" after each step, N being its target tokens without padding.

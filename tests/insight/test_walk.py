@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from deterministic import largest_difference
 from heedful.insight.look import look
-from heedful.insight.page import PAGE
 from heedful.insight.places import position_facts
-from heedful.insight.thinking import thinking_machines, thinking_machines_module
 from heedful.insight.trace import trace
 from heedful.insight.walk import FeedForwardVectors, HeadVectors, Layer, Vector, walk_through
 from heedful.models.seq2seq import Seq2Seq
@@ -215,24 +213,3 @@ def test_positions_that_add_nothing_to_the_embedding_have_no_code(variant: str) 
     facts = position_facts(subject(variant).model, 10)
     assert facts.code is None and facts.similarity is None
     assert (facts.bias is None) == (variant == "no positions")
-
-
-# The notes' small example
-
-
-def test_thinking_machines_adds_up() -> None:
-    example = thinking_machines()
-    x, w_q, w_k, w_v, q, k, v, z = (np.array(example[name]) for name in ("x", "w_q", "w_k", "w_v", "q", "k", "v", "z"))
-    assert x.shape == (2, 4) and w_q.shape == w_k.shape == w_v.shape == (4, 64)
-    assert (q == x @ w_q).all() and (k == x @ w_k).all() and (v == x @ w_v).all()
-    assert (np.array(example["scores"]) == q @ k.T).all()
-    assert example["scores"][0] == [112, 96] and example["scale"] == 8 and example["scaled"][0] == [14, 12]  # type: ignore[index]
-    weights = np.array(example["weights"])
-    assert [round(value, 2) for value in weights[0]] == [0.88, 0.12]
-    assert np.allclose(weights.sum(axis=1), 1, atol=1e-5) and np.allclose(weights @ v, z, atol=1e-4)
-
-
-def test_the_page_has_the_same_numbers() -> None:
-    assert (PAGE / "thinking_machines.js").read_text(encoding="utf-8") == thinking_machines_module(), (
-        "made anew? Write thinking_machines_module() there"
-    )

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "speed"
 
 
 @pytest.fixture

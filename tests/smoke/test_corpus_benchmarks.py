@@ -9,7 +9,7 @@ import pytest
 
 from heedful.evaluation.consensus import consensus as heedful_consensus
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "quality"
 Words = tuple[str | Path, ...]
 
 
@@ -155,7 +155,7 @@ def test_sentences_that_are_new_on_both_sides(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def chosen(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """What benchmarks/consensus.py chooses for a line of test, of what systems say."""
+    """What benchmarks/quality/consensus.py chooses for a line of test, of what systems say."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import consensus
 

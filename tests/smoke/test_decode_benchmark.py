@@ -1,4 +1,4 @@
-"""benchmarks/decode.py runs, and all programs that it compares write the same."""
+"""benchmarks/speed/decode.py runs, and all programs that it compares write the same."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ from heedful.models.folder import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "decode.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "speed" / "decode.py"
 LINES = ["a dog runs", "two men sit on a bench", "the old man sleeps", "a cat on the street"]
 
 

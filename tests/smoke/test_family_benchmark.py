@@ -12,7 +12,7 @@ from heedful.models.folder import load_model, save_model
 from heedful.models.vit import Vit, VitConfig
 from heedful.training.settings import read_settings
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "quality"
 
 
 @pytest.fixture(autouse=True)

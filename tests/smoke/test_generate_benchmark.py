@@ -1,4 +1,4 @@
-"""benchmarks/generate.py runs, and all programs in float32 write the same."""
+"""benchmarks/speed/generate.py runs, and all programs in float32 write the same."""
 
 import importlib.util
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "generate.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "speed" / "generate.py"
 
 
 @pytest.mark.slow

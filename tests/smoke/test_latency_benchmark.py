@@ -1,11 +1,11 @@
-"""benchmarks/latency.py runs."""
+"""benchmarks/speed/latency.py runs."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "latency.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "speed" / "latency.py"
 
 
 def test_first_and_later_calls_are_measured(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "speed"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmark reads /proc")
 
 

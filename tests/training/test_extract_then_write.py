@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("extract")
     articles = [article(number) for number in range(120)] + [("The dogs run.", "dogs.")] * 3
     (place / "pairs.tsv").write_text("".join(f"{text}\t{summary}\n" for text, summary in articles), encoding="utf-8")
-    recipe = Path(__file__).parents[2] / "recipes" / "extract-summarise.toml"
+    recipe = Path(__file__).parents[2] / "benchmarks" / "recipes" / "extract-summarise.toml"
     overrides = [
         *COMMON, f"data.max_len={MAX_LEN}", "data.batch_tokens=160", "model.n_layers=1", "run.steps=4",
         "run.validate_every=4", "run.save_every=4", "tokenizer.vocab_size=300", "run.ema=0.0",
@@ -146,7 +146,7 @@ def test_training_splits_sentences_as_the_card_will_say(setting: str, tmp_path: 
     name = "pairs.tsv" if setting else "pairs.de-en.tsv"
     lines = [german(number) for number in range(60)]
     (tmp_path / name).write_text("".join(f"{text}\t{summary}\n" for text, summary in lines), encoding="utf-8")
-    recipe = Path(__file__).parents[2] / "recipes" / "extract-summarise.toml"
+    recipe = Path(__file__).parents[2] / "benchmarks" / "recipes" / "extract-summarise.toml"
     few = ["data.max_len=80", "data.batch_tokens=160", "run.steps=1", "run.ema=0.0", "tokenizer.vocab_size=300"]
     overrides = [*COMMON, *few, "model.n_layers=1", "data.max_doubtful=1.0", *([setting] if setting else [])]
     train(folder=tmp_path / "run", source=tmp_path / name, recipe=str(recipe), overrides=overrides)

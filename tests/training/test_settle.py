@@ -19,7 +19,7 @@ from heedful.training.settings import find_recipe
 from heedful.training.settle import settle
 from heedful.training.tasks.table import TASKS
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 FOR_PAIRS = ("demo", "tiny", "small", "base", "big")  # chosen by the size of the data, which is small here
 
 # a setting -> the tasks that look at it

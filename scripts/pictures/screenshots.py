@@ -1,0 +1,167 @@
+"""Make the screenshots of the docs from the model that `heedful demo` leaves.
+
+    python scripts/pictures/screenshots.py demo/en-fr/run
+
+With --gpt, --bert and --vit (runs of benchmarks/recipes/shakespeare.toml, bert-pretrain.toml and vit-mnist.toml) it
+makes those of the other families too; --image is the picture for the ViT. Needs heedful[dev] and Chromium. Each
+screenshot shows one part of the page in few colours: small enough for the repository.
+"""
+
+import argparse
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import playwright.sync_api as playwright
+from PIL import Image
+
+import heedful
+from heedful.insight.encoder_look import EncoderLook, look_encoder
+from heedful.insight.look import Look
+from heedful.insight.text_look import TextLook, look_at_text
+
+IMAGES_FOLDER = Path(__file__).parents[2] / "docs" / "images"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+COLOURS = 160
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = TIRED.replace("tired", "wide")
+GUITAR = "A man is [MASK] a guitar on the street."
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture: the state of the page, and from the top of which element to the bottom of which other."""
+
+    name: str
+    state: dict[str, object]
+    first: str = "main"
+    last: str = "main"
+    width: int = 960
+    height: int = 900
+    keys: tuple[str, ...] = ()  # pressed inside the matrix
+    click: str = ""
+    text: str = TIRED
+    served: bool = False
+    of: str = "model"  # which of the given models
+    most: int = 900  # pixels of its height
+    more: dict[str, str] = field(default_factory=dict)  # for the browser
+
+
+IT = {"kind": "encoder", "show": "lines", "row": 7, "words": 1}  # the row of "it"
+ZH = {"lang": "zh"}
+ROMEO_HEAD = {"show": "lines", "heads": 4}  # looks at the last letter but one
+WALK = {"view": "walk", "side": "encoder", "token": 10, "layer": 1}
+TYPED = {"from": "en", "to": "fr", "q": TIRED}
+
+SHOTS = [
+    Shot("look-attention", {"words": 1}, ".sentence", ".matrix .readout", most=1100),
+    Shot("look-lines", IT, ".controls", ".lines-figure"),
+    Shot("look-grid", {"show": "grid", "sort": "alignment"}, ".controls", ".thumbnails"),
+    Shot("look-walk", WALK),
+    Shot("look-output", {"view": "output", "step": 14}, most=700),
+    Shot("look-beam", {"view": "beam", "theme": "dark"}, last=".tree", width=1100),
+    Shot("look-layers", {"view": "layers"}),
+    Shot("look-causes", {"view": "layers"}, "section.causes", "section.causes .readout", most=1100),
+    Shot("zh-attention", ZH | {"words": 1}, "h3.title", ".matrix .readout", most=1100),
+    Shot("zh-tired", ZH | IT, "h3.title", ".lines-figure", 760),
+    Shot("zh-wide", ZH | IT, "h3.title", ".lines-figure", 760, text=WIDE),
+    Shot("zh-walk", ZH | WALK, most=1500),
+    Shot("zh-beam", ZH | {"view": "beam"}, last=".tree", width=1100),
+    Shot("zh-positions", ZH | {"view": "positions"}, most=400),
+    Shot("look-gpt", ROMEO_HEAD, ".controls", ".lines-figure", text="ROMEO:\nBut soft", of="gpt", most=700),
+    Shot("look-bert", {}, ".sentence", ".matrix .readout", text=GUITAR, of="bert", most=1100),
+    Shot("look-vit", {"layer": 0, "heads": 1}, ".controls", "main", text="", of="vit", most=780),
+    Shot("serve-page", TYPED, "body", "body", height=640, served=True, most=640),
+    Shot("serve-phone", TYPED | ZH | {"theme": "dark"}, "body", "body", 390, 900, served=True, most=900),
+]  # fmt: skip
+
+
+@contextmanager
+def server(model: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "heedful", "serve", "-m", f"en-fr={model}", "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        said = ""
+        while not (found := re.search(r"listening at (http://\S+/) ", said)):
+            line = process.stderr.readline()
+            if not line:
+                raise SystemExit(said)
+            said += line
+        yield found[1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def take(browser: playwright.Browser, shot: Shot, address: str) -> bytes:
+    """The picture as PNG."""
+    context = browser.new_context(viewport={"width": shot.width, "height": shot.height}, locale="en-GB", **shot.more)
+    page = context.new_page()
+    state = "&".join(f"{name}={str(value).replace(' ', '+')}" for name, value in shot.state.items())
+    page.goto(f"{address}#{state}")
+    if shot.served:
+        playwright.expect(page.locator(".alternatives li").first).to_be_visible(timeout=60_000)
+    else:
+        page.wait_for_selector("main .view > *")
+    if shot.keys:
+        page.focus(".matrix-scroll")
+        for key in shot.keys:
+            page.keyboard.press(key)
+    page.evaluate(PAINTED)
+    boxes = [page.locator(place).first.bounding_box() for place in (shot.first, shot.last)]
+    assert boxes[0] is not None and boxes[1] is not None
+    top, bottom = max(0.0, boxes[0]["y"] - 8), boxes[1]["y"] + boxes[1]["height"] + 8
+    clip = {"x": 0, "y": top, "width": shot.width, "height": min(shot.most, bottom - top)}
+    data = page.screenshot(clip=clip, full_page=True)  # type: ignore[arg-type]
+    context.close()
+    return data
+
+
+def look(of: str, model: Path, text: str) -> Look | TextLook | EncoderLook:
+    if of == "model":
+        return heedful.look(model, text, branches=200)
+    return look_at_text(model, text) if of == "gpt" else look_encoder(model, text)
+
+
+def write(path: Path, data: bytes) -> None:
+    picture = Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    picture.save(path, optimize=True)
+    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, nargs="?")
+    for name in ("--gpt", "--bert", "--vit", "--image"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--only", nargs="+", default=[shot.name for shot in SHOTS])
+    parser.add_argument("--into", type=Path, default=IMAGES_FOLDER)
+    given = parser.parse_args()
+    shots = [shot for shot in SHOTS if shot.name in given.only and getattr(given, shot.of) is not None]
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=FLAGS)
+        pages = {}
+        for of, text in {(shot.of, shot.text) for shot in shots if not shot.served}:
+            path = look(of, getattr(given, of), text or str(given.image)).save(Path(folder) / f"{len(pages)}.html")
+            pages[of, text] = path.as_uri()
+        for shot in (one for one in shots if not one.served):
+            write(given.into / f"{shot.name}.png", take(browser, shot, pages[shot.of, shot.text]))
+        if any(shot.served for shot in shots):
+            with server(given.model) as address:
+                for shot in (one for one in shots if one.served):
+                    write(given.into / f"{shot.name}.png", take(browser, shot, address))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
