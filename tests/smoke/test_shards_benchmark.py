@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "shards.py"
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "speed" / "shards.py"
 
 
 def test_a_tiny_corpus_goes_through_all_stages(tmp_path):
