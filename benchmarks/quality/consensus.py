@@ -1,127 +1,174 @@
-"""What several systems agree on: for each sentence one of their translations is chosen, without a reference.
+"""Choose, for each sentence, the translation that several systems agree with most, and score the choice.
 
-    python benchmarks/quality/consensus.py --data FOLDER --systems docs/results/multi30k/multi30k-en-de-[123] [--pair
-        en-de]
-        [--family docs/results/multi30k/multi30k-en-de-diverse-[456]] [--likeness bleu] [--back RUN] [--beam 5]
-        [--keep docs/results/multi30k/multi30k-en-de-consensus]
+    python benchmarks/quality/consensus.py --data FOLDER --archive docs/results/multi30k/translations.tsv.xz
+        --systems 'multi30k-en-de-[123]' 'multi30k-en-de-small-[123]' [--family 'multi30k-en-de-diverse-[456]']
+        [--pair en-de] [--metric bleu] [--back RUN] [--beam 5] --keep build/consensus
 
-FOLDER holds the corpus as for benchmarks/quality/multi30k.py, and each system is a folder that its --keep has left:
-val and
-test files as a beam translated them. Each has a vote; those of a --family, which began with the same weights and so err
-together, are systems too and share one. How likeness is measured, by words (BLEU) or by characters (chrF), is chosen by
-BLEU on validation, or named with --likeness; the test sets are then scored once, with that one.
+This is minimum Bayes risk decoding over the outputs of several models; no reference is used to choose. FOLDER holds
+the corpus as benchmarks/quality/multi30k.py expects it. With --archive, --systems and --family name systems of the
+archive (with * ? [] as in file names); without it, they name folders that `multi30k.py --keep` wrote. Each system has
+one vote. The systems of a --family share one vote, because models that started from the same weights make the same
+mistakes. --metric sets how the similarity of two translations is measured (BLEU or chrF); without it, the metric with
+the best BLEU on validation is used. Each test set is then scored once.
 
-With --back, a model of the other direction, it also counts how likely the source is as a translation of the candidate
-(its log-probability), and how many words the candidate has, since that likelihood and that likeness like few. How many
-points each is worth is chosen by BLEU on validation, too, of the few values in POINTS.
+--back names a model of the opposite direction. The log-probability of the source given the candidate, and the number
+of words in the candidate (both measures favour short candidates), then count as well. Their weights are chosen by BLEU
+on validation from the values in WEIGHTS.
 """
 
 import argparse
+import fnmatch
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.evaluation.consensus import LIKENESSES, Likeness, agreement
 from heedful.evaluation.scores import bleu
-from multi30k import Corpus, lines_of, score_file
+from multi30k import Corpus, score_file
+from translations import Archive, read_archive, read_lines, write_lines
 
-POINTS = {"back": (0.0, 0.5, 1.0, 2.0), "words": (0.0, 0.5, 1.0)}  # for a nat, for a word; likeness has up to 100
+# Candidate weights of the terms besides similarity (0 to 100): per nat of log-probability, and per word.
+WEIGHTS = {"back": (0.0, 0.5, 1.0, 2.0), "words": (0.0, 0.5, 1.0)}
 
 
-class How(NamedTuple):
-    """To choose one of several translations: by its likeness to the others, and points for what else speaks for it."""
+class Rule(NamedTuple):
+    """How a translation is chosen: the metric for similarity, and the weights of the other terms."""
 
-    likeness: Likeness
+    metric: Likeness
     back: float = 0.0
     words: float = 0.0
 
 
 class Candidate(NamedTuple):
-    text: str
-    likeness: dict[Likeness, float]
-    back: float  # the log-probability of the source, given this
+    """A translation of one sentence, with what the rules weigh."""
 
-    def points(self, how: How) -> float:
-        return self.likeness[how.likeness] + how.back * self.back + how.words * len(self.text.split())
+    text: str
+    similarity: dict[Likeness, float]  # to the translations of all systems, 0 to 100, by metric
+    back: float  # log-probability of the source given this text
+
+    def score(self, rule: Rule) -> float:
+        return self.similarity[rule.metric] + rule.back * self.back + rule.words * len(self.text.split())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the corpus")
     parser.add_argument("--pair", default="en-de")
-    parser.add_argument("--systems", type=Path, nargs="+", required=True)
-    parser.add_argument("--family", type=Path, nargs="+", action="append", default=[], help="systems with one vote")
-    parser.add_argument("--likeness", choices=LIKENESSES, help="not to be chosen on validation")
-    parser.add_argument("--back", type=Path, help="a run or model folder of the other direction")
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--keep", type=Path, required=True, help="the folder for what was chosen, and its scores")
+    parser.add_argument("--archive", type=Path, help="read translations from this archive instead of from folders")
+    parser.add_argument("--systems", nargs="+", required=True, help="systems with one vote each")
+    parser.add_argument("--family", nargs="+", action="append", default=[], help="systems that share one vote")
+    parser.add_argument("--metric", choices=LIKENESSES, help="similarity metric (default: chosen on validation)")
+    parser.add_argument("--back", type=Path, help="run or model folder of the opposite direction")
+    parser.add_argument("--beam", type=int, default=5, help="which translations to use")
+    parser.add_argument("--keep", type=Path, required=True, help="folder for the chosen translations and their scores")
     options = parser.parse_args()
-    options.votes = dict.fromkeys(options.systems, 1.0)
-    options.votes |= {system: 1 / len(family) for family in options.family for system in family}
     corpus = Corpus(options.data, *options.pair.split("-"))
+    archive = read_archive(options.archive) if options.archive else None
+    votes = votes_of(options, archive)
     options.keep.mkdir(parents=True, exist_ok=True)
-    likenesses: Sequence[Likeness] = [options.likeness] if options.likeness else LIKENESSES
-    ways = [How(likeness, *points) for likeness in likenesses for points in itertools.product(*POINTS.values())]
-    if options.back is None:
-        ways = [How(likeness) for likeness in likenesses]
-    said = list(candidates(options, corpus, "val"))
-    references = lines_of(corpus.find("val", corpus.target))
-    judged = {how: bleu(chosen(said, how), [references], tokenize=corpus.tokenize).value for how in ways}
-    best = max(ways, key=lambda how: judged[how])
-    scores = {split: score(options, corpus, split, best) for split in ("val", *corpus.tests())}
-    how = {
-        "systems": {system.name: vote for system, vote in options.votes.items()},
-        "validation": [{**way._asdict(), "bleu": value} for way, value in judged.items()],
+
+    rules = rules_to_try(options)
+    splits = ("val", *corpus.tests())
+    candidates = {split: candidates_of(options, corpus, split, votes, archive) for split in splits}
+    references = read_lines(corpus.find("val", corpus.target))
+    validation = {
+        rule: bleu(choose(candidates["val"], rule), [references], tokenize=corpus.tokenize).value for rule in rules
+    }
+    best = max(rules, key=lambda rule: validation[rule])
+    scores = {split: write_and_score(options, corpus, split, choose(candidates[split], best)) for split in splits}
+
+    summary = {
+        "systems": {Path(system).name: vote for system, vote in votes.items()},
+        "validation": [{**rule._asdict(), "bleu": value} for rule, value in validation.items()],
         "chosen": best._asdict(),
     }
-    for split, (by_words, by_characters) in scores.items():
-        figures = f"BLEU {by_words['value']:.2f}, chrF2 {by_characters['value']:.2f}"
-        print(f"{len(options.votes)} systems, {split}: {figures}")
-    print(json.dumps(how["chosen"]))
-    (options.keep / "scores.json").write_text(json.dumps({**how, "scores": scores}, indent=1) + "\n", encoding="utf-8")
+    for split, (bleu_score, chrf_score) in scores.items():
+        print(f"{len(votes)} systems, {split}: BLEU {bleu_score['value']:.2f}, chrF2 {chrf_score['value']:.2f}")
+    print(json.dumps(summary["chosen"]))
+    (options.keep / "scores.json").write_text(
+        json.dumps({**summary, "scores": scores}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
-def candidates(options: argparse.Namespace, corpus: Corpus, split: str) -> Iterator[list[Candidate]]:
-    """For each line what the systems say, each once."""
-    outputs = [lines_of(system / file_of(options, corpus, split)) for system in options.votes]
-    votes = list(options.votes.values())
-    likes = {one: agreement(outputs, likeness=one, tokenize=corpus.tokenize, votes=votes) for one in LIKENESSES}
-    said = [list(of_line) for of_line in likes[LIKENESSES[0]]]
-    back = iter(ways_back(options.back, said, lines_of(corpus.find(split, corpus.source))))
-    for number, texts in enumerate(said):
-        yield [Candidate(text, {one: likes[one][number][text] for one in LIKENESSES}, next(back)) for text in texts]
+def votes_of(options: argparse.Namespace, archive: Archive | None) -> dict[str, float]:
+    """Return the vote of each system: 1, or an equal share of 1 for the members of a family."""
+    votes = dict.fromkeys(expand(options.systems, archive), 1.0)
+    for family in options.family:
+        members = expand(family, archive)
+        votes |= dict.fromkeys(members, 1 / len(members))
+    return votes
 
 
-def ways_back(model: Path | None, said: list[list[str]], sources: list[str]) -> list[float]:
-    """How likely the model finds the source of each candidate; without a model all are alike."""
-    texts = [text for of_line in said for text in of_line]
+def expand(patterns: Sequence[str], archive: Archive | None) -> list[str]:
+    """Return the archive's systems that match the patterns; without an archive, the patterns are folder names."""
+    if archive is None:
+        return list(patterns)
+    names = list(next(iter(archive.values())))
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            sys.exit(f"--archive has no system {pattern!r}; it has: {', '.join(names)}")
+    return [name for pattern in patterns for name in fnmatch.filter(names, pattern)]
+
+
+def rules_to_try(options: argparse.Namespace) -> list[Rule]:
+    """List the rules that validation decides between."""
+    metrics: Sequence[Likeness] = [options.metric] if options.metric else LIKENESSES
+    if options.back is None:
+        return [Rule(metric) for metric in metrics]
+    return [Rule(metric, *weights) for metric in metrics for weights in itertools.product(*WEIGHTS.values())]
+
+
+def candidates_of(
+    options: argparse.Namespace, corpus: Corpus, split: str, votes: Mapping[str, float], archive: Archive | None
+) -> list[list[Candidate]]:
+    """Return the distinct translations of each sentence by all systems."""
+    name = file_name(options, corpus, split)
+    outputs = [archive[name][system] if archive else read_lines(Path(system) / name) for system in votes]
+    similarity = {
+        metric: agreement(outputs, likeness=metric, tokenize=corpus.tokenize, votes=list(votes.values()))
+        for metric in LIKENESSES
+    }
+    texts = [list(translations) for translations in similarity[LIKENESSES[0]]]
+    back = backward_scores(options.back, texts, read_lines(corpus.find(split, corpus.source)))
+    return [
+        [Candidate(text, {metric: similarity[metric][i][text] for metric in LIKENESSES}, next(back)) for text in row]
+        for i, row in enumerate(texts)
+    ]
+
+
+def backward_scores(model: Path | None, texts: list[list[str]], sources: list[str]) -> Iterator[float]:
+    """Yield the log-probability of the source for every candidate, in order; without a model, zeros."""
     if model is None:
-        return [0.0] * len(texts)
+        return itertools.repeat(0.0)
     from heedful.evaluation.perplexity import likelihood
     from heedful.models.find import find_model_folder
     from heedful.models.folder import load_model
 
     loaded = load_model(find_model_folder(model))
     loaded.model.eval()
-    beside = [source for of_line, source in zip(said, sources, strict=True) for _ in of_line]
-    return likelihood(loaded.model, loaded.tokenizers, texts, beside).log_probs
+    candidates = [text for row in texts for text in row]
+    repeated_sources = [source for row, source in zip(texts, sources, strict=True) for _ in row]
+    return iter(likelihood(loaded.model, loaded.tokenizers, candidates, repeated_sources).log_probs)
 
 
-def chosen(said: list[list[Candidate]], how: How) -> list[str]:
-    return [max(of_line, key=lambda candidate: candidate.points(how)).text for of_line in said]
+def choose(candidates: list[list[Candidate]], rule: Rule) -> list[str]:
+    """Return the best candidate of each sentence."""
+    return [max(row, key=lambda candidate: candidate.score(rule)).text for row in candidates]
 
 
-def score(options: argparse.Namespace, corpus: Corpus, split: str, how: How) -> list[dict[str, Any]]:
-    """BLEU and chrF of what is chosen, which is kept."""
-    output = options.keep / file_of(options, corpus, split)
-    lines = chosen(list(candidates(options, corpus, split)), how)
-    output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def write_and_score(
+    options: argparse.Namespace, corpus: Corpus, split: str, translations: list[str]
+) -> list[dict[str, Any]]:
+    """Write the chosen translations into the --keep folder and return their BLEU and chrF."""
+    output = options.keep / file_name(options, corpus, split)
+    write_lines(output, translations)
     return score_file(output, corpus, split)
 
 
-def file_of(options: argparse.Namespace, corpus: Corpus, split: str) -> str:
+def file_name(options: argparse.Namespace, corpus: Corpus, split: str) -> str:
     return f"{split}.beam{options.beam}.{corpus.target}"
 
 
