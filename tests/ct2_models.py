@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from deterministic import fill
-from heedful.decoding.engines.ct2_engine import CTranslate2Engine
-from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
+from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.interop import ctranslate2_cache
-from heedful.interop.ctranslate2 import described, write_model
-from heedful.interop.ctranslate2_cache import Converted, facts_of
-from heedful.interop.ctranslate2_child import convert_into
+from heedful.interop.ctranslate2 import cache
+from heedful.interop.ctranslate2.cache import Converted, facts_of
+from heedful.interop.ctranslate2.convert_process import convert_into
+from heedful.interop.ctranslate2.spec import described, write_model
 from heedful.models.bart import Bart
-from heedful.models.folder import LoadedModel
+from heedful.models.model_io import LoadedModel
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5
 from heedful.text import SPECIAL
@@ -96,5 +96,5 @@ def count_conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         made.append(folder)
         convert_into(model, folder)
 
-    monkeypatch.setattr(ctranslate2_cache, "_run_child", run)
+    monkeypatch.setattr(cache, "_run_child", run)
     return made

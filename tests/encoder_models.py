@@ -7,8 +7,8 @@ import torch
 
 from deterministic import fill
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import save_model
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
+from heedful.models.special_ids import MarksConfig
 from heedful.models.vit import Vit, VitConfig
 from heedful.text import MASK_PIECE, TokenizerConfig, Tokenizers, learn_tokenizer
 from heedful.text.foreign import load_foreign

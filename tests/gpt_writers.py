@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 
 from deterministic import fill, whole_numbers
-from heedful.decoding.engines.ct2_writer import CTranslate2Writer
-from heedful.decoding.engines.writer import Shape
+from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.interop.ctranslate2 import described, write_model
-from heedful.interop.ctranslate2_cache import Converted, facts_of
-from heedful.models.folder import LoadedModel
+from heedful.interop.ctranslate2.cache import Converted, facts_of
+from heedful.interop.ctranslate2.spec import described, write_model
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.model_io import LoadedModel
 
 SIZES = {"vocab_size": 60, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "max_len": 64}
 LLAMA = {

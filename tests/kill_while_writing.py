@@ -9,11 +9,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from heedful import files
+from heedful import atomic_io
 
 
 def write(folder: Path, text: str) -> None:
-    with files.folder_aside(folder) as aside:
+    with atomic_io.folder_aside(folder) as aside:
         for name in ("a", "b"):
             (aside / name).write_text(text)
 
@@ -22,7 +22,7 @@ def found(parent: Path) -> list[str]:
     """Each visible folder and what it holds; a damaged one would raise."""
     result = []
     for folder in sorted(parent.glob("[!.]*")):
-        files.check_manifest(folder)
+        atomic_io.check_manifest(folder)
         texts = {(folder / name).read_text() for name in ("a", "b")}
         result.append(f"{folder.name}: {' and '.join(sorted(texts))}")
     return result
@@ -50,14 +50,14 @@ def die_before(call: int) -> None:
         (Path, "write_bytes"),
         (os, "unlink"),
         (os, "rmdir"),
-        (files, "_exchange"),
+        (atomic_io, "_exchange"),
     ):
         setattr(owner, name, counted(getattr(owner, name)))
 
 
 def main(parent: Path, system: str, before: str) -> None:
     if system == "rename":
-        files._exchange = lambda a, b: False
+        atomic_io._exchange = lambda a, b: False
     moments = []
     for call in range(100):
         place = parent / f"{call}"
@@ -71,7 +71,7 @@ def main(parent: Path, system: str, before: str) -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         moment = {"call": call, "at once": found(place)}
-        files.clear_unfinished(place)
+        atomic_io.clear_unfinished(place)
         moments.append({**moment, "after clearing": found(place), "left": [p.name for p in place.glob(".*")]})
         shutil.rmtree(place)
         if os.waitstatus_to_exitcode(status) == 0:

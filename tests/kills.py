@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent / "training"))
 
 from small_run import OVERRIDES, write_corpus
 
-from heedful.files import ASIDE
+from heedful.atomic_io import ASIDE
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
-from heedful.training.run import train
+from heedful.training.train import train
 
 SETTINGS = [
     *OVERRIDES, "run.steps=200", "run.save_every=2", "run.validate_every=50", "run.keep_last=3", "data.workers=0",

@@ -43,7 +43,7 @@ IN_MODELS = [
     ),
     Mutant(
         "a sentence is read with its neighbour's padding",
-        "models/memory.py",
+        "nn/stacks.py",
         "None if self.mask is None else self.mask[index]",
         "self.mask",
         ("models/test_seq2seq.py",),
@@ -57,21 +57,21 @@ IN_MODELS = [
     ),
     Mutant(
         "the vocabulary of the source alone is compared",
-        "models/folder.py",
+        "models/model_io.py",
         '"target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),',
         '"target tokenizer": (tokenizers.target.vocab_size, tokenizers.target.vocab_size),',
         FOLDER,
     ),
     Mutant(
         "a file that the manifest does not list is believed",
-        "models/folder.py",
+        "models/model_io.py",
         "_check_listed(folder, check_manifest(folder))",
         "check_manifest(folder)",
         FOLDER,
     ),
     Mutant(
         "tying is not renewed after loading",
-        "models/folder.py",
+        "models/model_io.py",
         "    model.tie()\n",
         "    model.head.linear.weight = nn.Parameter(model.target_embedding.table.weight.detach().clone())\n",
         FOLDER,
@@ -81,28 +81,28 @@ IN_MODELS = [
 IN_DATA = [
     Mutant(
         "a batch holds one row too many",
-        "data/batching.py",
+        "data/batch_sampler.py",
         "(rows * longest_target <= batch_tokens)",
         "((rows - 1) * longest_target <= batch_tokens)",
         ("data/test_batching.py",),
     ),
     Mutant(
         "a corpus with a small weight shows the same examples in every epoch",
-        "data/batching.py",
+        "data/batch_sampler.py",
         "begin, end = floor(epoch * share), floor((epoch + 1) * share)",
         "begin, end = 0, floor(share)",
         ("data/test_batching.py",),
     ),
     Mutant(
         "the ceiling of the source is forgotten",
-        "data/batching.py",
+        "data/batch_sampler.py",
         "& (rows * longest_source <= source_tokens)",
         "& (longest_source <= source_tokens)",
         ("data/test_batching.py",),
     ),
     Mutant(
         "the examples that are used are reported as left out",
-        "data/batching.py",
+        "data/batch_sampler.py",
         "left_out=np.flatnonzero(~fits)",
         "left_out=np.flatnonzero(fits)",
         ("data/test_batching.py",),
@@ -130,14 +130,14 @@ IN_DATA = [
     ),
     Mutant(
         "the decoder reads the token that it must say",
-        "data/batch.py",
+        "data/collate.py",
         "target_in[row, 1 : len(ids) + 1] = ids",
         "target_in[row, : len(ids)] = ids",
         ("data/test_batch.py",),
     ),
     Mutant(
         "the end of a target is not predicted",
-        "data/batch.py",
+        "data/collate.py",
         "target_mask = _mask([len(ids) + 1 for ids in targets])",
         "target_mask = _mask([max(1, len(ids)) + 1 for ids in targets])\n"
         "    target_mask[range(len(targets)), [len(ids) for ids in targets]] = False",

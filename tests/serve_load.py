@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translation import Translation
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translation import Translation
+from heedful.decoding.translator import Translator
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGH.,;!?"
 TIE = 1e-4  # of the logarithms of two probabilities

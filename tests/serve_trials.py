@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.data.demo import demo_corpus
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
 from real_server import BASE, Running, make_folder, real_server

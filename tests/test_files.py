@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful import files
-from heedful.errors import UserError
-from heedful.files import (
+from heedful import atomic_io
+from heedful.atomic_io import (
     ASIDE,
     MANIFEST,
     RETIRED,
@@ -21,6 +20,7 @@ from heedful.files import (
     sha256,
     write_manifest,
 )
+from heedful.errors import UserError
 
 
 def write(folder: Path, **contents: str) -> Path:
@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, str]:
 def any_system(request, monkeypatch):
     """With the system's one-step exchange, and as where there is none."""
     if request.param == "renamed twice":
-        monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+        monkeypatch.setattr(atomic_io, "_exchange", lambda a, b: False)
 
 
 def test_a_new_folder_appears_whole_and_nothing_else(tmp_path):
@@ -154,7 +154,7 @@ def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(t
     """A kill does not test this (the system's memory survives it), so the order of the calls is looked at."""
     write(tmp_path / "model", a="old")
     calls = []
-    real_sync, real_rename, real_exchange = files.sync, Path.rename, files._exchange
+    real_sync, real_rename, real_exchange = atomic_io.sync, Path.rename, atomic_io._exchange
 
     def sync(path):
         calls.append(("sync", path.relative_to(tmp_path).parts))
@@ -169,9 +169,9 @@ def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(t
         calls.extend([("rename", a.name)] if done else [])
         return done
 
-    monkeypatch.setattr(files, "sync", sync)
+    monkeypatch.setattr(atomic_io, "sync", sync)
     monkeypatch.setattr(Path, "rename", rename)
-    monkeypatch.setattr(files, "_exchange", exchange)
+    monkeypatch.setattr(atomic_io, "_exchange", exchange)
     with folder_aside(tmp_path / "model") as aside:
         (aside / "a").write_text("new")
         (aside / "inner").mkdir()
@@ -245,7 +245,7 @@ def test_what_is_missing_is_named(tmp_path):
 
 def with_manifest(folder: Path, hashes: object) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / MANIFEST).write_bytes(files._manifest_bytes(hashes))
+    (folder / MANIFEST).write_bytes(atomic_io._manifest_bytes(hashes))
     return folder
 
 
@@ -302,7 +302,7 @@ def test_a_file_that_cannot_be_read_is_the_users_matter(tmp_path, monkeypatch):
     def forbidden(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files, "sha256", forbidden)
+    monkeypatch.setattr(atomic_io, "sha256", forbidden)
     with pytest.raises(UserError, match=r"'a', listed in manifest\.json, cannot be read.*Permission denied"):
         check_manifest(folder)
 
@@ -338,10 +338,10 @@ def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, mo
             return False
         return really(self, **more)
 
-    with files.folder_aside(folder) as first:
+    with atomic_io.folder_aside(folder) as first:
         (first / "who").write_text("first")
     monkeypatch.setattr(Path, "exists", exists)
-    with files.folder_aside(folder) as second:
+    with atomic_io.folder_aside(folder) as second:
         (second / "who").write_text("second")
     assert len(looked) == 2
     assert (folder / "who").read_text() == "second"
@@ -350,11 +350,11 @@ def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, mo
 
 def test_nobody_waits_for_the_disk_for_what_need_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(files, "sync", synced.append)
-    with files.folder_aside(tmp_path / "cached", durable=False) as aside:
+    monkeypatch.setattr(atomic_io, "sync", synced.append)
+    with atomic_io.folder_aside(tmp_path / "cached", durable=False) as aside:
         (aside / "a").write_text("a")
     assert synced == []
-    files.check_manifest(tmp_path / "cached")
-    with files.folder_aside(tmp_path / "kept") as aside:
+    atomic_io.check_manifest(tmp_path / "cached")
+    with atomic_io.folder_aside(tmp_path / "kept") as aside:
         (aside / "a").write_text("a")
     assert synced[-1] == tmp_path and len(synced) == 4

@@ -23,7 +23,7 @@ START, END, PAD = 2, 3, 0
 
 
 def heedful_engine(prepared: dict, compute: str, engine: str, *, shortlist: bool = False) -> Search:
-    from heedful.decoding.engines.choose import AutoEngine, open_engine
+    from heedful.decoding.engines.auto import AutoEngine, open_engine
     from heedful.decoding.search.request import Request
     from heedful.decoding.search.settings import SearchSettings
 

@@ -41,7 +41,7 @@ def heedful_torch(folder: Path, threads: int, lanes: int | None = None) -> Progr
 
 
 def _heedful(folder: Path, *, lanes: int | None = None, **how: str) -> Program:
-    from heedful.decoding.writing.generator import Generator
+    from heedful.decoding.generator import Generator
 
     generator = Generator.load(folder / "ours", **how)
     if lanes is not None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import heedful
-from heedful.training.log import Event
+from heedful.training.events import Event
 
 NEVER = 10**9  # steps
 

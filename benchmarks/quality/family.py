@@ -143,13 +143,13 @@ def summaries(options: argparse.Namespace) -> list[Row]:
 
 
 def likeness(said: Sequence[str], wanted: Sequence[str]) -> Row:
-    from heedful.evaluation.scores import chrf
+    from heedful.evaluation.metrics import chrf
 
     return {"chrF": chrf(said, [wanted]).value, "ROUGE-L": rouge_l(said, wanted)}
 
 
 def first_sentence(text: str) -> str:
-    from heedful.decoding.writing.sentences import split_sentences
+    from heedful.decoding.segmentation import split_sentences
 
     return next((sentence.strip() for sentence in split_sentences(text) if sentence.strip()), "")
 
@@ -244,7 +244,7 @@ def cost(run: Path) -> Row:
 
 
 def classified(run: Path, test: Sequence[tuple[str, str]]) -> float:
-    from heedful.decoding.encoders.classify import Classifier
+    from heedful.decoding.classifier import Classifier
 
     # The last one: who has a hundred labels has none to spare for choosing.
     found = Classifier.load(run / "last").classify([text for text, _ in test])

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.data.images import Images, flip, normalised, open_images, shift, splits_of
-from heedful.models.folder import load_model
+from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
 
 N_TEST = 500  # of a set of pictures that has no test part of its own

@@ -28,7 +28,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from heedful.cli.machine import processor
+from heedful.cli.system_info import processor
 from watch import Memory, busy_cores, cpu_of_others, end
 
 PEERS = Path(__file__).parents[1] / "peers"
@@ -103,9 +103,9 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
 
 def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_marian: bool) -> dict:
     from heedful.data.corpus import read_text
-    from heedful.interop.ctranslate2_cache import convert
-    from heedful.interop.ctranslate2_tokens import source_token
-    from heedful.models.find import find_model_folder
+    from heedful.interop.ctranslate2.cache import convert
+    from heedful.interop.ctranslate2.spec import source_token
+    from heedful.models.model_info import find_model_folder
     from heedful.text import load_tokenizers
 
     model = find_model_folder(path)
@@ -123,7 +123,7 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_mar
 
 def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
     from heedful.data.corpus import read_text
-    from heedful.decoding.engines.own_shortlist import learn_own_shortlist
+    from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
     learn_own_shortlist(path, lines, least_texts=1 if quick else 1_000)
@@ -132,7 +132,7 @@ def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
 def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> dict[str, float]:
     """Of each program's natural translations; in a process of its own, as above."""
     from heedful.data.corpus import read_text
-    from heedful.evaluation.scores import bleu
+    from heedful.evaluation.metrics import bleu
     from heedful.text import load_tokenizers
 
     lines = [example.source for example in read_text(reference)]
@@ -145,7 +145,7 @@ def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> d
 
 def _export(model: Path, marian: Path) -> None:
     from heedful.errors import UserError
-    from heedful.interop.huggingface import export_huggingface
+    from heedful.interop.huggingface.checkpoint import export_huggingface
 
     try:
         export_huggingface(model, marian)

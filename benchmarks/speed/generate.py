@@ -22,11 +22,11 @@ from pathlib import Path
 
 import torch
 
-from heedful.cli.machine import processor
-from heedful.interop.huggingface import export_huggingface
-from heedful.models.folder import save_model
+from heedful.cli.system_info import processor
+from heedful.interop.huggingface.checkpoint import export_huggingface
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
+from heedful.models.special_ids import MarksConfig
 
 SHAPES = {
     "nanogpt": {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "vocab_size": 65},

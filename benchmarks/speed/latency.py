@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from heedful.cli.machine import processor
+from heedful.cli.system_info import processor
 from watch import busy_cores
 
 SENTENCE = "I don't know where she lives."

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 from heedful.data.corpus import read_text
+from heedful.decoding.search.parallel_decoding import look_ahead
 from heedful.decoding.search.request import Request
-from heedful.decoding.steps.lookahead import look_ahead
-from heedful.models.find import find_model_folder
-from heedful.models.folder import load_model
+from heedful.models.model_info import find_model_folder
+from heedful.models.model_io import load_model
 
 BLOCKS = (1, 2, 4, 8, 16)  # 1 is greedy search
 

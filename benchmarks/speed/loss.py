@@ -33,7 +33,7 @@ def measure(way: str, tokens: int, width: int, vocabulary: int, threads: int) ->
     """Seconds of one pass (the best of three) and megabytes."""
     import torch
 
-    from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
+    from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
 
     def in_whole(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
         return smoothed_cross_entropy(states @ weight.T, target, 0.1)

@@ -27,7 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.cli.machine import memory, processor
+from heedful.cli.system_info import memory, processor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # to import benchmarks/plots
 from plots.chart import Line, growth_chart
@@ -80,7 +80,7 @@ class Measured:
 
 def attend_named(name: str) -> "Attend":
     from heedful.nn.attention import attend, attend_fused
-    from heedful.nn.patterns import RULES, Restricted, Strongest
+    from heedful.nn.sparse_attention import RULES, Restricted, Strongest
 
     if name in RULES:
         return Restricted(RULES[name](SPAN))

@@ -156,7 +156,7 @@ def offline(how: How, texts: list[str], part: Part) -> list[str]:
 
 
 def run_offline(how: How) -> None:
-    from heedful.decoding.writing.translator import Translator
+    from heedful.decoding.translator import Translator
 
     translator = Translator.load(how.model.partition("=")[2], engine=how.engine, compute=how.compute)
     texts = json.loads(sys.stdin.readline())
@@ -179,7 +179,7 @@ def run_one_by_one(how: How) -> None:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    from heedful.decoding.writing.translator import Translator
+    from heedful.decoding.translator import Translator
 
     translator = Translator.load(how.model.partition("=")[2], engine=how.engine, compute=how.compute)
     threads = anyio.CapacityLimiter(THREADS)

@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.cli.machine import processor
+from heedful.cli.system_info import processor
+from heedful.data.binarize import prepare
 from heedful.data.corpus import Corpus, open_corpus
-from heedful.data.shards import Shards, prepare
-from heedful.processor import n_cores
+from heedful.data.shards import Shards
+from heedful.devices import n_cores
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 Sides = tuple[list[str], list[str]]
@@ -107,8 +108,8 @@ def invented_sentences(n: int) -> Sides:
 
 
 def read_batches(shards: Shards, n_batches: int) -> int:
+    from heedful.data.datasets import Pairs
     from heedful.data.loader import Loader  # here, since it imports torch, which the stages before do without
-    from heedful.data.pairs import Pairs
 
     loader = Loader(Pairs(shards), batch_tokens=25_000, seed=1, n_workers=1)
     return sum(len(next(loader)) for _ in range(n_batches))

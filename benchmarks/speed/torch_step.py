@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.decoding.steps.packed import Linear
+from heedful.decoding.steps.packed_linear import Linear
 
 D, FF, V, LAYERS = 256, 1024, 8000, 3
 SHAPES = [(D, 3 * D), (D, D), (D, D), (D, D), (D, FF), (FF, D)] * LAYERS + [(D, V)]

@@ -27,8 +27,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from heedful.cli.machine import processor
-from heedful.cli.speed import rate
+from heedful.cli.doctor import rate
+from heedful.cli.system_info import processor
 from heedful.data.corpus import open_corpus
 from heedful.text import TokenizerConfig, learn_tokenizers, save_tokenizers
 from watch import Failed, Watched, Window, busy_cores, watch

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
-from heedful.nn.patterns import Dilated, Local, Rule, Sparse, Strided, Window, rule_mask
+from heedful.nn.sparse_attention import Dilated, Local, Rule, Sparse, Strided, Window, rule_mask
 from svg import BLUE, FAINT, INK, ORANGE, SOFT, Picture
 
 N = 24  # positions in a grid of patterns

@@ -23,9 +23,9 @@ import playwright.sync_api as playwright
 from PIL import Image
 
 import heedful
-from heedful.insight.encoder_look import EncoderLook, look_encoder
 from heedful.insight.look import Look
-from heedful.insight.text_look import TextLook, look_at_text
+from heedful.insight.look_decoder import TextLook, look_at_text
+from heedful.insight.look_encoder import EncoderLook, look_encoder
 
 IMAGES_FOLDER = Path(__file__).parents[2] / "docs" / "images"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]

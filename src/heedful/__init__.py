@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.pipelines.pipeline import pipeline
-    from heedful.decoding.writing.translator import Translator
+    from heedful.decoding.hf_pipelines import pipeline
+    from heedful.decoding.translator import Translator
     from heedful.insight.look import look
-    from heedful.models.folder import load_model, save_model
-    from heedful.training.run import train
+    from heedful.models.model_io import load_model, save_model
+    from heedful.training.train import train
 
 __version__ = "0.1.0"
 
 __all__ = ["Translator", "UserError", "__version__", "load_model", "look", "pipeline", "save_model", "train"]
 
 _WHERE = {
-    "Translator": "heedful.decoding.writing.translator",
-    "load_model": "heedful.models.folder",
+    "Translator": "heedful.decoding.translator",
+    "load_model": "heedful.models.model_io",
     "look": "heedful.insight.look",
-    "pipeline": "heedful.decoding.pipelines.pipeline",
-    "save_model": "heedful.models.folder",
-    "train": "heedful.training.run",
+    "pipeline": "heedful.decoding.hf_pipelines",
+    "save_model": "heedful.models.model_io",
+    "train": "heedful.training.train",
 }
 
 

@@ -11,7 +11,7 @@ from heedful.cli import main
 from heedful.data.lines import MAX_LINE_BYTES
 from heedful.decoding import Translator
 from heedful.errors import UserError
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from echo_engine import install, model_folder, tokenizers
 from encoder_models import bert_folder, own_tokenizers
 from gpt_writers import make_gpt
 from heedful.cli import main
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 
 MANY = "a line of text that is written again and again\n" * 4000
 

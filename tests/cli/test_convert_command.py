@@ -11,12 +11,12 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
-from heedful.decoding.pipelines.pipeline import pipeline
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.hf_pipelines import pipeline
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.ctranslate2_cache import key_of
+from heedful.interop.ctranslate2.cache import key_of
 from heedful.models.bart import Bart, BartConfig
-from heedful.models.folder import load_model, save_model, weights_of
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.universal import Universal, UniversalConfig
 

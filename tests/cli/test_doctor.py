@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from heedful.cli import doctor as doctor_module
-from heedful.cli import machine as machine_module
-from heedful.cli import speed as speed_module
-from heedful.cli.doctor import Report, doctor, examine, lines
-from heedful.cli.machine import (
+from heedful.cli import doctor as speed_module
+from heedful.cli import system_info as machine_module
+from heedful.cli.doctor import Rate, Report, Speed, doctor, examine, lines, measure, rate
+from heedful.cli.system_info import (
     Device,
     Extra,
     Machine,
@@ -26,7 +26,6 @@ from heedful.cli.machine import (
     processor,
     usable_cores,
 )
-from heedful.cli.speed import Rate, Speed, measure, rate
 
 GB = 10**9
 

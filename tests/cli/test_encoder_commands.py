@@ -11,9 +11,9 @@ import pytest
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful.cli.embed import npy_header
 from heedful.cli.main import run
-from heedful.decoding.encoders.classify import Classifier
-from heedful.decoding.encoders.embed import Embedder
-from heedful.decoding.encoders.fill import Filler
+from heedful.decoding.classifier import Classifier
+from heedful.decoding.embedder import Embedder
+from heedful.decoding.fill_mask import Filler
 
 LINES = ["a dog runs", "", "two dogs run on the beach", "a cat\u2028sleeps"]
 

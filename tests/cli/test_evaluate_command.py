@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from deterministic import fill
 from heedful.cli.main import run
-from heedful.models.folder import load_model, save_model
+from heedful.models.model_io import load_model, save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -135,8 +135,8 @@ def test_scores_are_not_written_over_what_is_scored(
 def test_a_model_translates_and_its_perplexity_is_given(
     files: dict[str, str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("heedful.decoding.writing.translator")
-    from heedful.decoding.writing.translator import Translator
+    pytest.importorskip("heedful.decoding.translator")
+    from heedful.decoding.translator import Translator
     from heedful.evaluation.perplexity import likelihood
 
     path = tmp_path / "sentences.jsonl"
@@ -179,7 +179,7 @@ def test_one_long_line_does_not_spoil_the_rest(tmp_path: Path, capsys: pytest.Ca
 def test_a_model_against_itself_does_not_differ(
     files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("heedful.decoding.writing.translator")
+    pytest.importorskip("heedful.decoding.translator")
     found = answer(
         ["-m", model, "--against", model, "--source", files["source"], "--target", files["target"], "--beam", "1"],
         capsys,

@@ -11,10 +11,10 @@ import torch
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
-from heedful.cli.line_work import one_line
-from heedful.decoding.writing.generator import Generator
-from heedful.models.folder import save_model
+from heedful.cli.line_filter import one_line
+from heedful.decoding.generator import Generator
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 

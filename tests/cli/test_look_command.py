@@ -13,8 +13,8 @@ from encoder_models import bert_folder, own_tokenizers
 from heedful.cli.main import run
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
-from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 

@@ -7,9 +7,9 @@ import pytest
 
 from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.cli import main
-from heedful.decoding.writing.long_text import Planner
+from heedful.decoding.segmentation import Planner
 from heedful.errors import UserError
-from heedful.models.find import Reach
+from heedful.models.model_info import Reach
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ import torch
 import echo_engine
 from deterministic import fill
 from echo_engine import install, model_folder, tokenizers
-from heedful.cli import main, text_input
-from heedful.cli.line_work import one_line
-from heedful.cli.text_input import Arriving, TextInput
-from heedful.cli.text_output import open_output
+from heedful.cli import input, main
+from heedful.cli.input import Arriving, TextInput
+from heedful.cli.line_filter import one_line
+from heedful.cli.output import open_output
 from heedful.decoding.search.settings import Sampling
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 FULL_DISK = Path("/dev/full")
@@ -178,8 +178,8 @@ def test_bad_lines_are_kept_or_skipped_and_counted(
 def test_a_line_too_long_to_read(
     echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = text_input.read_lines
-    monkeypatch.setattr(text_input, "read_lines", lambda path: read(path, max_bytes=100))
+    read = input.read_lines
+    monkeypatch.setattr(input, "read_lines", lambda path: read(path, max_bytes=100))
     content = b"one\n" + b"x" * 200 + b"\nthree\n"
     assert translated(echo, content, "--on-bad-line", "skip", tmp_path=tmp_path) == b"one\n\nthree\n"
     arguments = [str(tmp_path / "in"), "-m", str(echo), "--output", str(tmp_path / "out")]
@@ -489,8 +489,8 @@ def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
 
 def test_an_endless_line_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came before it is answered, and memory does not follow it."""
-    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(text_input, "BLOCK", 500)
+    monkeypatch.setattr(input, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(input, "BLOCK", 500)
     with open("/dev/zero", "rb") as endless:
         arriving = Arriving(endless.fileno())
         assert arriving.ready()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from heedful_sources import PROJECT, Source, sources
 
-from heedful.cli.machine import extras
+from heedful.cli.system_info import extras
 
 # The map of docs/architecture.md, from left to right. What stands beside the folders (errors, config, …) comes first.
 FOLDERS = (
@@ -31,7 +31,7 @@ FOLDERS = (
 # The folders inside a folder of the map, in the same way; what it has no folder for is open to none of them.
 INSIDE = {"decoding": ("search", "steps", "engines", "writing", "encoders", "pipelines")}
 # All that a search may know of heedful beside itself: no model, and no text.
-KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.marks", "heedful.config", "heedful.errors")
+KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.special_ids", "heedful.config", "heedful.errors")
 SOURCES = sources()
 
 

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heedful.data.batching import (
-    Plan,
-    epoch_order,
-    plan_batches,
-    real_share,
-    source_ceiling,
-    split_rows,
-)
+from heedful.data.batch_sampler import Plan, epoch_order, plan_batches, real_share, source_ceiling, split_rows
 from heedful.errors import UserError
 from heedful.text import TokenizerConfig, learn_tokenizers
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data import checkup
-from heedful.data.checkup import Report, check_corpus, read_test_sources
+from heedful.data import check
+from heedful.data.check import Report, Seen, check_corpus, read_test_sources
 from heedful.data.corpus import open_corpus, read_labelled, read_text
-from heedful.data.findings import KINDS
-from heedful.data.scripts import ScriptOf, fits, main_script
-from heedful.data.seen import Seen
+from heedful.data.problems import KINDS
+from heedful.data.unicode_scripts import ScriptOf, fits, main_script
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -71,8 +70,8 @@ def test_seen_keeps_few_runs() -> None:
 
 
 def test_duplicates_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "SAMPLE", 100)
-    monkeypatch.setattr(checkup, "CHUNK", 10)
+    monkeypatch.setattr(check, "SAMPLE", 100)
+    monkeypatch.setattr(check, "CHUNK", 10)
     pairs = made_up(300)
     pairs += [pairs[0], pairs[299], pairs[0], (pairs[0][0], pairs[1][1])]
     report = checked(tmp_path, pairs)
@@ -181,8 +180,8 @@ def test_an_example_with_many_problems_is_suspicious_once(tmp_path: Path) -> Non
 
 
 def test_memory_grows_by_hashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "SAMPLE", 1000)
-    monkeypatch.setattr(checkup, "CHUNK", 500)
+    monkeypatch.setattr(check, "SAMPLE", 1000)
+    monkeypatch.setattr(check, "CHUNK", 500)
     peaks = []
     for n in (2_000, 22_000):
         pairs = made_up(n)
@@ -198,9 +197,9 @@ def test_memory_grows_by_hashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_long_lines_make_short_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "CHUNK_CHARACTERS", 1000)
+    monkeypatch.setattr(check, "CHUNK_CHARACTERS", 1000)
     (tmp_path / "a.txt").write_text(("x" * 400 + "\n") * 10)
-    sizes = [len(judged) for judged in checkup.Checkup(read_text(tmp_path / "a.txt"))]
+    sizes = [len(judged) for judged in check.Checkup(read_text(tmp_path / "a.txt"))]
     assert sizes == [3, 3, 3, 1]
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.alignment import first_shifted_line
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
-from heedful.data.findings import Problem, shown
+from heedful.data.formats import first_shifted_line
+from heedful.data.problems import Problem, shown
 from heedful.errors import MissingExtra, UserError
 
 SHARED = Path(__file__).parents[2].parent / "shared"

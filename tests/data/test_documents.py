@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.corpus import read_text
-from heedful.data.documents import every_document, split_documents
+from heedful.data.splits import every_document, split_documents
 from heedful.errors import UserError
 
 TEXTS = ["one dog\n\ntwo dogs", "a cat", "the end"]

@@ -11,9 +11,9 @@ import pytest
 import torch
 from prepared import prepared, tokenizers
 
-from heedful.data.batch import Batch
+from heedful.data.collate import Batch
+from heedful.data.datasets import Pairs
 from heedful.data.loader import Loader, LoaderState
-from heedful.data.pairs import Pairs
 from heedful.errors import UserError
 
 BATCH_TOKENS = 150

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from prepared import make_examples, prepared, tokenizers
 
-from heedful.data.batch import Batch
-from heedful.data.pairs import ATTEMPTS, Pairs
-from heedful.data.shards import prepare
+from heedful.data.binarize import prepare
+from heedful.data.collate import Batch
+from heedful.data.datasets import ATTEMPTS, Pairs
 from heedful.errors import UserError
 from heedful.text import SentencePieceTokenizer, Tokenizers
 

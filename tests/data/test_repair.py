@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from heedful.data.clean import LineWriter, write_clean
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
-from heedful.data.repair import write_clean
-from heedful.data.writers import LineWriter
 from heedful.errors import UserError
 
 

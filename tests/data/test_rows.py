@@ -7,11 +7,14 @@ import pytest
 import torch
 from prepared import prepared, tokenizers
 
+from heedful.data.binarize import prepare
+from heedful.data.collate import RowBatch
 from heedful.data.corpus import Example
+from heedful.data.datasets import Rows
 from heedful.data.loader import Loader, LoaderState
 from heedful.data.packing import fill_rows, pack_stream
-from heedful.data.rows import RowBatch, Rows, join_lines
-from heedful.data.shards import Shards, prepare
+from heedful.data.shards import Shards
+from heedful.data.splits import join_lines
 from heedful.errors import UserError
 from heedful.text import SPECIAL
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from prepared import make_examples, prepared, tokenizers
 
-from heedful.data import building, manifest, streams
+from heedful.data import binarize, shards
+from heedful.data.binarize import prepare
 from heedful.data.corpus import Example, open_corpus
-from heedful.data.shards import Shards, prepare
+from heedful.data.shards import Shards
 from heedful.errors import UserError
 from heedful.text import TokenizerConfig, learn_tokenizer
 
@@ -126,7 +127,7 @@ def test_unknown_tokens_are_counted(tmp_path):
 
 
 def test_the_files_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "CHUNK_EXAMPLES", 40)
+    monkeypatch.setattr(binarize, "CHUNK_EXAMPLES", 40)
     for keep_text in (False, True):
         pieces = tokenizers(sample_alpha=0.1)
         folders = [tmp_path / f"{keep_text} {n}" for n in (1, 3)]
@@ -195,7 +196,7 @@ def test_a_manifest_of_another_format_or_with_other_files_is_refused(tmp_path):
         ({"files": {"../x": {"bytes": 1, "sha256": ""}}}, "names the files"),
     ):
         changed = {key: value for key, value in (values | change).items() if key != "sha256"}
-        changed["sha256"] = manifest._digest(changed)
+        changed["sha256"] = shards._digest(changed)
         path.write_text(json.dumps(changed))
         with pytest.raises(UserError, match=words):
             Shards.open(tmp_path)
@@ -206,13 +207,13 @@ def test_a_build_that_stops_anywhere_leaves_nothing_that_is_believed(tmp_path, m
     prepared(tmp_path, 300, seed=1)  # older shards lie there
     writes = []
 
-    def write(self: building.SideWriter, encoded: object) -> None:
+    def write(self: binarize.SideWriter, encoded: object) -> None:
         writes.append(True)
         if stage == "first write" or len(writes) == 2:
             raise KeyboardInterrupt
         true_write(self, encoded)
 
-    true_write = building.SideWriter.write
+    true_write = binarize.SideWriter.write
 
     def replace(self: Path, target: Path) -> Path:
         raise KeyboardInterrupt
@@ -220,7 +221,7 @@ def test_a_build_that_stops_anywhere_leaves_nothing_that_is_believed(tmp_path, m
     if stage == "manifest":
         monkeypatch.setattr(Path, "replace", replace)
     else:
-        monkeypatch.setattr(building.SideWriter, "write", write)
+        monkeypatch.setattr(binarize.SideWriter, "write", write)
     with pytest.raises(KeyboardInterrupt):
         prepare(make_examples(300), tokenizers(), tmp_path, fingerprint="300 0", n_workers=1)
     monkeypatch.undo()
@@ -265,7 +266,7 @@ def test_a_full_disk_is_told_with_the_file_and_the_free_bytes(tmp_path):
 
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_only_a_few_chunks_are_in_memory(tmp_path, monkeypatch, n_workers):
-    monkeypatch.setattr(building, "CHUNK_EXAMPLES", 50)
+    monkeypatch.setattr(binarize, "CHUNK_EXAMPLES", 50)
     read, done = [0], [0]
     most = 0
 
@@ -356,7 +357,7 @@ def test_a_large_file_is_read_alike_without_becoming_part_of_the_memory(tmp_path
     lengths = small.source.lengths.tolist()
     del small
     gc.collect()
-    monkeypatch.setattr(streams, "MAPPED_BYTES", 0)
+    monkeypatch.setattr(shards, "MAPPED_BYTES", 0)
     large = Shards.open(tmp_path)
     assert "source.ids" not in Path("/proc/self/maps").read_text()
     assert [ids.tolist() for ids in large.source.ids(EVERY)] == mapped

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful.data.collate import NONE, collate_labels
+from heedful.data.conll import Sentence, read_tagged, spans_of
 from heedful.data.corpus import read_text
-from heedful.data.labelled import NONE, collate_labels
-from heedful.data.tagged import Sentence, read_tagged, spans_of
 from heedful.errors import UserError
 from heedful.text import SPECIAL
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from prepared import make_examples, tokenizers
 
-from heedful.data import tokenising
-from heedful.data.chunks import Chunk, SideFormat, encode_side, pack_texts, unpack_texts
-from heedful.data.tokenising import Worker, encode_chunks
+from heedful.data import binarize
+from heedful.data.binarize import Chunk, SideFormat, Worker, encode_chunks, encode_side, pack_texts, unpack_texts
 from heedful.errors import UserError
 from heedful.text import Tokenizers, save_tokenizers
 
@@ -64,7 +63,7 @@ def test_chunks_come_back_in_order_and_as_one_process_would_encode_them(tmp_path
 
 
 def test_one_chunk_starts_no_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenising, "Worker", None)
+    monkeypatch.setattr(binarize, "Worker", None)
     pieces = tokenizers().source
     assert len(list(encode_chunks([(["a dog"],)], [pieces], [IDS], files=tmp_path, n_workers=8))) == 1
 

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from heedful.data.augment import AsTyped, without_mark
 from heedful.data.corpus import Example
-from heedful.data.typed import AsTyped, without_mark
 from heedful.errors import UserError
 from heedful.training.settings import DataSettings
 

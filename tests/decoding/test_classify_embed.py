@@ -8,19 +8,17 @@ import torch
 from deterministic import fill
 from encoder_models import SIZES, bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
-from heedful.data.batch import pad_sources
-from heedful.data.labelled import NONE
-from heedful.data.tagged import Sentence
-from heedful.decoding.encoders.classify import Classifier
-from heedful.decoding.encoders.embed import Embedder
-from heedful.decoding.encoders.images import image_tensor
-from heedful.decoding.encoders.rows import make_pair
-from heedful.decoding.writing.generator import Generator
-from heedful.models.folder import save_model
+from heedful.data.collate import NONE, pad_sources
+from heedful.data.conll import Sentence
+from heedful.decoding.classifier import Classifier
+from heedful.decoding.embedder import Embedder
+from heedful.decoding.encoder_inputs import image_tensor, make_pair
+from heedful.decoding.generator import Generator
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.training.tasks.tagging import encode
+from heedful.models.special_ids import MarksConfig
+from heedful.training.tasks.token_classification import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
 LABELS = {"head": "classify", "labels": ("bad", "good", "so-so")}

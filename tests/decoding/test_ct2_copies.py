@@ -11,11 +11,11 @@ import ctranslate2
 import pytest
 
 from ct2_models import convert_here, make_engine, make_model, some_requests, tie
-from heedful.decoding.engines import ct2_copies
-from heedful.decoding.engines.ct2_copies import Copies
-from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.engines import ctranslate2_engine
+from heedful.decoding.engines.ctranslate2_engine import Copies
+from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.settings import SearchSettings
-from heedful.interop.ctranslate2_library import MOST_TOGETHER, SMALL
+from heedful.interop.ctranslate2.library import MOST_TOGETHER, SMALL
 
 TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
 
@@ -23,7 +23,7 @@ TWO = Speed(inter=2, intra=1, batch=100, beam_batch=100)
 @pytest.fixture(autouse=True)
 def threads_that_work_together(monkeypatch) -> None:
     """Whoever imported CTranslate2 first."""
-    monkeypatch.setattr(ct2_copies, "threads_for_one", lambda folder, n_threads: min(MOST_TOGETHER, n_threads))
+    monkeypatch.setattr(ctranslate2_engine, "threads_for_one", lambda folder, n_threads: min(MOST_TOGETHER, n_threads))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_who_would_wait_for_a_single_thread_goes_elsewhere(compute, ways, folder
 
 
 def test_threads_that_spin_do_not_work_together(folder, loaded, monkeypatch):
-    monkeypatch.setattr(ct2_copies, "threads_for_one", lambda folder, n_threads: 1)
+    monkeypatch.setattr(ctranslate2_engine, "threads_for_one", lambda folder, n_threads: 1)
     copies_of(folder).choose(1)
     assert loaded == [(2, 1)]
 
@@ -178,7 +178,7 @@ def test_as_many_requests_as_threads_are_much(folder):
 
 
 def test_of_a_large_model_there_is_one_copy(folder, loaded, monkeypatch):
-    monkeypatch.setattr(ct2_copies, "LARGE", 1)
+    monkeypatch.setattr(ctranslate2_engine, "LARGE", 1)
     copies = copies_of(folder)
     assert [copies.choose(n).inter for n in (1, 1, 9, 1, 1)] == [1, 1, 2, 2, 2]
     assert loaded == [(1, 2), (2, 1)]

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from ct2_models import convert_here, log_probabilities, make_engine, make_model, score_of, some_requests, tie
-from heedful.decoding.engines.choose import AutoEngine, open_engine
-from heedful.decoding.engines.ct2_engine import CTranslate2Engine
-from heedful.decoding.engines.ct2_speed import BATCHES, Speed, measure, speed_for
+from heedful.decoding.engines.auto import AutoEngine, open_engine
+from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
+from heedful.decoding.engines.ctranslate2_tuning import BATCHES, Speed, measure, speed_for
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.errors import UserError
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.text import SPECIAL
 
 REQUESTS = some_requests(40, longest=14)
@@ -285,7 +285,7 @@ def test_learned_positions_end_a_translation_but_never_cut_a_source(tmp_path):
 
 def test_auto_gives_torch_what_ctranslate2_cannot_do(model, reference, tmp_path, monkeypatch):
     folder = save_model(tmp_path / "model", model, None)
-    monkeypatch.setattr("heedful.decoding.engines.choose.convert", lambda path: convert_here(model, tmp_path / "ct2"))
+    monkeypatch.setattr("heedful.decoding.engines.auto.convert", lambda path: convert_here(model, tmp_path / "ct2"))
     engine = open_engine(folder, threads=1)
     assert isinstance(engine, AutoEngine)
     requests = [*REQUESTS[:4], Request([5, 6, 7], prefix=[9, 10]), *REQUESTS[4:8]]
@@ -322,7 +322,7 @@ def test_the_speed_is_measured_once_and_kept(model, tmp_path, monkeypatch):
     folder = convert_here(model, tmp_path / "ct2").folder
     asked = []
     monkeypatch.setattr(
-        "heedful.decoding.engines.ct2_speed._measured", lambda *given: asked.append(given) or Speed(3, 2, 17)
+        "heedful.decoding.engines.ctranslate2_tuning._measured", lambda *given: asked.append(given) or Speed(3, 2, 17)
     )
     assert [speed_for(folder, "float32"), speed_for(folder, "float32")] == [Speed(3, 2, 17)] * 2
     assert len(asked) == 1
@@ -337,7 +337,7 @@ def test_the_speed_is_measured_once_and_kept(model, tmp_path, monkeypatch):
 def test_measuring_uses_no_more_than_the_cores(model, tmp_path, monkeypatch):
     folder = convert_here(model, tmp_path / "ct2").folder
     (folder / "facts.json").write_text('{"source_vocab_size": 60}')
-    monkeypatch.setattr("heedful.decoding.engines.ct2_speed.n_cores", lambda: 1)
+    monkeypatch.setattr("heedful.decoding.engines.ctranslate2_tuning.n_cores", lambda: 1)
     found = measure(folder, "int8")
     assert (found.inter, found.intra) == (1, 1)
     assert found.batch in BATCHES
@@ -347,7 +347,7 @@ def test_it_is_measured_when_there_is_much_to_do(model, tmp_path, monkeypatch):
     converted = convert_here(model, tmp_path / "ct2")
     asked = []
     monkeypatch.setattr(
-        "heedful.decoding.engines.ct2_speed._measured", lambda *given: asked.append(given) or Speed(1, 1, 17)
+        "heedful.decoding.engines.ctranslate2_tuning._measured", lambda *given: asked.append(given) or Speed(1, 1, 17)
     )
     engine = CTranslate2Engine(converted)
     few = engine.search(REQUESTS, SearchSettings(beam=1, max_len=3))

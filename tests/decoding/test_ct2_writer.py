@@ -12,17 +12,17 @@ import pytest
 from ct2_models import count_conversions
 from echo_engine import tokenizers
 from gpt_writers import SHAPES, make_gpt, make_writer, some_prompts, tie
-from heedful.decoding.engines import choose_writer
-from heedful.decoding.engines.choose_writer import AutoWriter, has_wide_output, open_writer
-from heedful.decoding.engines.ct2_writer import CTranslate2Writer, _batches
-from heedful.decoding.engines.torch_writer import TorchWriter
+from heedful.decoding.engines import auto
+from heedful.decoding.engines.auto import AutoWriter, has_wide_output, open_writer
+from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer, _batches
+from heedful.decoding.engines.torch_engine import TorchWriter
+from heedful.decoding.generator import Generator
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.writing.generator import Generator
 from heedful.errors import UserError
-from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
+from heedful.models.special_ids import MarksConfig
 
 PROMPTS = some_prompts(300)
 GREEDY = SearchSettings(beam=1, max_len=12)
@@ -218,7 +218,9 @@ def test_threads(pair: Pair, compute: str, expected: list[tuple[int, int]], monk
         return real(*given, **more)
 
     monkeypatch.setattr(ctranslate2, "Generator", watched)
-    monkeypatch.setattr("heedful.decoding.engines.ct2_writer.threads_for_one", lambda folder, n_threads: n_threads)
+    monkeypatch.setattr(
+        "heedful.decoding.engines.ctranslate2_generator.threads_for_one", lambda folder, n_threads: n_threads
+    )
     writer = CTranslate2Writer(pair.fast.converted, pair.fast.shape, compute=compute, threads=3)
     for prompts in (PROMPTS[:1], PROMPTS[:8], PROMPTS[:1]):
         writer.search(prompts, GREEDY)
@@ -273,7 +275,7 @@ class TestAuto:
         assert counted == []
 
     def test_who_does_not_draw_loads_no_model_in_torch(self, folder: Path, monkeypatch) -> None:
-        monkeypatch.setattr(choose_writer, "_open_torch", lambda *given: pytest.fail("torch was opened"))
+        monkeypatch.setattr(auto, "_open_torch", lambda *given: pytest.fail("torch was opened"))
         generator = Generator.load(folder)
         assert generator.generate(["A dog", "x"], max_len=3)
         assert list(generator.stream("A dog", max_len=3))
@@ -286,13 +288,13 @@ class TestAuto:
     def test_many_prompts_go_to_torch_where_the_output_layer_is_most_of_the_model(
         self, n_prompts: int, compute: str, width: int, goes_to_torch: bool, folder: Path, monkeypatch
     ) -> None:
-        monkeypatch.setattr(choose_writer, "WIDE", 1)
+        monkeypatch.setattr(auto, "WIDE", 1)
         config = json.loads((folder / "config.json").read_text())
         layers = config["n_layers"] * (4 * config["d_model"] + 2 * config["d_ff"])
-        monkeypatch.setattr(choose_writer, "read_json", lambda path: config | {"vocab_size": layers * 2 // width})
+        monkeypatch.setattr(auto, "read_json", lambda path: config | {"vocab_size": layers * 2 // width})
         generator, opened = Generator.load(folder, compute=compute), []
-        real = choose_writer._open_torch
-        monkeypatch.setattr(choose_writer, "_open_torch", lambda *given: opened.append(given) or real(*given))
+        real = auto._open_torch
+        monkeypatch.setattr(auto, "_open_torch", lambda *given: opened.append(given) or real(*given))
         prompts = [list(prompt.source) for prompt in PROMPTS[:n_prompts]]
         found = generator.search_ids(prompts, max_len=5)
         assert len(opened) == goes_to_torch

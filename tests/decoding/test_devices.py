@@ -15,22 +15,19 @@ from echo_engine import tokenizers
 from encoder_models import bert_folder, own_tokenizers
 from gpt_writers import make_gpt, make_writer, some_prompts
 from heedful.cli.main import run
-from heedful.decoding import Translator, pipeline
-from heedful.decoding.encoders.embed import Embedder
-from heedful.decoding.engines import choose, choose_writer
-from heedful.decoding.engines.choose import AutoEngine, open_engine
-from heedful.decoding.engines.choose_writer import open_writer
-from heedful.decoding.engines.ct2_engine import CTranslate2Engine
-from heedful.decoding.engines.ct2_speed import GPU_BATCHES, Speed, known_speed, measure, speed_for
+from heedful.decoding import Translator, pipeline, worker_pool
+from heedful.decoding.embedder import Embedder
+from heedful.decoding.engines import auto
+from heedful.decoding.engines.auto import AutoEngine, open_engine, open_writer
+from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
+from heedful.decoding.engines.ctranslate2_tuning import GPU_BATCHES, Speed, known_speed, measure, speed_for
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing import workers
-from heedful.decoding.writing.long_text import Tally
-from heedful.decoding.writing.translation import Answer, Translation
-from heedful.decoding.writing.workers import Opening, Workers
-from heedful.devices import device_name, device_names
+from heedful.decoding.segmentation import Tally
+from heedful.decoding.translation import Answer, Translation
+from heedful.decoding.worker_pool import Opening, Workers
+from heedful.devices import device_name, device_names, torch_device
 from heedful.errors import UserError
-from heedful.models.device import torch_device
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 
 WRONG = ["nonsense", "cuda:", "cuda:-1", "cuda:x", "CUDA", "cpu:0", "0", "", "cuda:0,cuda:1", "cuda:99999"]
 GREEDY = SearchSettings(beam=1, max_len=8)
@@ -135,7 +132,7 @@ def test_ctranslate2_is_told_the_number_of_the_gpu_apart(model, told, monkeypatc
 def test_what_ctranslate2_cannot_do_goes_to_torch_on_the_same_device(model, told, monkeypatch):
     count_conversions(monkeypatch)
     asked = []
-    monkeypatch.setattr(choose, "_torch_engine", lambda folder, device, threads, **_: asked.append(device))
+    monkeypatch.setattr(auto, "_torch_engine", lambda folder, device, threads, **_: asked.append(device))
     opened = open_engine(model, device="cuda:1")
     assert isinstance(opened, AutoEngine)
     opened._torch("")
@@ -151,7 +148,7 @@ def test_a_writer_is_told_the_number_of_the_gpu_apart(told, tmp_path, monkeypatc
     writer.search(prompts, GREEDY)
     assert places(told) == [("cuda", 1, 1)]
     asked = []
-    monkeypatch.setattr(choose_writer, "_open_torch", lambda folder, device: asked.append(device) or (None, None))
+    monkeypatch.setattr(auto, "_open_torch", lambda folder, device: asked.append(device) or (None, None))
     folder = save_model(tmp_path / "gpt", made, None)
     open_writer(folder, device="cuda:1")  # in float32 torch's
     assert asked == ["cuda:1"]
@@ -163,7 +160,7 @@ def test_a_writer_is_told_the_number_of_the_gpu_apart(told, tmp_path, monkeypatc
 def test_a_gpu_is_measured_by_itself(told, tmp_path, monkeypatch):
     folder = convert_here(make_model(), tmp_path / "ct2").folder
     (folder / "facts.json").write_text('{"source_vocab_size": 60}')
-    monkeypatch.setattr("heedful.decoding.engines.ct2_speed.GPU_BATCHES", (64, 128, 256))
+    monkeypatch.setattr("heedful.decoding.engines.ctranslate2_tuning.GPU_BATCHES", (64, 128, 256))
     found = measure(folder, "float32", "cuda:1")
     assert (found.inter, found.intra) == (1, 1) and {found.batch, found.beam_batch} <= {64, 128, 256}
     assert places(told) == [("cuda", 1, 1)]
@@ -173,7 +170,9 @@ def test_a_gpu_is_measured_by_itself(told, tmp_path, monkeypatch):
 def test_the_speed_of_a_gpu_is_kept_apart(tmp_path, monkeypatch):
     converted = convert_here(make_model(), tmp_path / "ct2")
     speeds = {"cpu": Speed(2, 1, 17), "cuda:0": Speed(1, 1, 18), "cuda:1": Speed(1, 1, 19)}
-    monkeypatch.setattr("heedful.decoding.engines.ct2_speed._measured", lambda folder, compute, device: speeds[device])
+    monkeypatch.setattr(
+        "heedful.decoding.engines.ctranslate2_tuning._measured", lambda folder, compute, device: speeds[device]
+    )
     assert {name: speed_for(converted.folder, "float32", name) for name in speeds} == speeds
     assert {name: known_speed(converted.folder, "float32", name) for name in speeds} == speeds
     assert CTranslate2Engine(converted).speed == speeds["cpu"]
@@ -203,7 +202,7 @@ class Written:
 @pytest.fixture
 def processes(monkeypatch) -> list[dict]:
     Written.told = []
-    monkeypatch.setattr(workers, "_Worker", Written)
+    monkeypatch.setattr(worker_pool, "_Worker", Written)
     return Written.told
 
 

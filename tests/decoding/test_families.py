@@ -12,13 +12,13 @@ from echo_engine import tokenizers
 from heedful.cli.main import run
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
-from heedful.models.find import ENCODER_DECODERS, read_reach
-from heedful.models.folder import FAMILIES, save_model
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_info import ENCODER_DECODERS, read_reach
+from heedful.models.model_io import FAMILIES, save_model
+from heedful.models.special_ids import MarksConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 

@@ -7,8 +7,8 @@ import torch
 
 from encoder_models import bert_folder, own_tokenizers, vit_folder, word_pieces
 from heedful import UserError, load_model, pipeline
-from heedful.decoding.encoders.fill import Filler
-from heedful.decoding.encoders.rows import Row, batches, masked_ids
+from heedful.decoding.encoder_inputs import Row, batches, masked_ids
+from heedful.decoding.fill_mask import Filler
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: heedful[hf]")
 

@@ -8,11 +8,11 @@ import torch
 import heedful
 from deterministic import fill, whole_numbers
 from echo_engine import tokenizers
-from heedful.decoding.writing.generator import Continuation, Generator
+from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
-from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
+from heedful.models.special_ids import MarksConfig
 
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "max_len": 64}
 PROMPTS = ["A dog", "", "Two cats sit on a bench.", "x", "naïve 你好", "The end"]

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.decoding.search.loop import search
+from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.gpt import GptStep, Waves
+from heedful.decoding.steps.fast_decoder_only import GptStep, Waves
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.special_ids import MarksConfig
 
 SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
 LLAMA = {

@@ -5,8 +5,7 @@ import pytest
 from ct2_models import VOCAB, make_engine, make_model
 from gpt_writers import make_gpt, make_writer
 from heedful.cli.main import run
-from heedful.decoding.engines.torch_engine import TorchEngine
-from heedful.decoding.engines.torch_writer import TorchWriter
+from heedful.decoding.engines.torch_engine import TorchEngine, TorchWriter
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings, search_settings
 from heedful.errors import UserError

@@ -9,13 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echo_engine import EchoEngine, tokenizers
-from heedful.decoding.writing.extract import centrality, most_important
-from heedful.decoding.writing.long_text import Plan, Planner, Tally, cut_lines, has_words
-from heedful.decoding.writing.sentences import WINDOW, cut_to_fit, split_sentences
-from heedful.decoding.writing.texts import BadText
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.input_text import BadText
+from heedful.decoding.segmentation import (
+    WINDOW,
+    Plan,
+    Planner,
+    Tally,
+    centrality,
+    cut_lines,
+    cut_to_fit,
+    has_words,
+    most_important,
+    split_sentences,
+)
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.find import Reach
+from heedful.models.model_info import Reach
 
 # All that breaks lines and words in other programs, next to text of many scripts.
 hostile = st.text(

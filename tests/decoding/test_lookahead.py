@@ -6,11 +6,11 @@ import pytest
 from tiny_models import sentences, tiny_model
 
 from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.parallel_decoding import look_ahead
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.steps.lookahead import look_ahead
 from heedful.errors import UserError
-from heedful.models.marks import MarksConfig
+from heedful.models.special_ids import MarksConfig
 
 
 @pytest.mark.parametrize("block", [1, 2, 8])

@@ -9,13 +9,13 @@ import pytest
 from ct2_models import make_model
 from echo_engine import tokenizers
 from heedful.cli.main import run
-from heedful.decoding.engines.choose import open_engine
-from heedful.decoding.engines.own_shortlist import learn_own_shortlist
+from heedful.decoding.engines.auto import open_engine
+from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
-from heedful.interop.shortlist import VMAP
-from heedful.models.folder import save_model
+from heedful.interop.ctranslate2.shortlist import VMAP
+from heedful.models.model_io import save_model
 
 WORDS = ["the", "dog", "cat", "runs", "sees", "a", "house", "in", "big", "red", "park", "walks", "old", "street"]
 

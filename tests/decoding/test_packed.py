@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heedful.decoding.steps.packed import BENDS, SMALL, Function, Linear, packing_works
+from heedful.decoding.steps.packed_linear import BENDS, SMALL, Function, Linear, packing_works
 from heedful.nn.feedforward import FEED_FORWARDS
 
 

@@ -7,9 +7,9 @@ import pytest
 
 import heedful
 from echo_engine import EchoEngine, install, model_folder, tokenizers
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.find import Reach
+from heedful.models.model_info import Reach
 
 
 @pytest.fixture

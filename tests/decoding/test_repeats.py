@@ -3,12 +3,11 @@
 import pytest
 
 from echo_engine import EchoEngine, tokenizers
+from heedful.decoding import translator
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import Sampling
-from heedful.decoding.writing import repeats
-from heedful.decoding.writing.repeats import Repeats
-from heedful.decoding.writing.translator import Translator
-from heedful.models.find import Reach
+from heedful.decoding.translator import Repeats, Translator
+from heedful.models.model_info import Reach
 
 LINES = [f"line {'abcdefg'[number % 7]}" for number in range(100)]
 
@@ -53,4 +52,4 @@ def test_memory_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyP
 
 def test_attention_counts_as_what_it_weighs() -> None:
     rows = [[0.5] * 8] * 4
-    assert repeats._size(Hypothesis([1] * 4, 0.0, 0.0, True, rows)) == 4 + 32
+    assert translator._size(Hypothesis([1] * 4, 0.0, 0.0, True, rows)) == 4 + 32

@@ -9,19 +9,18 @@ import torch
 from tiny_models import PATTERNS, random_model, sentences, tiny_model
 from torch import Tensor
 
-from heedful.data.batch import pad_sources
+from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
-from heedful.decoding.search.beam import extend_beam
-from heedful.decoding.search.candidates import likeliest, top
-from heedful.decoding.search.loop import search
-from heedful.decoding.search.prediction import Prediction
+from heedful.decoding.search.beam_search import extend_beam, likeliest, top
+from heedful.decoding.search.continuous_batching import search
+from heedful.decoding.search.hypotheses import Prediction
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import Sampling, SearchSettings, length_limit, length_norm
-from heedful.decoding.steps.quick import QuickStep
+from heedful.decoding.steps.fast_seq2seq import QuickStep
 from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.errors import UserError
-from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import Seq2Seq
+from heedful.models.special_ids import MarksConfig
 from heedful.text import SPECIAL
 
 VARIANTS: dict[str, dict[str, object]] = {

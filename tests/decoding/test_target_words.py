@@ -12,11 +12,11 @@ from echo_engine import EchoEngine, tokenizers
 from heedful.cli import main
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.writing.translator import Translator
-from heedful.decoding.writing.wording import Worded, Wording
+from heedful.decoding.text_constraints import Worded, Wording
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.find import Reach
-from heedful.models.folder import save_model
+from heedful.models.model_info import Reach
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 

@@ -6,7 +6,7 @@ from ct2_models import make_engine, make_model, some_requests, tie
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps import packed
+from heedful.decoding.steps import packed_linear
 from heedful.models.seq2seq import Seq2Seq
 
 REQUESTS = some_requests(1000, longest=14)
@@ -41,13 +41,13 @@ def test_ctranslate2_finds_what_torch_finds_for_a_thousand_sentences(model, sett
     assert_same(model, REQUESTS, found, expected)
 
 
-@pytest.mark.skipif(not packed.packing_works(), reason="this torch has no packed products")
+@pytest.mark.skipif(not packed_linear.packing_works(), reason="this torch has no packed products")
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 def test_in_float32_any_batch_and_any_refill_is_one_by_one(model, settings, monkeypatch):
-    made: list[packed.Linear] = []
-    really = packed.Linear.__init__
-    monkeypatch.setattr(packed.Linear, "__init__", lambda self, *given: really(self, *given) or made.append(self))
-    monkeypatch.setattr(packed, "SMALL", 1)  # products of small models are packed, too
+    made: list[packed_linear.Linear] = []
+    really = packed_linear.Linear.__init__
+    monkeypatch.setattr(packed_linear.Linear, "__init__", lambda self, *args: really(self, *args) or made.append(self))
+    monkeypatch.setattr(packed_linear, "SMALL", 1)  # products of small models are packed, too
     requests = REQUESTS[:120]
     width = settings.beam
     alone = TorchEngine(model, batch_rows=width, lanes=1)

@@ -13,14 +13,14 @@ from ct2_models import log_probabilities
 from deterministic import fill
 from echo_engine import tokenizers
 from heedful.cli import main
-from heedful.decoding.engines.choose import open_engine
+from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.folder import save_model
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
 
 REQUESTS = sentences(60, seed=3)

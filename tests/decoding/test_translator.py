@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 import heedful
 from deterministic import fill
 from echo_engine import EchoEngine, install, model_folder, tokenizers
+from heedful.decoding.input_text import BLOCK_TEXTS, in_blocks
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.writing.texts import BLOCK_TEXTS, in_blocks
-from heedful.decoding.writing.translation import Translation, best_choices
-from heedful.decoding.writing.translator import Translator
-from heedful.decoding.writing.workers import Opening, Workers, answer_from_values, answer_to_values
+from heedful.decoding.translation import Translation, best_choices
+from heedful.decoding.translator import Translator
+from heedful.decoding.worker_pool import Opening, Workers, answer_from_values, answer_to_values
 from heedful.errors import UserError
-from heedful.models.find import Reach
-from heedful.models.folder import save_model
+from heedful.models.model_info import Reach
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
@@ -321,7 +321,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
         started.append(popen(*arguments, **options))
         return started[-1]
 
-    monkeypatch.setattr("heedful.data.child.subprocess.Popen", start)
+    monkeypatch.setattr("heedful.worker.subprocess.Popen", start)
     settings = SearchSettings(beam=1, max_len=4)
     with (
         pytest.raises(UserError, match=r"translating process \d of 2 \(pid \d+\) ended with code -9"),

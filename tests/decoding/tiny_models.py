@@ -5,10 +5,10 @@ import random
 
 import torch
 
-from heedful.decoding.search.loop import search
+from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.quick import QuickStep, is_quick
+from heedful.decoding.steps.fast_seq2seq import QuickStep, is_quick
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 
 PATTERNS = {"window": PatternConfig("window", span=4), "additive": PatternConfig("additive")}

@@ -6,7 +6,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from heedful.errors import UserError
-from heedful.evaluation.consensus import LIKENESSES, agreement, consensus
+from heedful.evaluation.mbr import LIKENESSES, agreement, consensus
 
 LINES = references(60)
 OUTPUTS = [spoiled(LINES, share, seed=seed) for seed, share in enumerate((0.4, 0.1, 0.2, 0.1, 0.3))]

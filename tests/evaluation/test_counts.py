@@ -7,8 +7,7 @@ from outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.errors import UserError
-from heedful.evaluation.counts import TOKENIZERS, count_bleu, count_chrf
-from heedful.evaluation.scores import bleu, chrf
+from heedful.evaluation.metrics import TOKENIZERS, bleu, chrf, count_bleu, count_chrf
 
 LINES = references(60)
 OUTPUTS = {

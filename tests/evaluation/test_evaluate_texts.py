@@ -5,7 +5,7 @@ from outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.evaluation.evaluate import SentenceScores, evaluate
-from heedful.evaluation.notes import notes_on, tokenize_for
+from heedful.evaluation.metrics import notes_on, tokenize_for
 
 LINES = references(50)
 OUTPUT = spoiled(LINES, 0.2)

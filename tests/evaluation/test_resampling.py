@@ -9,9 +9,9 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from heedful.errors import UserError
-from heedful.evaluation import resampling
-from heedful.evaluation.counts import Counts, count_bleu, count_chrf
-from heedful.evaluation.resampling import compare, intervals
+from heedful.evaluation import significance
+from heedful.evaluation.metrics import Counts, count_bleu, count_chrf
+from heedful.evaluation.significance import compare, intervals
 
 LINES = references(120)
 GOOD, WORSE = spoiled(LINES, 0.2), spoiled(LINES, 0.35, seed=3)
@@ -46,7 +46,7 @@ def test_p_values_are_those_of_sacrebleu() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = intervals(counted(GOOD)), compare(counted(ALIKE), counted(WORSE), n_trials=500)
     assert 0.05 < whole[1][0].p_value < 1  # neither end of the scale, where all draws look alike
-    monkeypatch.setattr(resampling, "LARGEST_BLOCK", 5000)
+    monkeypatch.setattr(significance, "LARGEST_BLOCK", 5000)
     assert (intervals(counted(GOOD)), compare(counted(ALIKE), counted(WORSE), n_trials=500)) == whole
 
 

@@ -5,11 +5,11 @@ import functools
 import torch
 
 from deterministic import fill
-from heedful.insight.anatomy import Writer
-from heedful.insight.subject import Subject
+from heedful.insight.inputs import Subject
+from heedful.insight.model_layout import Writer
 from heedful.models.bart import Bart, BartConfig
-from heedful.models.marks import MarksConfig
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from look_models import OTHER_FAMILIES, SENTENCE, VARIANTS, other_subject, subject
 
-from heedful.insight import causes
+from heedful.insight import ablation
+from heedful.insight.inputs import Subject
 from heedful.insight.look import Look, look
-from heedful.insight.subject import Subject
 
 
 def log_probabilities(found: Look) -> np.ndarray:
@@ -42,7 +42,7 @@ def test_every_family_is_asked_in_the_same_way(name: str) -> None:
 
 def test_a_few_at_a_time_are_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = look(subject(), SENTENCE, beam=2).causes
-    monkeypatch.setattr(causes, "LOGITS_AT_ONCE", 1)  # a pass for each word
+    monkeypatch.setattr(ablation, "LOGITS_AT_ONCE", 1)  # a pass for each word
     apart = look(subject(), SENTENCE, beam=2).causes
     assert at_once is not None and apart is not None
     np.testing.assert_allclose(apart.hidden.values, at_once.hidden.values, atol=1e-5)

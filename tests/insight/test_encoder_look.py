@@ -13,11 +13,11 @@ import torch
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model
 from heedful.cli.main import run
-from heedful.decoding.encoders.classify import Classifier
-from heedful.decoding.encoders.fill import Filler
-from heedful.decoding.encoders.images import image_tensor
-from heedful.insight.encoder_look import look_encoder
-from heedful.insight.packing import unpack
+from heedful.decoding.classifier import Classifier
+from heedful.decoding.encoder_inputs import image_tensor
+from heedful.decoding.fill_mask import Filler
+from heedful.insight.look_encoder import look_encoder
+from heedful.insight.packed_arrays import unpack
 from heedful.insight.schema import check_trace
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")

@@ -17,17 +17,17 @@ from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.beams import MemoryStep, write_greedily
+from heedful.insight.attention_maps import word_alignment
+from heedful.insight.beam_tree import MemoryStep, write_greedily
 from heedful.insight.look import Look, look
-from heedful.insight.maps import word_alignment
-from heedful.insight.packing import unpack
+from heedful.insight.packed_arrays import unpack
 from heedful.insight.schema import SchemaError, check_trace
-from heedful.models.find import Reach
-from heedful.models.folder import LoadedModel, save_model
+from heedful.models.model_info import Reach
+from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
-from heedful.nn.record import record_attention
+from heedful.nn.recording import record_attention
 from heedful.text import SPECIAL
 
 LOOKS: dict[tuple[str, int], Look] = {}

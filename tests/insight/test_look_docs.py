@@ -7,9 +7,9 @@ import pytest
 from look_models import subject, tokenizers
 
 from heedful.cli.main import make_app
+from heedful.insight.html_export import PAGE
 from heedful.insight.look import look
-from heedful.insight.page import PAGE
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/look.md").read_text(encoding="utf-8")
 

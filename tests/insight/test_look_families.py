@@ -13,15 +13,15 @@ from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.insight.look import Look, look
 from heedful.insight.schema import SchemaError, check_trace
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, Vector, walk_through
-from heedful.models.find import Reach
-from heedful.models.folder import save_model
+from heedful.models.model_info import Reach
+from heedful.models.model_io import save_model
 from heedful.models.universal import Universal
-from heedful.nn.record import record_attention
+from heedful.nn.recording import record_attention
 
 EVERYTHING = 10_000
 LOOKS: dict[str, Look] = {}

@@ -8,14 +8,14 @@ import pytest
 from look_models import other_subject, subject
 
 from heedful.decoding.engines.torch_engine import TorchEngine
-from heedful.decoding.writing.long_text import Long
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.segmentation import Long
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
+from heedful.insight.inputs import Subject, open_subject, reach_of
 from heedful.insight.look import Look, look
 from heedful.insight.schema import check_trace
-from heedful.insight.subject import Subject, open_subject, reach_of
-from heedful.models.find import read_reach
-from heedful.models.folder import LoadedModel, load_model, save_model
+from heedful.models.model_info import read_reach
+from heedful.models.model_io import LoadedModel, load_model, save_model
 
 TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
 LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")

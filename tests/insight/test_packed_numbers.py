@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from look_models import tokenizers
 
-from heedful.insight.packing import pack, to_plain, unpack
-from heedful.insight.words import word_spans
-from heedful.text.written import pieces_of
+from heedful.insight.packed_arrays import pack, to_plain, unpack
+from heedful.insight.word_spans import word_spans
+from heedful.text.tokenizer import pieces_of
 
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.insight.page import PAGE, PageError, bundle, stand_alone_page
+from heedful.insight.html_export import PAGE, PageError, bundle, stand_alone_page
 
 INDEX = """<!doctype html>
 <html lang="en"><head>

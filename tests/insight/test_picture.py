@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference
-from heedful.decoding.writing.greedily import translate_greedily
+from heedful.decoding.translator import translate_greedily
 from heedful.errors import UserError
-from heedful.insight.attention import CrossAttention, cross_attention
-from heedful.insight.picture import CAPTION, PAGE, SCALE, attention_picture, colour
+from heedful.insight.attention_maps import CrossAttention, cross_attention
+from heedful.insight.attention_svg import CAPTION, PAGE, SCALE, attention_picture, colour
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 

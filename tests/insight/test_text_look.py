@@ -15,14 +15,14 @@ from echo_engine import tokenizers
 from heedful import UserError
 from heedful.cli.look_text import known_from, report
 from heedful.cli.main import run
-from heedful.decoding.writing.generator import Generator
-from heedful.insight.packing import unpack
+from heedful.decoding.generator import Generator
+from heedful.insight.look_decoder import TextLook, look_at_text
+from heedful.insight.packed_arrays import unpack
 from heedful.insight.schema import check_trace
-from heedful.insight.text_look import TextLook, look_at_text
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, walk_through
-from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.model_io import save_model
 
 LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "n_kv_heads": 2, "tied": False}
 

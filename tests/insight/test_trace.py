@@ -8,7 +8,7 @@ from look_models import VARIANTS, subject
 from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
-from heedful.decoding.search.loop import search
+from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.reference import Seq2SeqStep

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from deterministic import largest_difference
 from heedful.insight.look import look
-from heedful.insight.places import position_facts
+from heedful.insight.positions import position_facts
 from heedful.insight.trace import trace
 from heedful.insight.walk import FeedForwardVectors, HeadVectors, Layer, Vector, walk_through
 from heedful.models.seq2seq import Seq2Seq

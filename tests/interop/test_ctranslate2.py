@@ -11,9 +11,9 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
-from heedful.interop.ctranslate2 import described, sinusoids, why_not, why_not_values
-from heedful.interop.ctranslate2_outline import POSITIONS
-from heedful.models.folder import LoadedModel
+from heedful.interop.ctranslate2.model_config import POSITIONS
+from heedful.interop.ctranslate2.spec import described, sinusoids, why_not, why_not_values
+from heedful.models.model_io import LoadedModel
 from heedful.models.seq2seq import PatternConfig, Seq2SeqConfig
 from heedful.nn.positions import sinusoidal_code
 

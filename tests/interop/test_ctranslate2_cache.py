@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ct2_models import count_conversions, make_model
+from heedful.atomic_io import MANIFEST, check_manifest
 from heedful.errors import UserError
-from heedful.files import MANIFEST, check_manifest
-from heedful.interop import ctranslate2_cache
-from heedful.interop.ctranslate2_cache import FACTS, NotConvertible, convert
-from heedful.models.folder import load_model, save_model
+from heedful.interop.ctranslate2 import cache
+from heedful.interop.ctranslate2.cache import FACTS, NotConvertible, convert
+from heedful.models.model_io import load_model, save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
 
 ENGLISH = ["a dog runs", "two men sit on a bench", "the animal didn't cross the street because it was too tired"]
@@ -56,7 +56,7 @@ def test_another_model_in_the_same_place_is_converted_anew(model_folder, counted
 
 def test_conversions_for_another_version_are_deleted(model_folder, counted, monkeypatch):
     first = convert(model_folder)
-    monkeypatch.setattr(ctranslate2_cache, "LAYOUT", 99)
+    monkeypatch.setattr(cache, "LAYOUT", 99)
     second = convert(model_folder)
     assert second.folder.is_dir() and second.folder != first.folder
     assert not first.folder.exists()
@@ -147,7 +147,7 @@ def test_a_converted_model_translates_without_torch(by_child):
 def test_tokenizers_are_trusted_only_while_they_are_what_was_converted(by_child, monkeypatch):
     converted = convert(by_child)
     tried: list[str] = []
-    monkeypatch.setattr("heedful.text.folder.try_in_child", lambda model, facts, *, where: tried.append(where))
+    monkeypatch.setattr("heedful.text.tokenizer_files.try_in_child", lambda model, facts, *, where: tried.append(where))
     converted.load_tokenizers()
     assert tried == []
     others = dataclasses.replace(converted.facts, tokenizers={"joint.spm": "0" * 64})

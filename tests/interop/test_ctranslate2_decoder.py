@@ -10,13 +10,13 @@ import torch
 from deterministic import fill, largest_difference, whole_numbers
 from echo_engine import tokenizers
 from gpt_writers import LLAMA, SIZES, convert_here, make_gpt
-from heedful.decoding.writing.generator import Generator
+from heedful.decoding.generator import Generator
 from heedful.errors import UserError
-from heedful.interop.conversion import convert_model
-from heedful.interop.ctranslate2 import why_not
-from heedful.models.folder import save_model
+from heedful.interop.convert import convert_model
+from heedful.interop.ctranslate2.spec import why_not
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
+from heedful.models.special_ids import MarksConfig
 
 LLAMA_3 = RotaryConfig(base=500.0, factor=4.0, first_len=64)
 VARIANTS = {

@@ -11,14 +11,13 @@ import pytest
 
 from ct2_models import count_conversions, make_model, some_requests
 from gpt_writers import make_gpt, some_prompts
-from heedful.decoding.engines.choose import open_engine
-from heedful.decoding.engines.choose_writer import open_writer
+from heedful.decoding.engines.auto import open_engine, open_writer
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import Notice, UserError
-from heedful.interop import ctranslate2_cache
-from heedful.interop.ctranslate2_cache import NotConvertible, cache_for_children, convert, user_cache
-from heedful.models.folder import save_model
+from heedful.interop.ctranslate2 import cache
+from heedful.interop.ctranslate2.cache import NotConvertible, cache_for_children, convert, user_cache
+from heedful.models.model_io import save_model
 
 NO_FOLDER = "/dev/null/cache"
 GREEDY = SearchSettings(beam=1, max_len=5)
@@ -116,7 +115,7 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     assert not user_cache().parent.is_dir()
-    assert not ctranslate2_cache._can_write(user_cache())
+    assert not cache._can_write(user_cache())
 
 
 def test_processes_share_a_cache_for_now(folder, tmp_path, monkeypatch):

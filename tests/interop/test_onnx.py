@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from deterministic import fill, numbers, whole_numbers
-from heedful.data.batch import pad_sources
+from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -17,10 +17,10 @@ from heedful.errors import UserError
 from heedful.interop.onnx import export_onnx, names_of, why_not
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import save_model
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import UniversalConfig
 from heedful.models.vit import Vit, VitConfig

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from ct2_models import convert_here, make_model, some_requests
-from heedful.decoding.engines.ct2_engine import CTranslate2Engine
-from heedful.decoding.engines.ct2_speed import Speed
+from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
+from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
-from heedful.interop.shortlist import Shortlist, has_shortlist, learn_shortlist, write_shortlist
+from heedful.interop.ctranslate2.shortlist import Shortlist, has_shortlist, learn_shortlist, write_shortlist
 from heedful.text import SPECIAL
 
 

@@ -5,9 +5,9 @@ import torch
 
 from deterministic import numbers
 from heedful.errors import UserError
-from heedful.interop.huggingface import one_precision
-from heedful.interop.table import Row, read_table, write_table
-from heedful.interop.values import Values
+from heedful.interop.huggingface.checkpoint import one_precision
+from heedful.interop.huggingface.config_files import Values
+from heedful.interop.huggingface.tensor_map import Row, read_table, write_table
 
 ROWS = {
     "plain": Row("a", "x"),

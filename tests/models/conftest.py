@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from model_folders import make
 
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 ENGLISH = ["a dog runs", "two men sit on a bench", "the animal didn't cross the street because it was too tired"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from deterministic import fill, whole_numbers
+from heedful.atomic_io import MANIFEST, write_manifest
 from heedful.errors import UserError
-from heedful.files import MANIFEST, write_manifest
-from heedful.models.folder import load_model
+from heedful.models.model_io import load_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import Tokenizers
 

@@ -8,8 +8,8 @@ import torch
 from deterministic import fill, largest_difference, whole_numbers
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import load_model, save_model
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model
+from heedful.models.special_ids import MarksConfig
 
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 10}
 HEADS = {

@@ -14,15 +14,14 @@ import pytest
 import sacrebleu
 
 import heedful
-from heedful.decoding.pipelines.pipeline import TASKS, TRAINED_BY
-from heedful.decoding.writing.translator import Translator
+from heedful.atomic_io import check_manifest
+from heedful.decoding.hf_pipelines import TASKS, TRAINED_BY
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.files import check_manifest
-from heedful.interop.ctranslate2_cache import _may_run_here, convert
-from heedful.models.builtin import DEFAULT, builtin_model, builtin_models, is_builtin
-from heedful.models.find import BUILTIN, find_model_folder
-from heedful.models.folder import CARD, load_model
-from heedful.serving.pairs import languages_of_card
+from heedful.interop.ctranslate2.cache import _may_run_here, convert
+from heedful.models.model_info import BUILTIN, DEFAULT, builtin_model, builtin_models, find_model_folder, is_builtin
+from heedful.models.model_io import CARD, load_model
+from heedful.serving.model_registry import languages_of_card
 
 TATOEBA = Path(__file__).parents[2].parent / "shared" / "data" / "tatoeba"
 SENTENCE = "I don't know where she lives."
@@ -127,7 +126,7 @@ def test_what_takes_long_to_import_is_not_imported(tmp_path: Path) -> None:
     else is at work."""
     first = in_a_program(NO_CHILDREN, tmp_path)
     assert first.returncode == 0, first.stderr
-    unwanted = ["torch", "numpy", "safetensors", "rich", "heedful.training", "heedful.interop.ctranslate2"]
+    unwanted = ["torch", "numpy", "safetensors", "rich", "heedful.training", "heedful.interop.ctranslate2.spec"]
     later = in_a_program(f"{NO_CHILDREN}\nassert not set({unwanted}) & set(sys.modules), sys.modules.keys()", tmp_path)
     assert later.returncode == 0, later.stderr
     assert later.stdout == first.stdout != ""
@@ -224,7 +223,7 @@ def test_a_name_that_is_neither_lists_those_that_there_are(cache: Path) -> None:
 
 
 def test_a_copy_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.models.find.BUILTIN", tmp_path)
+    monkeypatch.setattr("heedful.models.model_info.BUILTIN", tmp_path)
     with pytest.raises(UserError, match="none came with this copy"):
         builtin_model("fr")
 

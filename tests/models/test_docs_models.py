@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.models.folder import CARD, CONFIG, WEIGHTS
+from heedful.models.model_io import CARD, CONFIG, WEIGHTS
 from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 

@@ -13,9 +13,9 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
-from heedful.models.folder import load_model, save_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.errors import UserError
-from heedful.models.folder import load_model, save_model, weights_of
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.vit import Vit, VitConfig
 
 
@@ -50,7 +50,7 @@ def test_other_failures_are_not_called_a_full_disk(tmp_path: Path, monkeypatch: 
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("heedful.models.folder.save_file", fail)
+    monkeypatch.setattr("heedful.models.model_io.save_file", fail)
     with pytest.raises(OSError, match="Input/output error"):
         save_model(tmp_path / "best", model(1.0), None)
     assert not list(tmp_path.iterdir())

@@ -9,9 +9,9 @@ import torch
 from deterministic import fill, largest_difference, numbers, whole_numbers
 from heedful.data.packing import fill_rows, pack_best_fit, pack_stream
 from heedful.errors import UserError
-from heedful.models.folder import load_model, save_model, weights_of
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig, document_positions
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model, weights_of
+from heedful.models.special_ids import MarksConfig
 from heedful.nn.attention import attend, attend_causal
 from heedful.nn.masks import causal_mask, combine
 from heedful.nn.positions import Rotary, Stretch
@@ -198,7 +198,7 @@ def test_a_folder_gives_the_same_model_back(shape: str, tmp_path: Path) -> None:
 
 
 def test_another_family_is_named_with_the_command_that_runs_it(tmp_path: Path) -> None:
-    from heedful.decoding.writing.translator import Translator
+    from heedful.decoding.translator import Translator
     from heedful.models.seq2seq import Seq2Seq
 
     folder = save_model(tmp_path / "model", make().float(), None)

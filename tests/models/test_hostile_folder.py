@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from deterministic import fill
 from heedful.errors import UserError
-from heedful.models.folder import CONFIG, FORMAT, WEIGHTS, load_model, read_weights, save_model
+from heedful.models.model_io import CONFIG, FORMAT, WEIGHTS, load_model, read_weights, save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 

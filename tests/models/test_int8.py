@@ -7,8 +7,8 @@ import torch
 from model_folders import logits, make, refused, sealed
 from safetensors.torch import load_file, save_file
 
-from heedful.models.folder import CONFIG, WEIGHTS, load_model, save_model, weights_of
-from heedful.models.int8 import SCALE, from_int8, to_int8
+from heedful.models.model_io import CONFIG, WEIGHTS, load_model, save_model, weights_of
+from heedful.models.weights import SCALE, from_int8, to_int8
 
 
 def test_no_number_is_further_off_than_half_a_scale():

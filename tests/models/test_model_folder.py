@@ -10,9 +10,9 @@ import torch
 from model_folders import logits, make, refused
 from safetensors.torch import load_file
 
+from heedful.atomic_io import MANIFEST
 from heedful.errors import UserError
-from heedful.files import MANIFEST
-from heedful.models.folder import CARD, CONFIG, WEIGHTS, find_model_folder, load_model, save_model, weights_of
+from heedful.models.model_io import CARD, CONFIG, WEIGHTS, find_model_folder, load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig
 
 # There and back
@@ -121,7 +121,7 @@ def test_a_failure_in_the_middle_of_saving_leaves_the_old_model_and_nothing_else
     def fails(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"heedful.models.folder.{part}", fails)
+    monkeypatch.setattr(f"heedful.models.model_io.{part}", fails)
     with pytest.raises(UserError, match=r"No space left on device.* bytes, and .* are free"):
         save_model(tmp_path / "model", make(joint, d_ff=20), joint)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -11,7 +11,7 @@ from heedful.errors import UserError
 from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, attend_fused
-from heedful.nn.patterns import Restricted, Strongest
+from heedful.nn.sparse_attention import Restricted, Strongest
 
 SMALL = {"source_vocab_size": 11, "target_vocab_size": 11, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12}
 

@@ -7,7 +7,7 @@ import torch
 
 from deterministic import fill, largest_difference, numbers, uniform
 from heedful.errors import UserError
-from heedful.models.folder import load_model, save_model
+from heedful.models.model_io import load_model, save_model
 from heedful.models.vit import Vit, VitConfig
 
 SIZES = {"image_size": 12, "patch_size": 4, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20}

@@ -5,7 +5,7 @@ import torch
 
 from deterministic import fill, largest_difference, numbers
 from heedful.nn.attention import MultiHeadAttention
-from heedful.nn.cache import BLOCK, Cache, KeyValueStore
+from heedful.nn.kv_cache import BLOCK, Cache, KeyValueStore
 from heedful.nn.masks import causal_mask
 from heedful.nn.positions import Rotary
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.nn.distances import dots_at, mix_at
+from heedful.nn.sparse_attention import dots_at, mix_at
 
 DISTANCES = [0, -1, 3, -4, 6, 9]  # 9 reaches beyond the end of every sequence here
 
@@ -46,5 +46,5 @@ def test_the_size_of_the_parts_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     q, k, weights = draw(2, 2, 11, 4), draw(2, 2, 11, 4), draw(2, 2, 11, len(DISTANCES))
     whole = dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)
     for rows in (1, 3, 11):
-        monkeypatch.setattr("heedful.nn.distances.IN_CACHE", rows * 2 * 2 * 4)
+        monkeypatch.setattr("heedful.nn.sparse_attention.IN_CACHE", rows * 2 * 2 * 4)
         torch.testing.assert_close((dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)), whole)

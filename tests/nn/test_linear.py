@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.nn.cpu import EVEN, Linear, evened, linear
 from heedful.nn.feedforward import gelu
-from heedful.nn.linear import EVEN, Linear, evened, linear
 
 
 def layer_and_rows(*shape: int, bias: bool = True) -> tuple[Linear, Tensor]:

@@ -3,7 +3,7 @@
 import torch
 
 from deterministic import largest_difference, numbers
-from heedful.nn.patches import ClassToken, MaskToken, PatchEmbedding, from_patches, reordered, to_patches
+from heedful.nn.embeddings import ClassToken, MaskToken, PatchEmbedding, from_patches, reordered, to_patches
 
 
 def test_patches_come_back_as_the_image() -> None:

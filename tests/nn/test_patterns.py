@@ -9,7 +9,7 @@ from torch import Tensor
 from deterministic import largest_difference, mask_of, numbers
 from heedful.nn.attention import attend, share_heads
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
-from heedful.nn.patterns import RULES, Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
+from heedful.nn.sparse_attention import RULES, Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
 
 KINDS = list(RULES)
 
@@ -197,7 +197,7 @@ def test_time_and_memory_grow_with_the_length_not_its_square(kind, monkeypatch):
         counted.append(q.size(0) * q.size(2) * k.size(2))
         return attend(q, k, v, mask, **rest)
 
-    monkeypatch.setattr("heedful.nn.patterns.attend_fused", counting)
+    monkeypatch.setattr("heedful.nn.sparse_attention.attend_fused", counting)
     for length in (128, 256):
         counted.append(0)
         q = numbers(1, 1, length, 2)

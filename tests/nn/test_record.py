@@ -6,8 +6,8 @@ from deterministic import fill, largest_difference, mask_of, numbers, whole_numb
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend, attend_fused, attention_weights
 from heedful.nn.masks import combine
-from heedful.nn.patterns import Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
-from heedful.nn.record import record_attention, structural_copy, weights_of
+from heedful.nn.recording import record_attention, structural_copy, weights_of
+from heedful.nn.sparse_attention import Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
 
 PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest")
 

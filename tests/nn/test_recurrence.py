@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, numbers
+from heedful.nn.adaptive_computation import Halting, Recurrence, Thought
 from heedful.nn.positions import sinusoidal_code
-from heedful.nn.recurrence import Halting, Recurrence, Thought
 
 D = 6
 POSITIONS = torch.arange(4)

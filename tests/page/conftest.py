@@ -7,7 +7,7 @@ import pytest
 from chromium import Watched, chromium, playwright, watched
 from fixture import Values, make_trace
 
-from heedful.insight.page import stand_alone_page
+from heedful.insight.html_export import stand_alone_page
 
 
 @pytest.fixture(scope="module")  # while it is open, Playwright's event loop is in the way of others

@@ -6,7 +6,7 @@ import torch
 
 from deterministic import fill
 from heedful.cli.look import look
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from fixture import Values, make_trace
 
-from heedful.insight.page import PAGE
+from heedful.insight.html_export import PAGE
 
 # As strict as a server can be: nothing inline, nothing from elsewhere.
 POLICY = (

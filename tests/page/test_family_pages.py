@@ -15,9 +15,9 @@ from chromium import Watched, drawn, expect
 from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful.cli.main import run
-from heedful.insight.packing import unpack
-from heedful.models.folder import save_model
+from heedful.insight.packed_arrays import unpack
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "insight"))

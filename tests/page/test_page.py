@@ -11,7 +11,7 @@ from chromium import Watched, drawn, expect, playwright, watched
 from fixture import Values, make_trace, weights_of
 from large_look import look_at_60_words
 
-from heedful.insight.page import PAGE, framed, stand_alone_page
+from heedful.insight.html_export import PAGE, framed, stand_alone_page
 from heedful.insight.schema import check_trace
 
 VIEWS = ("attention", "walk", "output", "beam", "positions", "layers", "examples")

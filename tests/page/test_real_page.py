@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from chromium import Watched, drawn, expect, playwright
 
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
+from heedful.insight.inputs import Subject, open_subject
 from heedful.insight.look import Look, look
-from heedful.insight.subject import Subject, open_subject
 from real_server import make_folder, real_server
 
 TEXT = "A dog sleeps in the snow."

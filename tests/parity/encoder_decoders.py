@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
-from heedful.data.batch import pad_sources
+from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.interop.huggingface import MODEL_TYPES, fitting
-from heedful.interop.table import write_table
-from heedful.models.folder import FAMILIES, weights_of
+from heedful.interop.huggingface.checkpoint import MODEL_TYPES, fitting
+from heedful.interop.huggingface.tensor_map import write_table
+from heedful.models.model_io import FAMILIES, weights_of
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-10}
 LENGTHS = (9, 1, 5, 0)

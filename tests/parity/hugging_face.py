@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from deterministic import numbers
-from heedful.interop.huggingface import MODEL_TYPES, import_huggingface
-from heedful.interop.table import read_table
-from heedful.models.folder import load_model
+from heedful.interop.huggingface.checkpoint import MODEL_TYPES, import_huggingface
+from heedful.interop.huggingface.tensor_map import read_table
+from heedful.models.model_io import load_model
 
 BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-10}
 

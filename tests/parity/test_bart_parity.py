@@ -18,11 +18,11 @@ from encoder_decoders import (
 
 from deterministic import fill
 from heedful.errors import UserError
-from heedful.interop.bart import config_from, config_to, table
-from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop.huggingface.bart import config_from, config_to, table
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bart import Bart, BartConfig
-from heedful.models.folder import load_model, save_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model, weights_of
+from heedful.models.special_ids import MarksConfig
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

@@ -12,13 +12,13 @@ from torch import Tensor
 from deterministic import fill, numbers, whole_numbers
 from encoder_models import own_tokenizers
 from heedful import pipeline
-from heedful.decoding.encoders.embed import Embedder
+from heedful.decoding.embedder import Embedder
 from heedful.errors import UserError
-from heedful.interop.bert import config_from, table
-from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop.huggingface.bert import config_from, table
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import load_model, save_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model, weights_of
+from heedful.models.special_ids import MarksConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no tokenizer:UserWarning")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

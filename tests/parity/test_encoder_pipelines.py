@@ -7,7 +7,7 @@ from hugging_face import unlike
 
 from encoder_models import bert_folder, own_tokenizers, word_pieces
 from heedful import load_model, pipeline
-from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

@@ -9,13 +9,13 @@ from safetensors.torch import load_file
 from test_encoder_pipelines import folder_of
 
 from heedful.data.loader import Loader
-from heedful.interop.huggingface import import_huggingface
-from heedful.models.folder import load_model
-from heedful.training.record import Files
-from heedful.training.run import train
-from heedful.training.settle import settle
-from heedful.training.tasks.table import task_of
-from heedful.training.tasks.task import Preparation
+from heedful.interop.huggingface.checkpoint import import_huggingface
+from heedful.models.model_io import load_model
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Files
+from heedful.training.tasks.base import Preparation
+from heedful.training.tasks.registry import task_of
+from heedful.training.train import train
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 from tokenizers import ByteLevelBPETokenizer  # noqa: E402

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.decoding.writing.generator import Generator
+from heedful.decoding.generator import Generator
 from heedful.errors import UserError
-from heedful.interop import gpt2, llama
-from heedful.interop.huggingface import MODEL_TYPES, export_huggingface, fitting, import_huggingface
-from heedful.interop.table import write_table
-from heedful.models.folder import load_model, save_model, weights_of
+from heedful.interop.huggingface import gpt2, llama
+from heedful.interop.huggingface.checkpoint import MODEL_TYPES, export_huggingface, fitting, import_huggingface
+from heedful.interop.huggingface.tensor_map import write_table
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
-from heedful.models.marks import MarksConfig
+from heedful.models.model_io import load_model, save_model, weights_of
+from heedful.models.special_ids import MarksConfig
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.data.batch import pad_sources
+from heedful.data.collate import pad_sources
 from heedful.errors import UserError
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.interop.marian import POSITION_TABLES, table
-from heedful.interop.marian_config import why_not
-from heedful.interop.table import write_table
-from heedful.models.folder import load_model, save_model, weights_of
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop.huggingface.marian import POSITION_TABLES, table, why_not
+from heedful.interop.huggingface.tensor_map import write_table
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
 

@@ -19,10 +19,10 @@ from encoder_decoders import (
     shuffled,
 )
 
-from heedful.decoding.writing.translator import Translator
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.models.folder import load_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.decoding.translator import Translator
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.models.model_io import load_model, weights_of
+from heedful.models.special_ids import MarksConfig
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

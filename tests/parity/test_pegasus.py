@@ -17,13 +17,13 @@ from encoder_decoders import (
 )
 
 from deterministic import fill
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.interop.pegasus import config_from, table, why_not
-from heedful.models.folder import load_model, save_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop.huggingface.pegasus import config_from, table, why_not
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

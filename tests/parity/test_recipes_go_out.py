@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from deterministic import fill
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.huggingface import export_huggingface
-from heedful.models.builtin import builtin_model
-from heedful.models.folder import FAMILIES, save_model
+from heedful.interop.huggingface.checkpoint import export_huggingface
+from heedful.models.model_info import builtin_model
+from heedful.models.model_io import FAMILIES, save_model
 from heedful.training import settings as training_settings
 from heedful.training.settings import read_settings
 

@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from deterministic import fill
 from heedful.errors import UserError
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.interop.t5 import config_from, config_to, table
-from heedful.models.folder import load_model, save_model, weights_of
-from heedful.models.marks import MarksConfig
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop.huggingface.t5 import config_from, config_to, table
+from heedful.models.model_io import load_model, save_model, weights_of
+from heedful.models.special_ids import MarksConfig
 from heedful.models.t5 import T5, T5Config
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

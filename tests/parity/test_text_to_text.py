@@ -10,14 +10,14 @@ from encoder_decoders import shuffled
 
 from heedful import pipeline
 from heedful.cli.main import run
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.look import look
 from heedful.insight.schema import check_trace
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.models.folder import load_model, weights_of
-from heedful.training.record import Files
-from heedful.training.settle import settle
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.models.model_io import load_model, weights_of
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Files
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

@@ -11,14 +11,14 @@ from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
 from deterministic import fill, numbers, uniform
-from heedful.decoding.encoders.classify import Classifier
-from heedful.decoding.encoders.images import image_tensor
+from heedful.decoding.classifier import Classifier
+from heedful.decoding.encoder_inputs import image_tensor
 from heedful.errors import UserError
-from heedful.interop.huggingface import export_huggingface, import_huggingface
-from heedful.interop.vit import config_from, config_to, table
-from heedful.models.folder import load_model, save_model, weights_of
+from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop.huggingface.vit import config_from, config_to, table
+from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.vit import Vit, VitConfig
-from heedful.nn.patches import from_patches
+from heedful.nn.embeddings import from_patches
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

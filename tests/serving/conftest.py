@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from served import KEY, echo_service, running
 
-from heedful.serving.keys import Keys, hash_key
+from heedful.serving.auth import Keys, hash_key
 
 
 @pytest.fixture(scope="module")

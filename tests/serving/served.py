@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 import echo_engine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
-from heedful.models.find import Reach
+from heedful.decoding.translator import Translator
+from heedful.models.model_info import Reach
 from heedful.serving.app import make_app
-from heedful.serving.detect import Detector
-from heedful.serving.keys import Keys
+from heedful.serving.auth import Keys
+from heedful.serving.languages import Detector
 from heedful.serving.limits import Limits
-from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.server import DrainingServer, make_server, open_socket
 from heedful.serving.service import Service
 

@@ -11,7 +11,7 @@ import echo_engine
 from heedful.cli.main import main
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.serving.looking import Looking
+from heedful.serving.routes.look import Looking
 
 LONG = 20  # tokens
 

@@ -13,10 +13,10 @@ from echo_engine import tokenizers
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app
-from heedful.serving.decode import translate_texts
 from heedful.serving.limits import Limits
-from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.service import Service
+from heedful.serving.streaming import translate_texts
 
 PATH = "/api/v1/translate"
 

@@ -9,10 +9,9 @@ import pytest
 from served import HeldEngine, echo_translator
 
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import UNSPACED
-from heedful.serving.backlog import PLANNED, Backlog, size_of, work_of
-from heedful.serving.batcher import Batcher, Room
-from heedful.serving.refusals import Refusal
+from heedful.decoding.segmentation import UNSPACED
+from heedful.serving.batching import PLANNED, Backlog, Batcher, Room, size_of, work_of
+from heedful.serving.errors import Refusal
 from heedful.serving.service import WARM_UPS
 
 SETTINGS = SearchSettings(beam=2)

@@ -13,12 +13,11 @@ from served import HeldEngine, backwards, echo_translator
 from echo_engine import tokenizers
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
-from heedful.models.find import Reach
+from heedful.decoding.translator import Translator
+from heedful.models.model_info import Reach
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.serving.backlog import Backlog
-from heedful.serving.batcher import Batcher, CannotTranslate, Room
-from heedful.serving.refusals import Refusal
+from heedful.serving.batching import Backlog, Batcher, CannotTranslate, Room
+from heedful.serving.errors import Refusal
 
 SETTINGS = SearchSettings(beam=2)
 

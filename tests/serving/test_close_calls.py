@@ -7,7 +7,7 @@ import pytest
 
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from real_server import make_folder
 from serve_load import Watching
 

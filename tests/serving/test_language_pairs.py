@@ -7,7 +7,7 @@ import pytest
 from echo_engine import install, model_folder
 from heedful.errors import UserError
 from heedful.serving.languages import canonical
-from heedful.serving.pairs import Pairs, open_pair, parse_pair
+from heedful.serving.model_registry import Pairs, open_pair, parse_pair
 
 
 def card(*codes: str) -> str:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from test_server import wait_until
 
 from heedful.serving.app import make_app
-from heedful.serving.keys import Keys, hash_key
+from heedful.serving.auth import Keys, hash_key
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 from test_batcher import tiny_translator
 
 from heedful.serving.app import make_app
+from heedful.serving.errors import Refusal
 from heedful.serving.limits import Limits
-from heedful.serving.looking import LookAsked, Looking
-from heedful.serving.pairs import Pair, Pairs
-from heedful.serving.refusals import Refusal
+from heedful.serving.model_registry import Pair, Pairs
+from heedful.serving.routes.look import LookAsked, Looking
 from heedful.serving.service import Service
 
 PATH = "/api/v1/look"

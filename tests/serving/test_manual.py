@@ -12,8 +12,8 @@ from served import echo_service
 from starlette.testclient import TestClient
 
 from heedful.serving.app import make_app
-from heedful.serving.guard import POLICY
-from heedful.serving.manual import page_of
+from heedful.serving.middleware import POLICY
+from heedful.serving.openapi import page_of
 
 
 @pytest.fixture(scope="module")

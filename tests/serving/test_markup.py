@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.decoding.writing.translation import Translation
-from heedful.serving.markup import MOST_DEEP, Markup
-from heedful.serving.parts import cut, unescaped
+from heedful.decoding.translation import Translation
+from heedful.serving.html_segments import MOST_DEEP, Markup
+from heedful.serving.html_tokenizer import cut, unescaped
 
 PIECES = st.sampled_from(
     [

@@ -14,11 +14,10 @@ from starlette.testclient import TestClient
 from heedful.cli.serve import is_loopback
 from heedful.errors import UserError
 from heedful.serving.app import make_app
-from heedful.serving.keys import Keys, add_new_key, hash_key, read_keys
-from heedful.serving.limits import Limits
-from heedful.serving.page import read_page
-from heedful.serving.rate import Rate
-from heedful.serving.refusals import Refusal
+from heedful.serving.auth import Keys, add_new_key, hash_key, read_keys
+from heedful.serving.errors import Refusal
+from heedful.serving.limits import Limits, Rate
+from heedful.serving.routes.static import read_page
 
 JSON = {"Content-Type": "application/json"}
 

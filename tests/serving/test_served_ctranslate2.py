@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from ct2_models import count_conversions, make_engine, make_model
 from echo_engine import tokenizers
-from heedful.decoding.engines.ct2_speed import Speed
-from heedful.decoding.writing.translator import Translator
-from heedful.models.find import Reach
+from heedful.decoding.engines.ctranslate2_tuning import Speed
+from heedful.decoding.translator import Translator
+from heedful.models.model_info import Reach
 from heedful.serving.app import make_app
-from heedful.serving.pairs import Pair, Pairs, open_pair
+from heedful.serving.model_registry import Pair, Pairs, open_pair
 from heedful.serving.service import Service
 from real_server import make_folder
 from serve_load import differing, many_texts, random_text

@@ -22,7 +22,7 @@ from served import HeldEngine, echo_service, running
 
 from echo_engine import model_folder
 from heedful.serving import service as service_module
-from heedful.serving.detect import Detected
+from heedful.serving.languages import Detected
 from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
 from serve_load import Load, ask_until_stopped, echoed, random_text

@@ -15,10 +15,10 @@ from test_batcher import tiny_translator
 from test_server import wait_until
 
 from heedful.serving.app import make_app
-from heedful.serving.other_apis import OtherApis
-from heedful.serving.pairs import Pair, Pairs
+from heedful.serving.model_registry import Pair, Pairs
+from heedful.serving.openapi import make_spec
+from heedful.serving.routes.compat import OtherApis
 from heedful.serving.service import Service
-from heedful.serving.spec import make_spec
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs heedful[dev]")
 

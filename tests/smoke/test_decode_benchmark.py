@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from heedful.insight.page import PAGE
+from heedful.insight.html_export import PAGE
 
 PROJECT = Path(__file__).parents[2]
 PICTURES = PROJECT / "docs" / "pictures"

@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 from hostile_strings import hostile_strings
 
-from heedful.decoding.encoders.rows import masked_ids
+from heedful.decoding.encoder_inputs import masked_ids
 from heedful.errors import UserError
 from heedful.text import (
     ForeignTokenizer,
@@ -27,7 +27,7 @@ from heedful.text import (
 from heedful.text.foreign import export_foreign, load_foreign
 from heedful.text.foreign_build import merges_of
 from heedful.text.foreign_rows import within_rows
-from heedful.text.foreign_safe import MAX_JSON_BYTES
+from heedful.text.hf_tokenizer import MAX_JSON_BYTES
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 
 from heedful.errors import UserError
-from heedful.text import SentencePieceTokenizer, TokenizerConfig, load_tokenizer, safe
+from heedful.text import SentencePieceTokenizer, TokenizerConfig, load_tokenizer, sentencepiece_model
 
 Of = Callable[[TokenizerConfig], SentencePieceTokenizer]
 
@@ -94,11 +94,11 @@ def test_what_kills_the_child_is_an_error_here(monkeypatch: pytest.MonkeyPatch, 
     path = tmp_path / "good.model"
     path.write_bytes(BASE + BPE)
     assert load_tokenizer(path).encode("a") == [4]
-    monkeypatch.setattr(safe, "_CHILD", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.setattr(sentencepiece_model, "_CHILD", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     with pytest.raises(UserError, match=r"crashes SentencePiece \(signal 11, "):
         load_tokenizer(path)
-    monkeypatch.setattr(safe, "_CHILD", "import time; time.sleep(60)")
-    monkeypatch.setattr(safe, "_CHILD_SECONDS", 0.2)
+    monkeypatch.setattr(sentencepiece_model, "_CHILD", "import time; time.sleep(60)")
+    monkeypatch.setattr(sentencepiece_model, "_CHILD_SECONDS", 0.2)
     with pytest.raises(UserError, match="did not finish"):
         load_tokenizer(path)
 
@@ -114,7 +114,7 @@ def test_mutated_models_give_an_answer_or_a_user_error(tokenizer_of: Of) -> None
         if chance.random() < 0.3:
             del mutant[chance.randrange(len(mutant)) :]
         try:
-            safe.read_model(bytes(mutant), where="mutant")
+            sentencepiece_model.read_model(bytes(mutant), where="mutant")
         except UserError:
             n_refused += 1
     assert 200 < n_refused < 400
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_file_or_too_large(tmp_path: Path, monkeypatch: pytest
         load_tokenizer(tmp_path)
     (tmp_path / "large.spm").touch()
     with (tmp_path / "large.spm").open("r+b") as file:
-        file.truncate(safe.MAX_MODEL_BYTES + 1)
+        file.truncate(sentencepiece_model.MAX_MODEL_BYTES + 1)
     monkeypatch.delattr(Path, "read_bytes")  # it is refused without being read
     with pytest.raises(UserError, match="at most"):
         load_tokenizer(tmp_path / "large.spm")

@@ -14,7 +14,7 @@ import sentencepiece
 
 from heedful.errors import UserError
 from heedful.text import SentencePieceTokenizer, TokenizerConfig, learn_tokenizer
-from heedful.text.sampling import Vocabulary, bpe_dropout, unigram_sampling
+from heedful.text.subword_regularization import Vocabulary, bpe_dropout, unigram_sampling
 
 Of = Callable[[TokenizerConfig], SentencePieceTokenizer]
 KINDS = ("bpe", "unigram")

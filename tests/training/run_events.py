@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heedful.training.log import Event, RunLog
+from heedful.training.events import Event, RunLog
 
 
 def start(**changes: Any) -> dict[str, Any]:

@@ -4,14 +4,13 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.training.assemble import open_session
 from heedful.training.checkpoint import Checkpoint, State
+from heedful.training.data_preparation import Prepared
 from heedful.training.distributed import World
-from heedful.training.prepare import Prepared
-from heedful.training.record import Files, RunRecord
-from heedful.training.session import Session
+from heedful.training.run_config import Files, RunRecord
 from heedful.training.settings import Settings, read_settings
 from heedful.training.signals import StopRequests
+from heedful.training.trainer import Session, open_session
 
 WORDS = [
     "the", "a", "dog", "cat", "man", "woman", "boy", "girl", "runs", "walks", "sees",

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from small_run import OVERRIDES, settings
 
-from heedful.data.typed import without_mark
-from heedful.models.folder import CARD
-from heedful.training.prepare import Prepared, prepare_data
-from heedful.training.record import Files
-from heedful.training.run import train
+from heedful.data.augment import without_mark
+from heedful.models.model_io import CARD
+from heedful.training.data_preparation import Prepared, prepare_data
+from heedful.training.run_config import Files
+from heedful.training.train import train
 
 PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]
 

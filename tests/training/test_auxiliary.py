@@ -10,13 +10,13 @@ from small_tasks import CASES, Case
 
 from deterministic import fill
 from heedful import UserError, load_model
-from heedful.data.rows import RowBatch
+from heedful.data.collate import RowBatch
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.training.auxiliary import AuxiliarySettings, auxiliary_heads, with_auxiliary_heads
+from heedful.training.auxiliary_losses import AuxiliarySettings, auxiliary_heads, with_auxiliary_heads
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
-from heedful.training.run import train
 from heedful.training.settings import Settings
-from heedful.training.tasks.next_token import next_token_loss
+from heedful.training.tasks.language_modeling import next_token_loss
+from heedful.training.train import train
 
 N_LAYERS = 4
 PAPER = AuxiliarySettings(layers=1.0, ahead=2)

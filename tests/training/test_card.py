@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from heedful.evaluation.scores import Score, bleu, chrf
-from heedful.training.card import CardFacts, CorpusFacts, CostFacts, ScoreFacts, SizeFacts, model_card
+from heedful.evaluation.metrics import Score, bleu, chrf
+from heedful.training.model_card import CardFacts, CorpusFacts, CostFacts, ScoreFacts, SizeFacts, model_card
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 FACTS = CardFacts(

@@ -15,8 +15,8 @@ from heedful.cli.main import run as heedful
 from heedful.errors import UserError
 from heedful.training.checkpoint import list_checkpoints
 from heedful.training.distributed import choose_device
-from heedful.training.run import OF_A_RUN, Run
 from heedful.training.signals import stop_requests
+from heedful.training.train import OF_A_RUN, Run
 
 QUICK = [*OVERRIDES, "data.workers=0", "run.steps=4", "run.save_every=2", "run.validate_every=1000"]
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from heedful.atomic_io import clear_unfinished
 from heedful.data.loader import LoaderState
 from heedful.errors import UserError
-from heedful.files import clear_unfinished
 from heedful.training.checkpoint import (
     Checkpoint,
     State,

@@ -7,11 +7,11 @@ import pytest
 from small_run import OVERRIDES, write_corpus
 
 from heedful.data.corpus import Example
-from heedful.models.marks import MarksConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
-from heedful.training.log import read_log
-from heedful.training.run import train
-from heedful.training.tasks.pairs import PairsValidator
+from heedful.training.events import read_log
+from heedful.training.tasks.translation import PairsValidator
+from heedful.training.train import train
 
 
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])

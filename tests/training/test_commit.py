@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import UserError
-from heedful.training import run as running
-from heedful.training.commit import commit_of
-from heedful.training.run import train
+from heedful.training import train as running
+from heedful.training.train import commit_of, train
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

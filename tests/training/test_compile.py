@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
 
-from heedful.training.run import train
+from heedful.training.train import train
 
 # float64, where only the order of sums differs; a few steps of several shapes.
 FEW = [

@@ -7,7 +7,7 @@ from small_run import OVERRIDES, write_corpus
 
 from heedful.config import read_toml
 from heedful.errors import UserError
-from heedful.training.run import train
+from heedful.training.train import train
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,16 @@ from echo_engine import EchoEngine
 from heedful.cli import main
 from heedful.data.corpus import Example
 from heedful.data.shards import Shards
-from heedful.decoding.writing import translator as translators
-from heedful.decoding.writing.extract import most_important
-from heedful.decoding.writing.sentences import split_sentences
+from heedful.decoding import translator as translators
+from heedful.decoding.segmentation import most_important, split_sentences
 from heedful.errors import UserError
-from heedful.models.card import source_language
+from heedful.models.model_info import source_language
 from heedful.text import load_tokenizers
-from heedful.training.record import read_record
-from heedful.training.run import train
+from heedful.training.data_preparation import Extractor, Reduced
+from heedful.training.run_config import read_record
 from heedful.training.settings import DataSettings
-from heedful.training.shortening import Extractor, Reduced
-from heedful.training.tasks.pairs import reopen
+from heedful.training.tasks.translation import reopen
+from heedful.training.train import train
 
 MAX_LEN = 64
 TOPICS = {

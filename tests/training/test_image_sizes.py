@@ -13,19 +13,19 @@ from small_tasks import CASES, write_images
 
 from encoder_models import vit_folder
 from heedful.data.loader import LoaderState
-from heedful.decoding.encoders.images import image_tensor
-from heedful.decoding.pipelines.pipeline import pipeline
+from heedful.decoding.encoder_inputs import image_tensor
+from heedful.decoding.hf_pipelines import pipeline
 from heedful.errors import UserError
-from heedful.models.folder import load_model
+from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
-from heedful.training.assemble import make_loader
 from heedful.training.distributed import World
-from heedful.training.record import Files
-from heedful.training.run import Run, train
-from heedful.training.settle import settle
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Files
+from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.images import mean_and_std
-from heedful.training.tasks.table import TASKS
-from heedful.training.tasks.task import Preparation
+from heedful.training.tasks.registry import TASKS
+from heedful.training.train import Run, train
+from heedful.training.trainer import make_loader
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 

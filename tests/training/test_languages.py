@@ -6,10 +6,9 @@ import pytest
 from small_tasks import CASES
 
 from heedful.errors import UserError
-from heedful.training.languages import guessed, languages_of, say_languages
-from heedful.training.record import Files, RunRecord
-from heedful.training.run import train
+from heedful.training.run_config import Files, RunRecord, guessed, languages_of, say_languages
 from heedful.training.settings import DataSettings, Settings
+from heedful.training.train import train
 
 
 def record(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> RunRecord:

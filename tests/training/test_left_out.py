@@ -7,14 +7,14 @@ from small_tasks import CASES
 
 from heedful.data.corpus import Example
 from heedful.errors import UserError
-from heedful.models.marks import MarksConfig
+from heedful.models.special_ids import MarksConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
-from heedful.training.log import read_log
-from heedful.training.prepare import prepare_data
-from heedful.training.record import Files
-from heedful.training.run import train
+from heedful.training.data_preparation import prepare_data
+from heedful.training.events import read_log
+from heedful.training.run_config import Files
 from heedful.training.settings import read_settings
-from heedful.training.tasks.pairs import PairsValidator
+from heedful.training.tasks.translation import PairsValidator
+from heedful.training.train import train
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
 BAD = b"caf\xe9 man\n\n"  # Latin-1

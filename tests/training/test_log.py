@@ -11,7 +11,7 @@ import pytest
 import run_events
 
 from heedful.errors import UserError
-from heedful.training.log import KINDS, Event, RunLog, read_log
+from heedful.training.events import KINDS, Event, RunLog, read_log
 
 
 def lines_of(path: Path) -> list[bytes]:

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from deterministic import largest_difference, numbers, whole_numbers
-from heedful.training import loss as loss_module
-from heedful.training.loss import (
+from heedful.training import losses as loss_module
+from heedful.training.losses import (
     agreeing_cross_entropy,
     entropy_of_smoothed,
     linear_cross_entropy,

@@ -10,8 +10,7 @@ from torch import nn
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.nn.attention import MultiHeadAttention
-from heedful.training.magnitudes import magnitudes
-from heedful.training.optimiser import OptimiserSettings, make_optimiser, set_rate
+from heedful.training.optim import OptimiserSettings, magnitudes, make_optimiser, set_rate
 
 SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 24, "n_layers": 1, "dropout": 0.0}
 
@@ -49,7 +48,7 @@ def test_t5_learns_as_its_twin_does(kind: str, tied: bool, monkeypatch: pytest.M
     before = model(ids, ids)
     settings = OptimiserSettings(kind=kind, eps=1e-30, weight_decay=0.1)  # type: ignore[arg-type]
     train(model, settings)
-    monkeypatch.setattr("heedful.training.optimiser.magnitudes", lambda model: {})
+    monkeypatch.setattr("heedful.training.optim.magnitudes", lambda model: {})
     train(twin, settings)
     torch.testing.assert_close(model(ids, ids), twin(ids, ids), rtol=1e-6, atol=1e-6)  # Muon adds 1e-7
     assert (model(ids, ids) - before).abs().max() > 0.1

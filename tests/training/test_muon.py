@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.training.checkpoint import load_optimiser_tensors, optimiser_tensors
 from heedful.training.muon import ADAMW_RMS, Muon, matrices_within, orthogonalise, orthogonalise_all
-from heedful.training.optimiser import OptimiserSettings, make_optimiser, set_rate
-from heedful.training.tensors import load_optimiser_tensors, optimiser_tensors
+from heedful.training.optim import OptimiserSettings, make_optimiser, set_rate
 
 SETTINGS = OptimiserSettings(kind="muon", weight_decay=0.1)
 

@@ -7,7 +7,7 @@ import pytest
 from small_tasks import CASES
 
 from heedful.errors import UserError
-from heedful.training.run import train
+from heedful.training.train import train
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.accumulate=1"]
 TEXTS = ["next_token", "next_token windows", "masked_tokens", "spans", "denoising"]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from small_tasks import CASES
 
-from heedful.data.documents import LARGEST_SHARE, by_hash
+from heedful.data.splits import LARGEST_SHARE, by_hash
 from heedful.errors import UserError
-from heedful.training.run import train
+from heedful.training.train import train
 
 HELD_OUT = next(text for text in map("the dog number {}".format, count()) if by_hash(LARGEST_SHARE)(text))
 

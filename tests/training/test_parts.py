@@ -6,11 +6,11 @@ from torch import nn
 
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import LoadedModel
+from heedful.models.model_io import LoadedModel
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
-from heedful.training.optimiser import OptimiserSettings, make_optimiser, set_rate
-from heedful.training.parts import begin_with, depths_of, freeze, thaw
+from heedful.training.finetuning import begin_with, depths_of, freeze, thaw
+from heedful.training.optim import OptimiserSettings, make_optimiser, set_rate
 
 
 def bert(**changes: object) -> Bert:

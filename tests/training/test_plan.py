@@ -7,12 +7,12 @@ import torch
 from safetensors.torch import load_file
 from small_run import OVERRIDES, open_small, settings, write_corpus
 
+from heedful.training.data_preparation import prepare_data
 from heedful.training.distributed import World
-from heedful.training.log import read_log
+from heedful.training.events import read_log
 from heedful.training.plan import make_plan
-from heedful.training.prepare import prepare_data
-from heedful.training.record import Files
-from heedful.training.run import train
+from heedful.training.run_config import Files
+from heedful.training.train import train
 
 
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])

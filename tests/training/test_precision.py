@@ -14,11 +14,11 @@ from torch import Tensor
 from deterministic import numbers, whole_numbers
 from heedful.config import read_toml
 from heedful.nn.attention import attend, attend_causal, attend_fused
-from heedful.training import machine
-from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy
+from heedful.training import runtime
+from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
 from heedful.training.muon import Muon
-from heedful.training.optimiser import OptimiserSettings, make_optimiser
-from heedful.training.run import train
+from heedful.training.optim import OptimiserSettings, make_optimiser
+from heedful.training.train import train
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=8", "run.save_every=4"]
 
@@ -98,12 +98,12 @@ def test_muon_in_bfloat16_is_nearly_orthogonal_too() -> None:
 def test_the_machine_decides_and_the_record_says(
     units: bool, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "has_bfloat16_units", lambda device: units)
+    monkeypatch.setattr(runtime, "has_bfloat16_units", lambda device: units)
     source, target = write_corpus(tmp_path / "corpus")
     train(folder=tmp_path / "run", source=source, target=target, overrides=QUICK)
     assert recorded(tmp_path / "run") == name
     # On another machine the run goes on as it began, unless somebody says otherwise.
-    monkeypatch.setattr(machine, "has_bfloat16_units", lambda device: not units)
+    monkeypatch.setattr(runtime, "has_bfloat16_units", lambda device: not units)
     train(folder=tmp_path / "run", resume=True, overrides=["run.steps=9"])
     assert recorded(tmp_path / "run") == name
     train(folder=tmp_path / "run", resume=True, overrides=["run.steps=10", "run.precision=float32"])

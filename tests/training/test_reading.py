@@ -9,9 +9,9 @@ from small_run import settings
 from heedful.cli.main import run
 from heedful.data.corpus import Corpus
 from heedful.errors import UserError
-from heedful.training.record import Content, Files
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Content, Files
 from heedful.training.settings import DataSettings
-from heedful.training.settle import settle
 
 ROWS = [{"de": f"Hund {n}", "en": f"dog {n}", "fr": f"chien {n}"} for n in range(5)]
 EN_DE = [(row["en"], row["de"]) for row in ROWS]

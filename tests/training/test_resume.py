@@ -8,10 +8,10 @@ import torch
 from small_run import open_small, settings, write_corpus
 
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
+from heedful.training.data_preparation import Prepared, prepare_data
 from heedful.training.distributed import World
-from heedful.training.loop import fit
-from heedful.training.prepare import Prepared, prepare_data
-from heedful.training.record import Files
+from heedful.training.run_config import Files
+from heedful.training.trainer import fit
 
 WORLD = World(0, 1, torch.device("cpu"))
 

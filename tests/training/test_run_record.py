@@ -8,7 +8,7 @@ import pytest
 from small_run import settings, write_corpus
 
 from heedful.errors import UserError
-from heedful.training.record import Files, RunRecord, read_record, refuse_differences, write_record
+from heedful.training.run_config import Files, RunRecord, read_record, refuse_differences, write_record
 from heedful.training.settings import Settings
 
 

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from heedful.training.optimiser import OptimiserSettings, peak_rate
-from heedful.training.schedule import ScheduleSettings, learning_rate
+from heedful.training.optim import OptimiserSettings, ScheduleSettings, learning_rate, peak_rate
 
 
 def rates(kind: str, *, steps: int = 100, warmup: int = 10, final: float = 0.0) -> list[float]:

@@ -12,12 +12,12 @@ from heedful.cli.main import run
 from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
-from heedful.models.folder import save_model
+from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
-from heedful.training.record import Content, Files
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Content, Files
 from heedful.training.settings import find_recipe
-from heedful.training.settle import settle
-from heedful.training.tasks.table import TASKS
+from heedful.training.tasks.registry import TASKS
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 FOR_PAIRS = ("demo", "tiny", "small", "base", "big")  # chosen by the size of the data, which is small here

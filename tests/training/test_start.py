@@ -10,7 +10,7 @@ import pytest
 from small_tasks import sentences, write_pairs, write_text
 
 from heedful.errors import UserError
-from heedful.models.folder import FAMILIES, load_model, save_model
+from heedful.models.model_io import FAMILIES, load_model, save_model
 from heedful.text import (
     ForeignTokenizer,
     SentencePieceTokenizer,
@@ -20,11 +20,11 @@ from heedful.text import (
     load_tokenizers,
 )
 from heedful.text.tokenizer_config import Kind
-from heedful.training import settle as settling
-from heedful.training.prepare import make_tokenizers
-from heedful.training.record import Files
+from heedful.training import resolve_settings as settling
+from heedful.training.data_preparation import make_tokenizers
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Files
 from heedful.training.settings import Settings
-from heedful.training.settle import settle
 
 SIZES: dict[str, dict[str, Any]] = {
     "gpt": {"n_layers": 1, "positions": "rotary"},

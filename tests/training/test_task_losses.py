@@ -10,19 +10,18 @@ from small_tasks import CASES, Case
 from torch import Tensor, nn
 
 from deterministic import fill
-from heedful.data.labelled import NONE, LabelBatch
+from heedful.data.collate import NONE, LabelBatch, RowBatch
 from heedful.data.loader import Loader
-from heedful.data.rows import RowBatch
 from heedful.models.bert import Bert
 from heedful.models.gpt import Gpt
-from heedful.nn.patches import to_patches
-from heedful.training.run import files_of
-from heedful.training.settle import settle
-from heedful.training.tasks.masked_tokens import masked_token_loss
-from heedful.training.tasks.next_token import next_token_loss
-from heedful.training.tasks.patches import hidden_patch_loss, order_loss
-from heedful.training.tasks.table import task_of
-from heedful.training.tasks.task import Lesson, Preparation
+from heedful.nn.embeddings import to_patches
+from heedful.training.resolve_settings import settle
+from heedful.training.tasks.base import Lesson, Preparation
+from heedful.training.tasks.images import hidden_patch_loss, order_loss
+from heedful.training.tasks.language_modeling import next_token_loss
+from heedful.training.tasks.masked_language_modeling import masked_token_loss
+from heedful.training.tasks.registry import task_of
+from heedful.training.train import files_of
 
 
 def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[Lesson, int, int | None]:
@@ -132,7 +131,7 @@ def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None
 def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
     """As nanoGPT divides tiny Shakespeare: characters, the last tenth held out, nothing lost in between."""
     from heedful.data.corpus import read_text
-    from heedful.data.documents import split_documents
+    from heedful.data.splits import split_documents
 
     path = tmp_path / "a.txt"
     text = "".join(f"line {i}\n\n" for i in range(57))

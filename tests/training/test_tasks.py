@@ -16,13 +16,13 @@ from heedful import pipeline
 from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.models.bert import Bert
-from heedful.models.folder import FAMILIES, load_model, save_model
+from heedful.models.model_io import FAMILIES, load_model, save_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
-from heedful.training.log import read_log
-from heedful.training.record import Files
-from heedful.training.run import Run, train
-from heedful.training.settle import settle
-from heedful.training.tasks.table import TASKS, choose_task
+from heedful.training.events import read_log
+from heedful.training.resolve_settings import settle
+from heedful.training.run_config import Files
+from heedful.training.tasks.registry import TASKS, choose_task
+from heedful.training.train import Run, train
 
 SPARE = ["data.batch_tokens=16", "optimiser.lr=1e-12", "run.steps=1", "run.device=cpu", "run.threads=1"]
 

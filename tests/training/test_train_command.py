@@ -19,14 +19,13 @@ from small_run import OVERRIDES, write_corpus
 from heedful.cli.train import minutes
 from heedful.data.shards import Shards
 from heedful.errors import UserError
-from heedful.models.folder import find_model_folder, load_model
-from heedful.serving.pairs import languages_of_card
+from heedful.models.model_io import find_model_folder, load_model
+from heedful.serving.model_registry import languages_of_card
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
-from heedful.training.log import read_log
-from heedful.training.ownership import owned
-from heedful.training.prepare import read_valid
-from heedful.training.run import Run, train
+from heedful.training.data_preparation import read_valid
+from heedful.training.events import read_log
 from heedful.training.settings import choose_recipe, read_settings
+from heedful.training.train import Run, owned, train
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=4", "run.save_every=4"]
 
@@ -284,9 +283,9 @@ def test_misaligned_files_are_refused(corpus: tuple[Path, Path], tmp_path: Path)
 def test_not_a_number_stops_before_the_update(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.training import loop
+    from heedful.training import trainer
 
-    real = loop.backward_through
+    real = trainer.backward_through
 
     def poisoned(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
         loss = real(training, batch, step, n_tokens)
@@ -294,8 +293,8 @@ def test_not_a_number_stops_before_the_update(
             next(p for p in training.module.parameters() if p.grad is not None).grad.view(-1)[0] = float("nan")
         return loss
 
-    monkeypatch.setattr(loop, "backward_through", poisoned)
-    with pytest.raises(loop.NotFinite, match="step 6"):
+    monkeypatch.setattr(trainer, "backward_through", poisoned)
+    with pytest.raises(trainer.NotFinite, match="step 6"):
         quick(tmp_path / "run", corpus, "run.save_every=1")
     written = json.loads((tmp_path / "run" / "not-finite.json").read_text())
     assert written["step"] == 6 and written["examples"]
@@ -352,11 +351,11 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step that fails with 2 parts is made of 4, with the same gradient up to rounding (no dropout here)."""
-    from heedful.training import loop
+    from heedful.training import trainer
 
     exact = ["model.dropout=0.0", "run.precision=float64", "run.steps=3", "run.ema=0.0"]
     quick(tmp_path / "plenty", corpus, *exact)
-    real = loop._backward_in_parts
+    real = trainer._backward_in_parts
 
     def scarce(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
         if step == 1 and training.accumulate < 4:
@@ -364,7 +363,7 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 12 bytes")
         return real(training, batch, step, n_tokens)
 
-    monkeypatch.setattr(loop, "_backward_in_parts", scarce)
+    monkeypatch.setattr(trainer, "_backward_in_parts", scarce)
     events: list[dict[str, object]] = []
     quick(tmp_path / "scarce", corpus, *exact, listeners=[events.append])
     assert any("cut into 4 parts" in str(event.get("text")) for event in events)

@@ -8,7 +8,7 @@ import pytest
 from small_run import OVERRIDES, write_corpus
 
 from heedful.errors import UserError
-from heedful.training.run import train
+from heedful.training.train import train
 
 CONTENTS = {
     "empty": (lambda content: b"", "no line in it"),

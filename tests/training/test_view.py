@@ -7,9 +7,8 @@ import run_events
 from rich.console import Console
 from run_events import as_event
 
-from heedful.training.live import LiveView, LossCurve
-from heedful.training.log import Event
-from heedful.training.view import PlainView, make_view
+from heedful.training.console import LiveView, LossCurve, PlainView, make_view
+from heedful.training.events import Event
 
 
 class Clock:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.training.wording import BARS, Piece, changes, count, duration, harmless, number, share, size, sparkline
+from heedful.formatting import BARS, Piece, changes, count, duration, harmless, number, share, size, sparkline
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.line_work import Format, LineWork, one_line
-from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output, refuse_overwriting
-from heedful.decoding.writing.long_text import Tally
-from heedful.decoding.writing.texts import BadText
+from heedful.cli.input import STANDARD_INPUT, TextInput
+from heedful.cli.line_filter import Format, LineWork, one_line
+from heedful.cli.output import open_output, refuse_overwriting
+from heedful.decoding.input_text import BadText
+from heedful.decoding.segmentation import Tally
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.classify import Classifier, Labelled, LabelledWord
+    from heedful.decoding.classifier import Classifier, Labelled, LabelledWord
 
 
 def classify(
@@ -61,7 +61,7 @@ def classify(
     if top_k < 1:
         raise UserError(f"--top-k {top_k}: must be at least 1")
     refuse_overwriting(output, file)
-    from heedful.decoding.encoders.classify import Classifier
+    from heedful.decoding.classifier import Classifier
 
     classifier = Classifier.load(model, device=device)
     if is_image(file, taken=classifier.takes_images):
@@ -148,7 +148,7 @@ class Writer:
 
 
 def _as_text(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
-    from heedful.decoding.encoders.classify import Labelled
+    from heedful.decoding.classifier import Labelled
 
     if all(isinstance(one, Labelled) for one in found) and found:
         return "\t".join(f"{one_line(one.label)}\t{one.score:.4f}" for one in found[:top_k])
@@ -156,7 +156,7 @@ def _as_text(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -
 
 
 def _as_json(found: "Sequence[Labelled] | Sequence[LabelledWord]", top_k: int) -> str:
-    from heedful.decoding.encoders.classify import Labelled
+    from heedful.decoding.classifier import Labelled
 
     if found and isinstance(found[0], Labelled):
         labels = [vars(one) for one in found[:top_k]]

@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Literal
 
-from heedful.models.find import Precision
+from heedful.models.model_info import Precision
 
 
 def convert(
@@ -33,7 +33,7 @@ def convert(
     precision
         With --to heedful, of a model of heedful's: the same model in such numbers. int8 takes a quarter of the space.
     """
-    from heedful.interop.conversion import convert_model
+    from heedful.interop.convert import convert_model
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

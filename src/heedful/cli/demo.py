@@ -9,7 +9,7 @@ from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.data.corpus import Example
-    from heedful.models.folder import LoadedModel
+    from heedful.models.model_io import LoadedModel
 
 Pair = Literal["en-fr", "fr-en", "en-zh", "zh-en", "fr-zh", "zh-fr"]
 INTERRUPTED = 130
@@ -30,9 +30,9 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
         The folder for corpus, run and picture; the run goes on in it if it was interrupted.
     """
     from heedful.data.demo import demo_corpus
-    from heedful.models.folder import load_model
-    from heedful.training.run import train
-    from heedful.training.view import make_view
+    from heedful.models.model_io import load_model
+    from heedful.training.console import make_view
+    from heedful.training.train import train
 
     started = time.perf_counter()
     source_language, target_language = pair.split("-")
@@ -73,8 +73,8 @@ def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
 
 def show_builtin() -> None:
     """What the models for everyday sentences make of some: not of this small grammar, and not trained here."""
-    from heedful.decoding.writing.translator import Translator
-    from heedful.models.builtin import builtin_models
+    from heedful.decoding.translator import Translator
+    from heedful.models.model_info import builtin_models
 
     models = builtin_models()
     print(f"\nand the models that come with heedful ({', '.join(models)}; everyday sentences) say, there and back:")
@@ -129,7 +129,7 @@ def count_right(loaded: "LoadedModel", examples: "list[Example]", source_languag
 
 
 def translate(loaded: "LoadedModel", texts: list[str]) -> list[str]:
-    from heedful.decoding.writing.greedily import translate_greedily
+    from heedful.decoding.translator import translate_greedily
     from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None
@@ -147,8 +147,8 @@ def show_some(loaded: "LoadedModel", examples: "list[Example]", source_language:
 
 def draw(loaded: "LoadedModel", examples: "list[Example]", path: Path) -> Path:
     """The cross-attention for a sentence of middling length, as an SVG file."""
-    from heedful.insight.attention import cross_attention
-    from heedful.insight.picture import attention_picture
+    from heedful.insight.attention_maps import cross_attention
+    from heedful.insight.attention_svg import attention_picture
     from heedful.models.seq2seq import Seq2Seq
 
     assert loaded.tokenizers is not None

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 from cyclopts import Parameter
 
 from heedful.cli.classify import is_image
+from heedful.cli.input import STANDARD_INPUT, TextInput
+from heedful.cli.output import open_output, refuse_overwriting
 from heedful.cli.progress import Passing
-from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output, refuse_overwriting
-from heedful.data.findings import BadData, Place, remedy_for
-from heedful.data.records import decode
+from heedful.data.formats import decode
+from heedful.data.problems import BadData, Place, remedy_for
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.embed import Embedder
+    from heedful.decoding.embedder import Embedder
 
 HEADER = 128  # bytes of an .npy file before its numbers: room for any count of rows
 
@@ -57,7 +57,7 @@ def embed(
     if pool == "tokens" and output.suffix == ".npy":
         raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
     refuse_overwriting(output, file)
-    from heedful.decoding.encoders.embed import Embedder
+    from heedful.decoding.embedder import Embedder
 
     embedder = Embedder.load(model, device=device)
     if pool != "tokens":

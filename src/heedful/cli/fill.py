@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.streams import escape_unwritable
-from heedful.cli.text_output import print_json
+from heedful.cli.output import escape_unwritable, print_json
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.fill import Candidate
+    from heedful.decoding.fill_mask import Candidate
 
 
 def fill(
@@ -48,7 +47,7 @@ def fill(
             'which model? Name the folder of a run or a model: heedful fill "A [MASK] runs." -m runs/bert\n'
             "`heedful train runs/bert --family bert --text book.txt` makes one of your own text"
         )
-    from heedful.decoding.encoders.fill import Filler
+    from heedful.decoding.fill_mask import Filler
 
     found = Filler.load(model, device=device).fill(text, top_k=top_k, targets=target)
     if json:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 from cyclopts import Parameter
 
 from heedful.cli.device_option import take_device
-from heedful.cli.line_work import Format, LineWork, one_line
-from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output, refuse_overwriting
+from heedful.cli.input import STANDARD_INPUT, TextInput
+from heedful.cli.line_filter import Format, LineWork, one_line
+from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import with_overrides
+from heedful.decoding.input_text import LINE_BREAK, BadText
 from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
-from heedful.decoding.writing.long_text import Tally
-from heedful.decoding.writing.texts import LINE_BREAK, BadText
+from heedful.decoding.segmentation import Tally
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.writing.generator import Generation, Generator
+    from heedful.decoding.generator import Generation, Generator
 
 
 WHICH_MODEL = (
@@ -79,7 +79,7 @@ def generate(
         Change any setting of the search: --set repetition_penalty=1.2 no_repeat_ngram=3 sampling.min_p=0.05
         Or say where to compute: --set device=cuda:1
     """
-    from heedful.decoding.writing.generator import Generator
+    from heedful.decoding.generator import Generator
 
     if model is None:
         raise UserError(WHICH_MODEL)
@@ -95,7 +95,7 @@ def generate(
 
 def _settings(values: dict[str, Any], drawing: dict[str, Any], overrides: Sequence[str]) -> tuple[SearchSettings, str]:
     """Those of the search, and the device. Tokens are drawn if anything is said of how."""
-    from heedful.decoding.writing.generator import generation_settings
+    from heedful.decoding.generator import generation_settings
 
     given = {name: value for name, value in drawing.items() if value is not None}
     changed = with_overrides({**values, **({"sampling": given} if given else {})}, overrides)
@@ -135,7 +135,7 @@ def _one(generator: "Generator", prompt: str, out: BinaryIO, format: Format, set
 def _filter(
     model: Path, compute: str, device: str, output: Path | None, format: Format, settings: SearchSettings
 ) -> None:
-    from heedful.decoding.writing.generator import Generator
+    from heedful.decoding.generator import Generator
 
     refuse_overwriting(output, STANDARD_INPUT)
     with TextInput(STANDARD_INPUT) as source:
@@ -161,7 +161,7 @@ class Here:
 
     def submit(self, texts: Sequence[str], start: int) -> "Future[Generated]":
         """An empty line stays empty, and the model is not asked."""
-        from heedful.decoding.writing.generator import Generation
+        from heedful.decoding.generator import Generation
 
         done: Future[Generated] = Future()
         try:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
-from heedful.cli.streams import escape_unwritable
-from heedful.cli.text_output import print_json
-from heedful.decoding.writing.long_text import Long
+from heedful.cli.output import escape_unwritable, print_json
+from heedful.decoding.segmentation import Long
 from heedful.errors import UserError
-from heedful.models.builtin import builtin_model
+from heedful.models.model_info import builtin_model
 
 if TYPE_CHECKING:
     from heedful.insight.look import Look
@@ -96,9 +95,9 @@ def _look_inside(
     changes: tuple[list[tuple[str, int, int]], list[int]],
     which: tuple[int | None, Long],
 ) -> "Look":
+    from heedful.insight.inputs import open_subject
     from heedful.insight.look import look as look_inside
-    from heedful.insight.saving import check_suffix
-    from heedful.insight.subject import open_subject
+    from heedful.insight.look_file import check_suffix
 
     if output is not None:
         check_suffix(output)
@@ -151,8 +150,8 @@ def _refuse(folder: Path, **given: object) -> None:
 
 def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer: int | None, head: int | None) -> None:
     from heedful.cli.look_report import print_report
-    from heedful.insight.picture import chosen_map
-    from heedful.insight.saving import attention_of
+    from heedful.insight.attention_svg import chosen_map
+    from heedful.insight.look_file import attention_of
 
     escape_unwritable()
     chosen_map(attention_of(seen, kind).weights, layer, head)  # complains of a layer that is not there

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.cli.look_text import look_at_language_model
-from heedful.cli.streams import escape_unwritable
-from heedful.cli.text_output import print_json, refuse_overwriting
+from heedful.cli.output import escape_unwritable, print_json, refuse_overwriting
 from heedful.config import read_json
-from heedful.models.find import CONFIG, find_model_folder
+from heedful.models.model_info import CONFIG, find_model_folder
 
 if TYPE_CHECKING:
-    from heedful.insight.encoder_look import EncoderLook
+    from heedful.insight.look_encoder import EncoderLook
 
 ENCODERS = ("bert", "vit")
 SHADES = " ·░▒▓█"
@@ -37,9 +36,9 @@ def _family(model: Path) -> object:
 def look_at_encoder(
     model: Path, given: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
 ) -> None:
-    from heedful.insight.encoder_look import look_encoder
-    from heedful.insight.picture import chosen_map
-    from heedful.insight.saving import check_suffix
+    from heedful.insight.attention_svg import chosen_map
+    from heedful.insight.look_encoder import look_encoder
+    from heedful.insight.look_file import check_suffix
 
     if output is not None:
         check_suffix(output)
@@ -60,7 +59,7 @@ def look_at_encoder(
 
 def answer_lines(seen: "EncoderLook") -> list[str]:
     """The words for each hidden place, or the labels."""
-    from heedful.decoding.encoders.classify import Labelled, LabelledWord
+    from heedful.decoding.classifier import Labelled, LabelledWord
 
     lines = [seen.given]
     for number, one in enumerate(seen.answer, start=1):
@@ -76,8 +75,8 @@ def answer_lines(seen: "EncoderLook") -> list[str]:
 
 def attention_lines(seen: "EncoderLook", layer: int | None, head: int | None) -> list[str]:
     """Of a text where each token looks most; of an image where the class token looks, as shades."""
-    from heedful.insight.overlay import strengths
-    from heedful.insight.picture import chosen_map
+    from heedful.insight.attention_svg import chosen_map
+    from heedful.insight.image_overlay import strengths
 
     _, chosen, title = chosen_map(seen.weights, layer, head)
     if seen.pixels is not None:

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from heedful.insight.beams import Found
+from heedful.insight.attention_svg import caption, chosen_map
+from heedful.insight.beam_tree import Found
 from heedful.insight.look import Look
-from heedful.insight.outputs import OutputStep
-from heedful.insight.picture import caption, chosen_map
-from heedful.insight.saving import attention_of
+from heedful.insight.look_file import attention_of
+from heedful.insight.predictions import OutputStep
 from heedful.text import SPECIAL_PIECES
 
 MARK = "▁"

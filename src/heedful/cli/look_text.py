@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.cli.text_output import print_json
+from heedful.cli.output import print_json
 
 if TYPE_CHECKING:
-    from heedful.insight.text_look import TextLook
+    from heedful.insight.look_decoder import TextLook
 
 RIVALS = 3
 
@@ -14,9 +14,9 @@ RIVALS = 3
 def look_at_language_model(
     model: Path, prompt: str, output: Path | None, *, as_json: bool, layer: int | None, head: int | None
 ) -> None:
-    from heedful.insight.picture import chosen_map
-    from heedful.insight.saving import check_suffix
-    from heedful.insight.text_look import look_at_text
+    from heedful.insight.attention_svg import chosen_map
+    from heedful.insight.look_decoder import look_at_text
+    from heedful.insight.look_file import check_suffix
 
     if output is not None:
         check_suffix(output)
@@ -34,7 +34,7 @@ def look_at_language_model(
 
 def report(seen: "TextLook", layer: int | None, head: int | None) -> list[str]:
     """A line for each token that was read: what came next, how likely it was, from which layer on, where it looked."""
-    from heedful.insight.picture import chosen_map
+    from heedful.insight.attention_svg import chosen_map
 
     _, chosen, title = chosen_map(seen.weights, layer, head)
     rows = chosen.mean(dim=0) if head is None else chosen[head - 1]

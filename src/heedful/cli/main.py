@@ -17,7 +17,7 @@ from typing import Any
 import cyclopts
 
 from heedful import __version__
-from heedful.cli.streams import REMEDIES, closed_streams_replaced
+from heedful.cli.output import REMEDIES, closed_streams_replaced
 from heedful.errors import Notice, UserError, nearest
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.

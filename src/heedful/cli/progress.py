@@ -45,7 +45,7 @@ class Passing:
             self._draw(text, share)
         elif now - self._last >= EVERY:
             self._last = now
-            from heedful.training.wording import duration
+            from heedful.formatting import duration
 
             left = f", {share:.0%}, {duration((now - self._start) * (1 - share) / share)} left" if share else ""
             print(f"{text}{left}", file=sys.stderr, flush=True)

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.serving.keys import Keys
-    from heedful.serving.pairs import Pairs
+    from heedful.serving.auth import Keys
+    from heedful.serving.model_registry import Pairs
     from heedful.serving.server import DrainingServer
 
 
@@ -64,7 +64,7 @@ def serve(
         Change a limit: --set characters=2000 texts=16 request_seconds=10
     """
     if new_key is not None:
-        from heedful.serving.keys import add_new_key
+        from heedful.serving.auth import add_new_key
 
         print(add_new_key(new_key))
         return
@@ -90,7 +90,7 @@ def _run(server: "DrainingServer", host: str, port: int, *, verbose: bool) -> No
 
 
 def _keys(given: list[str], file: Path | None, *, no_key: bool, host: str) -> "Keys":
-    from heedful.serving.keys import Keys, hash_key, read_keys
+    from heedful.serving.auth import Keys, hash_key, read_keys
 
     if no_key and (given or file):
         raise UserError("--no-key: but keys are given as well; leave out the one or the other")
@@ -126,12 +126,12 @@ def _server(
     beam: int,
 ) -> "DrainingServer":
     from heedful.config import from_values, with_overrides
-    from heedful.models.builtin import builtin_models
+    from heedful.models.model_info import builtin_models
     from heedful.serving.app import make_app
-    from heedful.serving.detect import Detector
+    from heedful.serving.languages import Detector
     from heedful.serving.limits import Limits
-    from heedful.serving.page import read_page
-    from heedful.serving.pairs import Pairs, open_pair
+    from heedful.serving.model_registry import Pairs, open_pair
+    from heedful.serving.routes.static import read_page
     from heedful.serving.server import make_server
     from heedful.serving.service import Service
 

@@ -29,7 +29,7 @@ def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 2
         Print one JSON object, for programs.
     """
     from heedful.data.corpus import read_text
-    from heedful.decoding.engines.own_shortlist import learn_own_shortlist
+    from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
     with Passing(unit="lines") as passing:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.line_work import BadLines, Format, LineWork, Writer
-from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output, refuse_overwriting
+from heedful.cli.input import STANDARD_INPUT, TextInput
+from heedful.cli.line_filter import BadLines, Format, LineWork, Writer
+from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import SUMMARIES
+from heedful.decoding.segmentation import SUMMARIES
 from heedful.errors import UserError
-from heedful.models.find import ANY_TASK, find_model_folder, read_prefixes
+from heedful.models.model_info import ANY_TASK, find_model_folder, read_prefixes
 
 if TYPE_CHECKING:
-    from heedful.decoding.writing.workers import Opening
+    from heedful.decoding.worker_pool import Opening
 
 
 def summarize(
@@ -65,7 +65,7 @@ def summarize(
     set
         Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
     """
-    from heedful.decoding.writing.workers import Opening
+    from heedful.decoding.worker_pool import Opening
 
     if model is None:
         raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
@@ -83,7 +83,7 @@ def summarize(
 def _work(
     opening: "Opening", settings: SearchSettings, file: Path, output: Path | None, format: Format, on_bad_line: BadLines
 ) -> None:
-    from heedful.decoding.writing.translator import InThisProcess, Translator
+    from heedful.decoding.translator import InThisProcess, Translator
 
     with TextInput(file) as source:
         place = InThisProcess(Translator.open(opening), settings)

@@ -10,7 +10,7 @@ from cyclopts import Parameter, Token
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.training.log import Listener
+    from heedful.training.events import Listener
 
 INTERRUPTED = 130
 
@@ -75,7 +75,7 @@ def train(
     tensorboard
         Write for TensorBoard too, into RUN/tensorboard.
     """
-    from heedful.training.run import train as train_run
+    from heedful.training.train import train as train_run
 
     files = {"target": target or (), **files_by_name(source or ()), **one_by_name(valid or ())}
     overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
@@ -105,9 +105,9 @@ def one_by_name(given: Sequence[str]) -> dict[str, str]:
 
 
 def _listeners(run: Path, *, resume: bool, tensorboard: bool) -> "list[Listener]":
-    from heedful.training.log import LOG, read_log
+    from heedful.training.console import make_view
+    from heedful.training.events import LOG, read_log
     from heedful.training.tensorboard import TensorBoardLog
-    from heedful.training.view import make_view
 
     past = read_log(run / LOG) if resume and (run / LOG).exists() else []
     return [make_view(sys.stderr, past=past), *([TensorBoardLog(run / "tensorboard")] if tensorboard else [])]

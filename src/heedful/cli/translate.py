@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from cyclopts import Parameter
 
 from heedful.cli.device_option import take_devices
-from heedful.cli.line_work import BadLines, Format, LineWork, Writer
-from heedful.cli.text_input import STANDARD_INPUT, TextInput
-from heedful.cli.text_output import open_output, refuse_overwriting
+from heedful.cli.input import STANDARD_INPUT, TextInput
+from heedful.cli.line_filter import BadLines, Format, LineWork, Writer
+from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import from_values, with_overrides
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import Long
+from heedful.decoding.segmentation import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.writing.wording import Wording
-    from heedful.decoding.writing.workers import Opening, Translates
+    from heedful.decoding.text_constraints import Wording
+    from heedful.decoding.worker_pool import Opening, Translates
 
 
 def translate(
@@ -91,7 +91,7 @@ class _How(NamedTuple):
 
 
 def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> _How:
-    from heedful.decoding.writing.wording import take_wording
+    from heedful.decoding.text_constraints import take_wording
 
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
@@ -106,14 +106,13 @@ def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, cha
 
 def _chosen(models: list[Path], to: str | None) -> list[Path]:
     """The models that are named, or one that comes with heedful."""
-    from heedful.models.builtin import builtin_model
-    from heedful.models.find import find_model_folder
+    from heedful.models.model_info import builtin_model, find_model_folder
 
     if not models:
         return [builtin_model(to)]
     if to is not None:
         from heedful.serving.languages import base, canonical
-        from heedful.serving.pairs import languages_of_card
+        from heedful.serving.model_registry import languages_of_card
 
         for model in models:
             languages = languages_of_card(find_model_folder(model))
@@ -123,7 +122,7 @@ def _chosen(models: list[Path], to: str | None) -> list[Path]:
 
 
 def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _How) -> "Opening":
-    from heedful.decoding.writing.workers import Opening
+    from heedful.decoding.worker_pool import Opening
 
     path, *more = map(str, models)
     return Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
@@ -132,9 +131,9 @@ def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _Ho
 @contextlib.contextmanager
 def _place(opening: "Opening", how: _How, n_workers: int | None) -> "Iterator[Translates]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
-    from heedful.decoding.writing.translator import InThisProcess, Translator
-    from heedful.decoding.writing.workers import Workers
-    from heedful.models.find import find_model_folder
+    from heedful.decoding.translator import InThisProcess, Translator
+    from heedful.decoding.worker_pool import Workers
+    from heedful.models.model_info import find_model_folder
 
     n_workers = len(how.devices) if n_workers is None else n_workers
     if n_workers == len(how.devices) == 1:

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from heedful.data.fields import Content
-from heedful.data.findings import KINDS, BadData, Place, Problem, remedy_for
-from heedful.data.jsonl import jsonl_records
+from heedful.data.formats import (
+    Record,
+    jsonl_records,
+    pair_records,
+    parquet_records,
+    require_equal_counts,
+    text_records,
+    tsv_records,
+)
 from heedful.data.lines import MAX_LINE_BYTES, is_pipe, open_bytes, plain_name
-from heedful.data.parquet import parquet_records
-from heedful.data.records import Record, pair_records, require_equal_counts, text_records, tsv_records
+from heedful.data.problems import KINDS, BadData, Content, Place, Problem, remedy_for
 from heedful.data.tmx import tmx_records
 from heedful.errors import UserError, one_of
 

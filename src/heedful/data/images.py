@@ -2,6 +2,8 @@
 
 `open_images` reads; `normalised` makes of bytes the numbers that a model takes; `flip` and `shift` change a batch at
 random, as functions of a generator, so that a run that goes on makes the same changes.
+
+Prepared images as batches: a question about each picture, or about each patch of it.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -21,7 +23,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from heedful.data.collate import ImageBatch
 from heedful.data.lines import open_bytes, plain_name
+from heedful.data.seeding import IntArray, generator
 from heedful.errors import MissingExtra, Notice, UserError, nearest, warn
 
 if TYPE_CHECKING:
@@ -369,3 +373,51 @@ def _need_pillow() -> None:
         import PIL  # noqa: F401
     except ImportError:
         raise MissingExtra("reading image files", "images") from None
+
+
+Ask = Callable[
+    [int, np.random.Generator], IntArray
+]  # (number of a picture, its random numbers) -> labels of its patches
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How pictures become the numbers that a model takes, and how they are changed at random before that."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    flip: bool = False
+    shift: int = 0
+
+    def __call__(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
+        """One picture (C, H, W), changed."""
+        changed = flip(pixels[None], random) if self.flip else pixels[None]
+        moved: Pixels = (shift(changed, random, by=self.shift) if self.shift else changed)[0]
+        return moved
+
+
+class Pictures:
+    """A dataset for a loader; `ask` says what is wanted of a picture, one label or one for each patch."""
+
+    def __init__(
+        self, pixels: Pixels, ask: Ask, changes: Changes, *, key: str, n_asked: int = 1, pin_memory: bool = False
+    ) -> None:
+        self.pixels, self.ask, self.changes = pixels, ask, changes
+        self.pin_memory = pin_memory
+        self.keys, self.sizes = [key], [len(pixels)]
+        self.source_lengths: IntArray = np.zeros(len(pixels), np.uint32)
+        self.target_lengths: IntArray = np.full(len(pixels), n_asked, np.uint32)
+        self._empty = np.zeros((0, *pixels.shape[1:]), np.uint8)
+
+    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> ImageBatch:
+        """See `Dataset`. What happens to a row depends on the step's seed and the row's number in it alone."""
+        chosen = np.asarray(indices[rows], np.int64)
+        randoms = [generator(seed, int(row)) for row in rows]
+        changed = [self.changes(self.pixels[i], random) for i, random in zip(chosen, randoms, strict=True)]
+        labels = [self.ask(int(i), random) for i, random in zip(chosen, randoms, strict=True)]
+        batch = ImageBatch(
+            pixels=normalised(np.stack(changed) if changed else self._empty, self.changes.mean, self.changes.std),
+            labels=torch.from_numpy(np.array(labels, np.int64)),
+            indices=torch.from_numpy(chosen),
+        )
+        return batch.pin_memory() if self.pin_memory else batch

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from heedful.data.findings import BadData, Place, Problem, shown
+from heedful.data.problems import BadData, Place, Problem, shown
 from heedful.errors import UserError, nearest
 
 MAX_LINE_BYTES = 16 << 20  # a decompression bomb is one endless line: memory must not follow it

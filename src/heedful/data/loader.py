@@ -14,16 +14,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from heedful.data.batching import (
-    IntArray,
-    Plan,
-    derived_seed,
-    epoch_order,
-    plan_batches,
-    share_of,
-    source_ceiling,
-    split_rows,
-)
+from heedful.data.batch_sampler import Plan, epoch_order, plan_batches, share_of, source_ceiling, split_rows
+from heedful.data.seeding import IntArray, derived_seed
 from heedful.errors import UserError
 
 B = TypeVar("B")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.batching import IntArray
+from heedful.data.seeding import IntArray
 from heedful.errors import UserError
 from heedful.text import SPECIAL
 

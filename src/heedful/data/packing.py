@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.batching import IntArray
+from heedful.data.seeding import IntArray
 from heedful.text import SPECIAL
 
 

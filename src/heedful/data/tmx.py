@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from heedful.data.fields import HOW_TO_CHOOSE
-from heedful.data.findings import BadData, Place, Problem
+from heedful.data.formats import HOW_TO_CHOOSE, Cell, Record
 from heedful.data.lines import DAMAGE, MAX_LINE_BYTES, open_bytes
-from heedful.data.records import Cell, Record
+from heedful.data.problems import BadData, Place, Problem
 
 BLOCK = 1 << 16
 CODES = {"bpt", "ept", "it", "ph", "ut", "sub"}

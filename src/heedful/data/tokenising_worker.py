@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Sequence
 from typing import IO
 
-from heedful.data.chunks import SideFormat, encode_side, pack_encoded, unpack_texts
-from heedful.data.messages import read_message, write_message
+from heedful.data.binarize import SideFormat, encode_side, pack_encoded, unpack_texts
 from heedful.text import Tokenizer, load_tokenizer
+from heedful.worker import read_message, write_message
 
 # Few enough that a tokenizer starts no threads: every core has its process already.
 TEXTS_AT_ONCE = 60

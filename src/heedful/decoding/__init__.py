@@ -14,15 +14,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from heedful.decoding.encoders.classify import Classifier
-    from heedful.decoding.encoders.embed import Embedder
-    from heedful.decoding.encoders.fill import Filler
-    from heedful.decoding.engines.choose import open_engine
-    from heedful.decoding.pipelines.pipeline import pipeline
+    from heedful.decoding.classifier import Classifier
+    from heedful.decoding.embedder import Embedder
+    from heedful.decoding.engines.auto import open_engine
+    from heedful.decoding.fill_mask import Filler
+    from heedful.decoding.generator import Generator
+    from heedful.decoding.hf_pipelines import pipeline
     from heedful.decoding.search.request import Hypothesis, Request
     from heedful.decoding.search.settings import Sampling, SearchSettings
-    from heedful.decoding.writing.generator import Generator
-    from heedful.decoding.writing.translator import Translator
+    from heedful.decoding.translator import Translator
 
 __all__ = [
     "Classifier",
@@ -39,17 +39,17 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Classifier": "encoders.classify",
-    "Embedder": "encoders.embed",
-    "Filler": "encoders.fill",
-    "Generator": "writing.generator",
+    "Classifier": "classifier",
+    "Embedder": "embedder",
+    "Filler": "fill_mask",
+    "Generator": "generator",
     "Hypothesis": "search.request",
     "Request": "search.request",
     "Sampling": "search.settings",
     "SearchSettings": "search.settings",
-    "Translator": "writing.translator",
-    "open_engine": "engines.choose",
-    "pipeline": "pipelines.pipeline",
+    "Translator": "translator",
+    "open_engine": "engines.auto",
+    "pipeline": "hf_pipelines",
 }
 
 

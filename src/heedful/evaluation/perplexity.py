@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.batch import Batch, collate
-from heedful.decoding.steps.encoder_decoder import EncoderDecoder, device_of
+from heedful.data.collate import Batch, collate
 from heedful.errors import UserError
-from heedful.models.marks import MarksConfig
+from heedful.models.encoder_decoder import EncoderDecoder, device_of
+from heedful.models.special_ids import MarksConfig
 from heedful.text import Tokenizers
 
 ROWS = 512  # rows of logits alive at a time

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.insight.packing import Packed, pack
+from heedful.insight.packed_arrays import Packed, pack
 from heedful.insight.trace import M, Trace
 from heedful.models.universal import Universal
-from heedful.nn.recurrence import Recurrence
+from heedful.nn.adaptive_computation import Recurrence
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def halting_of(t: Trace[M]) -> Halting | None:
 
 def _weights(steps: Recurrence, chances: list[Tensor]) -> Tensor:
     """Adaptive computation time's rule: each step counts as much as it was likely to be the last; the last, what is
-    left (Graves 2016, as in nn/recurrence.py).
+    left (Graves 2016, as in nn/adaptive_computation.py).
     """
     assert steps.halting is not None
     spent = torch.zeros_like(chances[0])  # (1, T, 1)

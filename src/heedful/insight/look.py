@@ -17,30 +17,28 @@ from torch import Tensor
 
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_limit
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.anatomy import Writer
-from heedful.insight.beams import Beam, MemoryStep, as_written, search_watched
-from heedful.insight.causes import Causes, causes_of
-from heedful.insight.change import Head, as_heads, without_heads
+from heedful.insight.ablation import Causes, Head, as_heads, causes_of, without_heads
+from heedful.insight.attention_maps import AttentionMaps, attention_maps, word_alignment
+from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.halting import Halting, halting_of
-from heedful.insight.lens import Lens, look_through
-from heedful.insight.maps import AttentionMaps, attention_maps, word_alignment
-from heedful.insight.outputs import OutputStep, output_steps
-from heedful.insight.page import framed, stand_alone_page
-from heedful.insight.pieces import Part, Pieces, chosen_part
-from heedful.insight.places import Positions, position_facts
-from heedful.insight.subject import ModelFacts, Subject, model_facts, open_subject
+from heedful.insight.html_export import framed, stand_alone_page
+from heedful.insight.inputs import ModelFacts, Part, Pieces, Subject, chosen_part, model_facts, open_subject
+from heedful.insight.logit_lens import Lens, look_through
+from heedful.insight.model_layout import Writer
+from heedful.insight.positions import Positions, position_facts
+from heedful.insight.predictions import OutputStep, output_steps
 from heedful.insight.trace import Trace, trace
 from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
-from heedful.insight.words import word_spans
-from heedful.models.bounds import check_positions
-from heedful.models.folder import LoadedModel
-from heedful.models.marks import MarksConfig
-from heedful.nn.record import structural_copy
+from heedful.insight.word_spans import word_spans
+from heedful.models.config_checks import check_positions
+from heedful.models.model_io import LoadedModel
+from heedful.models.special_ids import MarksConfig
+from heedful.nn.recording import structural_copy
 from heedful.text import Tokenizer
-from heedful.text.written import pieces_of, text_of
+from heedful.text.tokenizer import pieces_of, text_of
 
 LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
 Spans = tuple[tuple[int, int], ...]
@@ -132,7 +130,7 @@ class Look:
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None, kind: str = "cross") -> Path:
         """By its suffix: .html, .json, .npz, .svg, .png, .pdf; in a picture `layer` and `head` count from 1."""
-        from heedful.insight.saving import save  # here: it needs Look itself
+        from heedful.insight.look_file import save  # here: it needs Look itself
 
         return save(self, Path(path), layer=layer, head=head, kind=kind)
 

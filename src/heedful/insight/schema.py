@@ -22,7 +22,7 @@ from heedful.insight.schema_kinds import (
     tuple_of,
 )
 from heedful.insight.trace_file import FORMAT, KINDS, PARTS, VERSION
-from heedful.models.find import RUN_BY
+from heedful.models.model_info import RUN_BY
 
 __all__ = ["SchemaError", "check_trace"]
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from heedful.insight.packing import unpack
+from heedful.insight.packed_arrays import unpack
 
 Check = Callable[[object, str], None]
 

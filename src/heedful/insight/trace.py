@@ -7,6 +7,8 @@
 
 `t.model` is a structural copy around the same parameters: hooks and recording attention live on the copy, no `forward`
 knows of it, and the model itself, which other threads may be using, is never touched. Outputs are equal to the bit.
+
+A head that looks as before and says nothing.
 """
 
 from collections.abc import Iterator
@@ -17,10 +19,9 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.insight.silence import Silenced
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, share_heads
 from heedful.nn.dropout import Dropout
-from heedful.nn.record import structural_copy, weights_of
+from heedful.nn.recording import structural_copy, weights_of
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -188,3 +189,26 @@ def scale_of(attend: Attend, d_head: int, scale: float | None) -> float:
     if scale is not None:
         return scale
     return 1.0 if isinstance(attend, AdditiveAttend) else float(d_head**-0.5)
+
+
+class Silenced:
+    """An attend some of whose heads say nothing, though they look as before."""
+
+    def __init__(self, attend: Attend, silent: list[int]) -> None:
+        self.attend = attend
+        self.silent = silent
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        *,
+        scale: float | None = None,
+        bias: Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> Tensor:
+        heads = self.attend(q, k, v, mask, scale=scale, bias=bias, dropout=dropout).clone()  # (B, H, T, K)
+        heads[:, self.silent] = 0.0
+        return heads

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from heedful.insight.packing import to_plain
+from heedful.insight.packed_arrays import to_plain
 
 FORMAT, VERSION = "heedful-trace", 4
 PARTS = (

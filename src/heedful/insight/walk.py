@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.insight.anatomy import SELF, Anatomy, Side, anatomy
-from heedful.insight.packing import Packed, pack
-from heedful.insight.places import position_code
+from heedful.insight.model_layout import SELF, Anatomy, Side, anatomy
+from heedful.insight.packed_arrays import Packed, pack
+from heedful.insight.positions import position_code
 from heedful.insight.trace import M, Place, Trace, bare, scale_of
 from heedful.models.universal import Universal
 from heedful.nn.attention import MultiHeadAttention, share_heads

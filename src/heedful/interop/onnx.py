@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from heedful.atomic_io import folder_aside
 from heedful.config import to_values
 from heedful.errors import MissingExtra, UserError
-from heedful.files import folder_aside
-from heedful.models.find import CONFIG, ENCODER_DECODERS, find_model_folder
-from heedful.models.folder import load_model
-from heedful.models.memory import Memory
+from heedful.models.model_info import CONFIG, ENCODER_DECODERS, find_model_folder
+from heedful.models.model_io import load_model
+from heedful.nn.stacks import Memory
 from heedful.text import save_tokenizers
 
 if TYPE_CHECKING:
-    from heedful.nn.cache import Cache
+    from heedful.nn.kv_cache import Cache
 
 ENCODER, DECODER, MODEL = "encoder.onnx", "decoder.onnx", "model.onnx"
 TOLERANCE = 1e-3  # of logits, which are of the order of ten, after all layers in float32

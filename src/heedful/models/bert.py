@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.bounds import check_positions, check_shares, check_sizes
-from heedful.models.labels import check_labels
-from heedful.models.marks import MarksConfig
+from heedful.models.config_checks import check_labels, check_positions, check_shares, check_sizes
+from heedful.models.special_ids import MarksConfig
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding

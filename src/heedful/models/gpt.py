@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.bounds import check_shares, check_sizes
-from heedful.models.marks import MarksConfig
+from heedful.models.config_checks import check_shares, check_sizes
+from heedful.models.special_ids import MarksConfig
 from heedful.nn.attention import MultiHeadAttention, attend_causal
-from heedful.nn.cache import Cache
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import FEED_FORWARDS
 from heedful.nn.heads import VocabularyHead
 from heedful.nn.init import gpt2
+from heedful.nn.kv_cache import Cache
 from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.masks import document_mask, padding_mask
 from heedful.nn.norms import NORMS

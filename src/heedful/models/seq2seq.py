@@ -12,22 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.bounds import check_positions, check_shares, check_sizes
-from heedful.models.marks import MarksConfig
-from heedful.models.memory import Memory
+from heedful.models.config_checks import check_positions, check_shares, check_sizes
+from heedful.models.special_ids import MarksConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
-from heedful.nn.cache import Cache
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import FEED_FORWARDS
 from heedful.nn.heads import VocabularyHead
 from heedful.nn.init import INITS
+from heedful.nn.kv_cache import Cache
 from heedful.nn.layers import RESIDUALS, DecoderLayer, EncoderLayer
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import NORMS
-from heedful.nn.patterns import RULES, Restricted, Sparse, Strongest
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
-from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer
+from heedful.nn.sparse_attention import RULES, Restricted, Sparse, Strongest
+from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer, Memory
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {

@@ -14,20 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.bounds import check_shares, check_sizes
-from heedful.models.marks import MarksConfig
-from heedful.models.memory import Memory
+from heedful.models.config_checks import check_shares, check_sizes
+from heedful.models.special_ids import MarksConfig
+from heedful.nn.adaptive_computation import Halting, Recurrence, Thought
 from heedful.nn.attention import MultiHeadAttention
-from heedful.nn.cache import Cache
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import FEED_FORWARDS
 from heedful.nn.heads import VocabularyHead
 from heedful.nn.init import xavier
+from heedful.nn.kv_cache import Cache
 from heedful.nn.layers import DecoderLayer, EncoderLayer, PostNorm
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import LayerNorm
-from heedful.nn.recurrence import Halting, Recurrence, Thought
+from heedful.nn.stacks import Memory
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.bounds import check_shares, check_sizes
-from heedful.models.labels import check_labels
+from heedful.models.config_checks import check_labels, check_shares, check_sizes
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import ClassToken, MaskToken, PatchEmbedding, reordered
 from heedful.nn.feedforward import FEED_FORWARDS, FeedForward
 from heedful.nn.heads import Classifier, PatchHead, Pooler
 from heedful.nn.init import bert as bert_init
 from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.norms import LayerNorm
-from heedful.nn.patches import ClassToken, MaskToken, PatchEmbedding, reordered
 from heedful.nn.positions import Learned
 from heedful.nn.stacks import Encoder, LastLayer
 

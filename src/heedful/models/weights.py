@@ -1,4 +1,11 @@
-"""The weights of a model in a file, and back: by name, in one precision, nothing missing and nothing beside it."""
+"""Weights as whole numbers of eight bits: a quarter of the size, for a model that travels.
+
+A matrix becomes numbers from -127 to 127 and one scale for each of its rows, its largest number / 127; vectors stay as
+they are. Reading gives float32 again: no number is further from the original than half a scale. CTranslate2 quantises
+alike, so that its int8 has exactly the whole numbers of the file.
+
+The weights of a model in a file, and back: by name, in one precision, nothing missing and nothing beside it.
+"""
 
 import json
 from collections.abc import Sequence
@@ -10,8 +17,29 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.find import CONFIG, SCALE, Precision
-from heedful.models.int8 import from_int8, to_int8
+from heedful.models.model_info import CONFIG, SCALE, Precision
+
+MOST = 127
+
+
+def to_int8(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the file holds: for each matrix its whole numbers and its scales."""
+    result = {}
+    for name, tensor in weights.items():
+        if tensor.dim() == 2 and tensor.is_floating_point():
+            largest = tensor.detach().float().abs().amax(dim=1)
+            scale = torch.where(largest > 0, largest / MOST, 1.0)
+            result[name] = (tensor.detach().float() / scale[:, None]).round().clamp(-MOST, MOST).to(torch.int8)
+            result[name + SCALE] = scale
+        else:
+            result[name] = tensor
+    return result
+
+
+def from_int8(numbers: Tensor, scale: Tensor) -> Tensor:
+    """(R, C) whole numbers and (R,) scales -> float32."""
+    return numbers.float() * scale[:, None]
+
 
 PRECISIONS = ("F64", "F32", "F16", "BF16")  # as safetensors names them; and I8 for matrices with scales
 

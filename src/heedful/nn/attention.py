@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cache import KeyValueStore
-from .linear import Linear
+from .cpu import Linear
+from .kv_cache import KeyValueStore
 from .masks import as_additive, causal_mask, combine
 from .positions import Rotary
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .cpu import Linear, evened
 from .dropout import Dropout
-from .linear import Linear, evened
 
 
 class FeedForward(nn.Module):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .cache import KeyValueStore, LayerCache
 from .dropout import Dropout
+from .kv_cache import KeyValueStore, LayerCache
 
 SubLayer = Callable[[Tensor], Tensor]
 

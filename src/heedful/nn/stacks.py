@@ -1,15 +1,30 @@
-"""Layers on top of each other, and the ways in which a decoder can read an encoder.
+"""What an encoder leaves for a decoder: the same in every encoder-decoder.
+
+Layers on top of each other, and the ways in which a decoder can read an encoder.
 
 A stack takes built layers. The same layer given N times is a stack that shares its weights, as the Universal
 Transformer's does.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from .cache import Cache
+from .kv_cache import Cache
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One tensor for all decoder layers, or one for each, and which keys are real."""
+
+    states: list[Tensor]  # each (B, S, D)
+    mask: Tensor | None  # (B, 1, 1, S)
+
+    def rows(self, index: Tensor) -> "Memory":
+        """The memory of the given sentences, in that order."""
+        return Memory([state[index] for state in self.states], None if self.mask is None else self.mask[index])
 
 
 class LastLayer(nn.Module):

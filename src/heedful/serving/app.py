@@ -9,18 +9,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from heedful.serving.api import Api
-from heedful.serving.asking import JSON, check_key
-from heedful.serving.guard import Guard
-from heedful.serving.libre import LibreTranslate
-from heedful.serving.looking import Looking
-from heedful.serving.manual import Manual
+from heedful.serving.errors import Refusal
 from heedful.serving.metrics import CONTENT_TYPE
-from heedful.serving.other_apis import OtherApis
-from heedful.serving.page import File, Page
-from heedful.serving.refusals import Refusal
+from heedful.serving.middleware import Guard
+from heedful.serving.openapi import Manual, make_spec
+from heedful.serving.request_parsing import JSON, check_key
+from heedful.serving.routes.compat import OtherApis
+from heedful.serving.routes.libretranslate import LibreTranslate
+from heedful.serving.routes.look import Looking
+from heedful.serving.routes.native import Api
+from heedful.serving.routes.static import File, Page
 from heedful.serving.service import Service
-from heedful.serving.spec import make_spec
 
 
 def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Starlette:

@@ -12,18 +12,16 @@ from typing import Any, Literal, TypeVar
 import anyio.to_thread
 
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.writing.long_text import has_words
-from heedful.decoding.writing.translation import Translation
-from heedful.serving.backlog import Backlog, size_of, work_of
-from heedful.serving.batcher import Batcher, CannotTranslate, Found, Room, Tell
-from heedful.serving.detect import Detected, Detector
-from heedful.serving.keys import Keys
-from heedful.serving.limits import Limits
-from heedful.serving.markup import Markup
+from heedful.decoding.segmentation import has_words
+from heedful.decoding.translation import Translation
+from heedful.serving.auth import Keys
+from heedful.serving.batching import Backlog, Batcher, CannotTranslate, Found, Room, Tell, size_of, work_of
+from heedful.serving.errors import Refusal, where
+from heedful.serving.html_segments import Markup
+from heedful.serving.languages import Detected, Detector
+from heedful.serving.limits import Limits, Rate
 from heedful.serving.metrics import Family, Metrics
-from heedful.serving.pairs import Pair, Pairs
-from heedful.serving.rate import Rate
-from heedful.serving.refusals import Refusal, where
+from heedful.serving.model_registry import Pair, Pairs
 
 log = logging.getLogger("heedful.serving")
 

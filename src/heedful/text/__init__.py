@@ -1,10 +1,8 @@
 """str <-> ids: tokenizers, special tokens, normalisation."""
 
-from heedful.text.folder import has_tokenizers, load_tokenizer, load_tokenizers, save_tokenizers
-from heedful.text.foreign_tokenizer import ForeignTokenizer
-from heedful.text.learn import learn_tokenizer, learn_tokenizers
-from heedful.text.normalise import Normaliser
-from heedful.text.sentence_piece import SentencePieceTokenizer
+from heedful.text.hf_tokenizer import ForeignTokenizer
+from heedful.text.normalize import Normaliser
+from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import (
     MASK_PIECE,
     SPECIAL,
@@ -15,6 +13,8 @@ from heedful.text.tokenizer import (
     Tokenizers,
 )
 from heedful.text.tokenizer_config import TokenizerConfig
+from heedful.text.tokenizer_files import has_tokenizers, load_tokenizer, load_tokenizers, save_tokenizers
+from heedful.text.train_tokenizer import learn_tokenizer, learn_tokenizers
 
 __all__ = [
     "MASK_PIECE",

@@ -21,11 +21,10 @@ from heedful.text.foreign_build import (
 )
 from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, has_unknown_rules, rebuilt
 from heedful.text.foreign_own import own_content
-from heedful.text.foreign_safe import MAX_JSON_BYTES, check_content
-from heedful.text.foreign_tokenizer import ForeignTokenizer, open_foreign
-from heedful.text.marian import END, PAD, UNKNOWN, MarianTokenizer
-from heedful.text.safe import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
-from heedful.text.sentence_piece import SentencePieceTokenizer
+from heedful.text.hf_tokenizer import MAX_JSON_BYTES, ForeignTokenizer, check_content, open_foreign
+from heedful.text.marian_tokenizer import END, PAD, UNKNOWN, MarianTokenizer
+from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
+from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer, Tokenizers
 
 CONTENT, ROLES_FILE, SETTINGS = "tokenizer.json", "special_tokens_map.json", "tokenizer_config.json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.text.foreign_added import Given, Token, added_tokens, token_of
-from heedful.text.safe import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
+from heedful.text.sentencepiece_model import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
 
 MARK = "▁"
 METASPACE = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}

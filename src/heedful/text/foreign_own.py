@@ -16,8 +16,8 @@ from heedful.text.foreign_build import (
     merges_of,
     special_token,
 )
-from heedful.text.safe import CONTROL
-from heedful.text.sentence_piece import MARK, SentencePieceTokenizer
+from heedful.text.sentencepiece_model import CONTROL
+from heedful.text.sentencepiece_tokenizer import MARK, SentencePieceTokenizer
 from heedful.text.tokenizer import MASK_PIECE, SPECIAL_PIECES
 
 PAD, UNK, START, END = SPECIAL_PIECES

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.text.foreign_tokenizer import ForeignTokenizer
+from heedful.text.hf_tokenizer import ForeignTokenizer
 
 SPARED = ("mask_token", "pad_token")  # the parts that a model which writes can do without
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.errors import UserError, one_of
-from heedful.text.normalise import Form, Normaliser
+from heedful.text.normalize import Form, Normaliser
 from heedful.text.tokenizer import SPECIAL_PIECES
 
 Kind = Literal["word", "char", "bpe", "unigram"]

@@ -26,8 +26,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from heedful.devices import torch_device
 from heedful.errors import UserError
-from heedful.models.device import torch_device
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 
 MEETING = datetime.timedelta(minutes=10)

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from heedful.data.batch import Batch
+from heedful.data.collate import Batch
 from heedful.errors import UserError
 from heedful.models.bart import Bart
-from heedful.models.memory import Memory
 from heedful.models.seq2seq import Seq2Seq
 from heedful.models.t5 import T5
 from heedful.models.universal import Universal
-from heedful.training.loss import agreeing_cross_entropy, linear_cross_entropy
+from heedful.nn.stacks import Memory
+from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
 
 
 @dataclass(frozen=True)

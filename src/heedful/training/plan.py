@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.data.batch import AnyBatch
+from heedful.data.collate import AnyBatch
 from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
 from heedful.training.distributed import agree
-from heedful.training.loop import backward_through
-from heedful.training.machine import peak_memory
-from heedful.training.session import Session
+from heedful.training.runtime import peak_memory
 from heedful.training.settings import RunSettings
+from heedful.training.trainer import Session, backward_through
 
 SECONDS = 3.0  # spent on measuring the speed, at least
 FALLING = ("linear", "cosine")  # schedules that end at a rate of nothing

@@ -14,13 +14,12 @@ from typing import Any, Literal
 
 from heedful.config import from_values, read_toml, with_overrides
 from heedful.errors import UserError, nearest, one_of
-from heedful.models.find import ENCODER_DECODERS
-from heedful.models.folder import FAMILIES
+from heedful.models.model_info import ENCODER_DECODERS
+from heedful.models.model_io import FAMILIES
 from heedful.text import TokenizerConfig
-from heedful.training.auxiliary import AuxiliarySettings
+from heedful.training.auxiliary_losses import AuxiliarySettings
 from heedful.training.objectives import ObjectiveSettings
-from heedful.training.optimiser import OptimiserSettings
-from heedful.training.schedule import ScheduleSettings
+from heedful.training.optim import OptimiserSettings, ScheduleSettings
 
 ENDLESS = ("t5", "universal")  # distances and waves have no last position
 SEEDS = 2**63  # so many there are: TOML's whole numbers end here

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heedful.errors import MissingExtra
-from heedful.training.log import Event
+from heedful.training.events import Event
 
 # kind of event -> its numbers that make a curve
 CURVES = {

@@ -9,13 +9,13 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batch import AnyBatch
-from heedful.data.batching import Plan
+from heedful.data.batch_sampler import Plan
+from heedful.data.collate import AnyBatch
 from heedful.errors import UserError
-from heedful.evaluation.scores import Score
-from heedful.training.log import LESS_IS_BETTER
-from heedful.training.prepare import Say
-from heedful.training.wording import too_long
+from heedful.evaluation.metrics import Score
+from heedful.formatting import too_long
+from heedful.training.data_preparation import Say
+from heedful.training.events import LESS_IS_BETTER
 
 B = TypeVar("B", bound=AnyBatch)
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from heedful.models.marks import MarksConfig
+from heedful.models.special_ids import MarksConfig
 
 
 class State(Protocol):

@@ -5,11 +5,11 @@ from typing import cast
 
 from torch import Tensor
 
-from heedful.data.batch import pad_sources
+from heedful.data.collate import pad_sources
 from heedful.decoding.search.step import rows_of
-from heedful.decoding.steps.encoder_decoder import EncoderDecoder, device_of, module_of
-from heedful.models.memory import Memory
-from heedful.nn.record import record_attention
+from heedful.models.encoder_decoder import EncoderDecoder, device_of, module_of
+from heedful.nn.recording import record_attention
+from heedful.nn.stacks import Memory
 
 
 class Seq2SeqState:

@@ -1,6 +1,8 @@
 """Pictures: how they are prepared, and which label one has (ViT).
 
 run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy, facts.json
+
+Pictures without labels: what a hidden patch shows, and where a patch came from.
 """
 
 import json
@@ -12,24 +14,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.atomic_io import check_manifest, folder_aside
 from heedful.config import read_json
-from heedful.data.batching import IntArray
-from heedful.data.documents import LARGEST_SHARE, require_hold_out
-from heedful.data.images import Images, Pixels
-from heedful.data.pictures import Ask, Changes, ImageBatch, Pictures
+from heedful.data.collate import NONE, ImageBatch
+from heedful.data.images import Ask, Changes, Images, Pictures, Pixels
+from heedful.data.seeding import IntArray
+from heedful.data.splits import LARGEST_SHARE, require_hold_out
 from heedful.errors import Notice, UserError, warn
-from heedful.files import check_manifest, folder_aside
-from heedful.models.folder import Model
+from heedful.models.model_io import Model
 from heedful.models.vit import Vit, VitConfig
+from heedful.nn.embeddings import to_patches
 from heedful.training.pictures import open_training, open_valid
-from heedful.training.record import Files
+from heedful.training.run_config import Files
 from heedful.training.settings import Settings
-from heedful.training.tasks.building import build
+from heedful.training.tasks.base import About, Lesson, Preparation, Task, build
 from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
 from heedful.training.tasks.stages import refuse_weights
-from heedful.training.tasks.task import About, Lesson, Preparation, Task
 from heedful.training.validation import Said, Validation, judging, mean_loss
 
 FloatArray = npt.NDArray[np.float64]
@@ -290,4 +293,75 @@ IMAGE_CLASSIFICATION = image_task(
         judge=judge_labels,
         what=("classifier of images", "labels", "image-classification"),
     ),
+)
+
+HIDDEN_RATE = 0.5
+
+
+def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+    """Some patches of each picture are hidden: their places, NONE elsewhere."""
+    n_hidden = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
+
+    def ask(number: int, random: np.random.Generator) -> IntArray:
+        labels = np.full(config.n_patches, NONE, np.int64)
+        hidden = random.permutation(config.n_patches)[:n_hidden]
+        labels[hidden] = hidden
+        return labels
+
+    return ask
+
+
+def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+    """The patches in a random order: for each place, where its patch came from."""
+    return lambda number, random: random.permutation(config.n_patches)
+
+
+def hidden_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    """The mean squared error of the pixels of each hidden patch, summed over these."""
+    hidden = batch.labels != NONE  # (B, P)
+    painted = model(batch.pixels, masked=hidden)[hidden]  # (M, C x s x s)
+    wanted = to_patches(batch.pixels, model.config.patch_size)[hidden]
+    return F.mse_loss(painted, wanted, reduction="none").mean(dim=-1).sum()
+
+
+def order_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    return label_loss(order_logits(model, batch), batch.labels, label_smoothing=label_smoothing)
+
+
+def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
+    """Where each patch came from (B, P, P), without a word about where it stands now."""
+    logits: Tensor = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))
+    return logits
+
+
+def judge_loss(
+    batches: Sequence[ImageBatch], prepared: PreparedImages, loss: Callable[..., Tensor], model: Model
+) -> Validation:
+    with judging(model) as device:
+        return Validation(loss=mean_loss(batches, partial(loss, model), device))
+
+
+MASKED_PATCHES = image_task(
+    ("loss",),
+    partial(
+        lesson_with,
+        head="masked_patches",
+        ask=ask_hidden,
+        loss=hidden_patch_loss,
+        judge=judge_loss,
+        what=("encoder of images", "pixels that it paints", "image-feature-extraction"),
+    ),
+    recipe="vit-patches",
+)
+SHUFFLED_PATCHES = image_task(
+    ("accuracy", "loss"),
+    partial(
+        lesson_with,
+        head="patch_order",
+        ask=ask_order,
+        loss=order_loss,
+        judge=partial(judge_labels, logits_of=order_logits),
+        what=("encoder of images", "places of patches", "image-feature-extraction"),
+    ),
+    recipe="vit-patches",
 )

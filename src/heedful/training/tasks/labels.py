@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.data.labelled import NONE
+from heedful.data.collate import NONE
 from heedful.errors import UserError, nearest
-from heedful.evaluation.scores import Score
+from heedful.evaluation.metrics import Score
 
 MOST_LABELS = 100_000
 

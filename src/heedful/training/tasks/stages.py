@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from heedful.atomic_io import folder_aside, sync
 from heedful.errors import UserError
-from heedful.files import folder_aside, sync
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizer, load_tokenizers, save_tokenizers
-from heedful.training.tasks.task import Preparation
+from heedful.training.tasks.base import Preparation
 
 
 def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence[str] = ()) -> Tokenizers:

@@ -1,0 +1,129 @@
+"""Vectors of texts and images: `Embedder.load(MODEL).embed(["A dog runs."])`: one for each, or one for each token."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.encoder_inputs import IMAGES_AT_ONCE, Row, Tally, batches, image_tensor
+from heedful.errors import UserError
+from heedful.models.bert import Bert
+from heedful.models.gpt import Gpt
+from heedful.models.model_info import find_model_folder
+from heedful.models.model_io import Model, load_model
+from heedful.models.vit import Vit
+from heedful.nn.heads import Classifier, MaskedHead, Pooler
+from heedful.text import Tokenizer
+
+Pool = Literal["mean", "class", "pooler"]
+
+
+class Embedder:
+    """The encoder of any family: BERT's and ViT's states, the memory of an encoder-decoder, the states of a GPT."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer | None, *, where: str = "this model") -> None:
+        if tokenizer is None and not isinstance(model, Vit):
+            raise UserError(f"{where}: has no tokenizer: it takes ids only, and no text")
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.where = where
+        self.tally = Tally(limit=getattr(model.config, "max_len", 0))
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "cpu") -> "Embedder":
+        folder = find_model_folder(path)
+        loaded = load_model(folder, device=device)
+        return cls(loaded.model, loaded.tokenizers.source if loaded.tokenizers else None, where=str(folder))
+
+    @property
+    def takes_images(self) -> bool:
+        return isinstance(self.model, Vit)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.model.config.d_model)
+
+    def check(self, pool: Pool) -> None:
+        """Refuse a way to pool that this model has not."""
+        if pool == "class" and not isinstance(self.model, (Bert, Vit)):
+            raise UserError(f"{self.where}: has no class token; use the mean of all tokens")
+        if pool == "pooler" and self._pooler() is None:
+            raise UserError(f"{self.where}: has no pooler; use the mean of all tokens, or the class token")
+
+    @torch.no_grad()
+    def embed(self, inputs: Sequence[str | Path], *, pool: Pool = "mean") -> Tensor:
+        """One vector for each text, or image file: (N, D) float32. The mean is that of all tokens, marks among them."""
+        self.check(pool)
+        vectors = torch.empty(len(inputs), self.width)
+        if isinstance(self.model, Vit):
+            for start in range(0, len(inputs), IMAGES_AT_ONCE):
+                states = self.model.states(image_tensor(self.model, inputs[start : start + IMAGES_AT_ONCE]))
+                vectors[start : start + len(states)] = self._pooled(states, None, pool)
+            return vectors
+        rows = self._rows([str(text) for text in inputs])
+        for numbers, ids, mask in batches(rows, pad_id=self.model.config.marks.pad_id):
+            states, real = self._states(ids, mask)
+            vectors[numbers] = self._pooled(states, real, pool)
+        return vectors
+
+    @torch.no_grad()
+    def embed_tokens(self, texts: Sequence[str]) -> list[tuple[list[str], Tensor]]:
+        """For each text its tokens, marks among them, and a context vector for each: (T, D) float32."""
+        if isinstance(self.model, Vit) or self.tokenizer is None:
+            raise UserError(f"{self.where}: takes images, which have no tokens")
+        rows = self._rows(texts)
+        found: dict[int, Tensor] = {}
+        for numbers, ids, mask in batches(rows, pad_id=self.model.config.marks.pad_id):
+            states, _ = self._states(ids, mask)
+            found |= {number: states[i, : len(rows[number].ids)].float().cpu() for i, number in enumerate(numbers)}
+        return [(self.tokenizer.pieces(row.ids), found[number]) for number, row in enumerate(rows)]
+
+    def _rows(self, texts: Sequence[str]) -> list[Row]:
+        assert self.tokenizer is not None
+        rows = [self._row(ids) for ids in self.tokenizer.encode_batch(texts)]
+        self.tally.n_cut += sum(row.n_cut > 0 for row in rows)
+        return rows
+
+    def _row(self, ids: list[int]) -> Row:
+        """A text with the marks that this family reads it with, cut to what it takes."""
+        assert not isinstance(self.model, Vit) and self.tokenizer is not None
+        marks = self.model.config.marks
+        if isinstance(self.model, Bert):
+            before, after = [marks.start_id], [marks.end_id]
+        elif isinstance(self.model, Gpt):
+            ids, before, after = marks.begun(ids, opens=self.tokenizer.special.opens), [], []
+        else:
+            before, after = [] if marks.first_id is None else [marks.first_id], [marks.end_id]
+        room = (getattr(self.model.config, "max_len", None) or len(ids) + 2) - len(before) - len(after)
+        return Row([*before, *ids[:room], *after], n_cut=max(0, len(ids) - room))
+
+    def _states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        device = next(self.model.parameters()).device
+        ids, mask = ids.to(device), mask.to(device)
+        if isinstance(self.model, (Bert, Gpt)):
+            return self.model.states(ids, mask), mask
+        assert not isinstance(self.model, Vit)
+        return self.model.encode(ids, mask).states[-1], mask
+
+    def _pooled(self, states: Tensor, real: Tensor | None, pool: Pool) -> Tensor:
+        """(B, T, D), (B, T) -> (B, D) on the CPU."""
+        pooler = self._pooler()
+        if pool == "pooler" and pooler is not None:
+            vectors = pooler(states)
+        elif pool == "class":
+            vectors = states[:, 0]
+        elif real is None:
+            vectors = states.mean(dim=1)
+        else:
+            vectors = (states * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        result: Tensor = vectors.float().cpu()
+        return result
+
+    def _pooler(self) -> Pooler | None:
+        head = self.model.head
+        if isinstance(head, Pooler):
+            return head
+        return head.pooler if isinstance(head, (Classifier, MaskedHead)) else None

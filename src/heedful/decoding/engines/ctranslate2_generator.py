@@ -1,0 +1,184 @@
+"""The CTranslate2 engine of decoder-only models, for searches that come out as torch's. Imports no torch.
+
+Prompts of one batch are read at once up to the end of the shortest; what the others have more, CTranslate2 reads token
+by token. So they are sorted by length, and a batch holds what is of nearly one length.
+"""
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.ctranslate2_engine import NO_LENGTH_PENALTY, Compute
+from heedful.decoding.engines.ctranslate2_support import why_not_prompt
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, length_norm
+from heedful.devices import n_cores
+from heedful.errors import UserError
+from heedful.interop.ctranslate2.cache import Converted
+from heedful.interop.ctranslate2.library import library, placed, threads_for_one
+from heedful.interop.ctranslate2.spec import target_token
+
+if TYPE_CHECKING:
+    from heedful.models.gpt import Gpt
+
+BATCH_ROWS = 32  # hypotheses of one batch
+SPREAD = 16  # tokens by which prompts of one batch may differ in length
+
+
+class CTranslate2Writer:
+    """Goes on from prompts with a converted model."""
+
+    name = "ctranslate2"
+
+    def __init__(
+        self,
+        converted: Converted,
+        shape: Shape,
+        *,
+        compute: Compute = "float32",
+        device: str = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        self.converted = converted
+        self.shape = shape
+        self.compute = compute
+        self.device = device
+        self.threads = threads or (n_cores() if device == "cpu" else 1)
+        self._names = [target_token(number) for number in range(shape.vocab_size)]
+        self._opened: dict[tuple[int, int], Any] = {}
+        self._opening = threading.Lock()
+
+    def in_torch(self) -> "Gpt":
+        raise UserError("engine = 'ctranslate2': there is no model in torch; load it with engine = 'torch'")
+
+    def why_not(self, requests: Iterable[Request], settings: SearchSettings) -> str | None:
+        """Why it cannot do this with the torch engine's results; None if it can."""
+        reasons = (why_not_prompt(request, settings, self.shape) for request in requests)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        self._check(requests, settings)
+        inter = 1 if len(requests) == 1 else self.threads
+        generator = self._generator(inter)
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        rows = max(1, min(BATCH_ROWS // settings.beam, -(-len(requests) // inter)))
+        waiting = [
+            (numbers, self._submit(generator, [requests[number] for number in numbers], settings))
+            for numbers in _batches(requests, settings, rows)
+        ]
+        for numbers, futures in waiting:
+            for number, future in zip(numbers, futures, strict=True):
+                results[number] = self._hypotheses(future.result(), settings)
+        return results
+
+    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        if settings.beam > 1:
+            yield self.search([request], settings)[0][0].ids
+            return
+        self._check([request], settings)
+        written: queue.SimpleQueue[int] = queue.SimpleQueue()
+        given_up = threading.Event()
+
+        def tell(result: Any) -> bool:
+            written.put(result.token_id)
+            return given_up.is_set()
+
+        [future] = self._submit(self._generator(1), [request], settings, callback=tell)
+        try:
+            yield from _as_they_come(written, future, self.shape.ends)
+        finally:
+            given_up.set()
+
+    def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
+        self.shape.check(requests, settings)
+        reason = self.why_not(requests, settings)
+        if reason is not None:
+            raise UserError(f"CTranslate2 cannot do this: {reason}. Use engine = 'torch'")
+
+    def _submit(self, generator: Any, requests: Sequence[Request], settings: SearchSettings, **more: Any) -> list[Any]:
+        """One batch on its way; all its requests have one limit."""
+        futures: list[Any] = generator.generate_batch(
+            [[self._names[number] for number in request.source] for request in requests],
+            asynchronous=True,
+            max_length=settings.limit(len(requests[0])),
+            include_prompt_in_result=False,
+            end_token=self.shape.ends,
+            return_end_token=True,
+            return_scores=True,
+            **_options(settings),
+            **more,
+        )
+        return futures
+
+    def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
+        """A beam's score comes divided by length^alpha, that of greedy search as the sum."""
+        hypotheses = []
+        for ids, found in zip(result.sequences_ids, result.scores, strict=True):
+            norm = length_norm(len(ids), settings)
+            score = found * norm if settings.beam > 1 else found
+            complete = ids[-1] in self.shape.ends
+            hypotheses.append(Hypothesis(ids[:-1] if complete else ids, score, score / norm, complete))
+        return hypotheses
+
+    def _generator(self, inter: int) -> Any:
+        """So many batches at a time. A single one has all threads, but in int8: there they only wait for each other."""
+        is_divided = self.compute == "float32" and self.threads > inter
+        intra = threads_for_one(self.converted.folder, self.threads // inter) if is_divided else 1
+        if intra == 1:
+            inter = self.threads  # whoever comes with a single prompt may not come alone
+        with self._opening:
+            if (inter, intra) not in self._opened:
+                self._opened[inter, intra] = library().Generator(
+                    str(self.converted.folder),
+                    **placed(self.device),
+                    compute_type=self.compute,
+                    inter_threads=inter,
+                    intra_threads=intra,
+                )
+            return self._opened[inter, intra]
+
+
+def _batches(requests: Sequence[Request], settings: SearchSettings, rows: int) -> list[list[int]]:
+    """The numbers of the requests in batches, the longest first: of one limit, and of nearly one length.
+
+    In a beam of exactly one: after a prompt that it reads token by token, CTranslate2 lets a beam's text end at once
+    only in its first row. So, too, beside a prompt of one token: it would count the others' as written.
+    """
+    batches: list[list[int]] = []
+    before, longest = None, 0  # the limit of the last batch, and how long its prompts may be
+    for number in sorted(range(len(requests)), key=lambda number: len(requests[number])):
+        limit, length = settings.limit(len(requests[number])), len(requests[number].source)
+        if limit != before or length > longest or len(batches[-1]) == rows:
+            batches.append([])
+            before, longest = limit, length + (SPREAD if settings.beam == 1 and length > 1 else 0)
+        batches[-1].append(number)
+    return batches[::-1]
+
+
+def _as_they_come(written: "queue.SimpleQueue[int]", future: Any, ends: Sequence[int]) -> Iterator[list[int]]:
+    """Until the future is done; what went wrong there is raised here."""
+    while True:
+        over = future.done()  # before the queue is looked at, so that nothing is left in it
+        try:
+            token = written.get(timeout=0 if over else 0.1)
+        except queue.Empty:
+            if over:
+                future.result()
+                return
+            continue
+        if token not in ends:
+            yield [token]
+
+
+def _options(settings: SearchSettings) -> dict[str, Any]:
+    if settings.beam == 1:
+        return {"length_penalty": 0.0}
+    enough = max(settings.n_best, round(settings.beam * settings.patience))
+    return {
+        "beam_size": settings.beam,
+        "num_hypotheses": settings.n_best,
+        "patience": enough / settings.beam,
+        "length_penalty": settings.length_penalty or NO_LENGTH_PENALTY,
+    }

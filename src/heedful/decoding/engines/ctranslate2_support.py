@@ -1,0 +1,86 @@
+"""What CTranslate2 does not do as the torch engine does: each with its reason, so that `auto` can choose for itself."""
+
+from heedful.decoding.engines.base import Shape
+from heedful.decoding.search.request import Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.interop.ctranslate2.cache import Facts
+from heedful.interop.ctranslate2.library import devices
+
+RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
+
+
+def why_not_device(device: str) -> str | None:
+    """Why it cannot compute on a device; None if it can."""
+    if device == "cpu":
+        return None  # without asking for GPUs, which takes its time where there are some
+    if device == "mps":
+        return "it computes on processors and on CUDA devices, not on mps"
+    there = devices()
+    if device in there:
+        return None
+    return f"it was built without CUDA, or finds no such device here; there is: {', '.join(there)}"
+
+
+def is_filtered(settings: SearchSettings) -> bool:
+    """Whether some tokens are ruled out or made less likely on the way."""
+    return bool(
+        settings.min_len > 0
+        or settings.repetition_penalty != 1.0
+        or settings.no_repeat_ngram > 0
+        or len(settings.forbidden) > 0
+    )
+
+
+def why_not_settings(settings: SearchSettings, facts: Facts) -> str | None:
+    """Why it cannot search so with equal results; None if it can."""
+    if settings.sampling is not None:
+        return RANDOM
+    return _why_not_beam(settings, facts.target_vocab_size) if settings.beam > 1 else None
+
+
+def _why_not_beam(settings: SearchSettings, vocab_size: int) -> str | None:
+    # Its log-softmax comes after the filters; heedful's scores are log-probabilities of the model.
+    spread = "it gives the probability of what must not be written to the rest, so that a beam ranks differently"
+    half = f"a beam must be below half the vocabulary of {vocab_size:,}"
+    refusals = {
+        "it knows length^alpha, not GNMT's length penalty": settings.length_rule != "power",
+        "it stops when enough hypotheses have finished, whatever is still to come": settings.stop != "patience",
+        "it has no penalty for hypotheses that are alike": settings.diversity > 0,
+        spread: is_filtered(settings),
+        "its length penalty would leave the range of float32": abs(settings.length_penalty) > 5,
+        half: 2 * settings.beam > vocab_size,
+    }
+    return next((reason for reason, applies in refusals.items() if applies), None)
+
+
+def why_not_request(request: Request, settings: SearchSettings, facts: Facts) -> str | None:
+    """Why it cannot search for this request; None if it can."""
+    if request.required:
+        return "it cannot be made to use given words"
+    if request.forbidden:
+        return "it cannot be kept from words of some texts"
+    if request.prefix and settings.beam > 1:
+        return "a beam leaves the prefix out of its ranks"
+    most, needed = facts.n_positions, settings.limit(len(request))
+    if most is not None and len(request) > most:
+        return f"{len(request):,} tokens are more than the {most:,} positions that it was given"
+    if most is not None and needed > most and not facts.learned_positions:
+        return f"{needed:,} target tokens are more than the {most:,} positions that it was given"
+    return None
+
+
+def why_not_prompt(request: Request, settings: SearchSettings, shape: Shape) -> str | None:
+    """Why it cannot go on from this prompt with the torch engine's results; None if it can."""
+    several = len(shape.ends) > 1 and settings.beam > 1
+    n_read = len(request.source) + settings.limit(len(request)) - 1  # what is written last is not read
+    refusals = {
+        RANDOM: settings.sampling is not None,
+        "filters do not see the prompt there, and change its scores": is_filtered(settings)
+        or bool(shape.marks.forbidden),
+        "it looks at no source, so that there is no coverage": settings.coverage_penalty > 0,
+        "it cannot be made to use given words": bool(request.required or request.prefix),
+        "a beam of texts that end in several ways holds some of them twice": several,
+        f"{n_read:,} tokens are more than the {shape.window:,} that the model reads at once": n_read > shape.window,
+    }
+    reason = next((reason for reason, applies in refusals.items() if applies), None)
+    return reason or (_why_not_beam(settings, shape.vocab_size) if settings.beam > 1 else None)

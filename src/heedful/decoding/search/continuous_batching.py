@@ -1,0 +1,152 @@
+"""The loop around every search: sentences stand in a batch, are written step by step, leave it, and others take their
+place. One long sentence holds nobody up.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.decoding.search.beam_search import extend_beam
+from heedful.decoding.search.hypotheses import Board, Entry, Ints, Prediction
+from heedful.decoding.search.logits_processors import filters_of
+from heedful.decoding.search.request import Hypothesis, Request, check_room, nothing_found
+from heedful.decoding.search.sampling import draw, take_likeliest
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.search.step import S, Step
+
+Advance = Callable[[Board, Prediction], Ints | None]  # one step for all rows -> which row each goes on from
+
+
+def search(
+    step: Step[S],
+    requests: Sequence[Request],
+    settings: SearchSettings,
+    *,
+    n_rows: int = 64,
+    lanes: int = 1,
+    advance: Advance | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best of each request, in the order of the requests; at most about `n_rows` hypotheses at a time.
+
+    With several lanes so many batches are under way at once, each in a thread of its own on one core. The products of
+    a step are too small to be divided well: two lanes on two cores do more than one lane on both.
+    """
+    width = settings.beam if settings.sampling is None else settings.n_best
+    order = sorted(range(len(requests)), key=lambda number: -len(requests[number]))
+    entries = [Entry(number, requests[number], _limit(step, requests[number], settings)) for number in order]
+    for entry in entries:
+        check_room(entry.request, entry.limit)
+    results: list[list[Hypothesis]] = [[] for _ in requests]
+    n_places = max(1, n_rows // width)
+    given_up = threading.Event()
+
+    def work(lane: int) -> None:
+        # Each has a queue of its own: who stands beside whom must not depend on who was faster.
+        waiting = deque(entries[lane::lanes])
+        with torch.inference_mode():
+            while (first := _taken(waiting, n_places)) and not given_up.is_set():
+                for _ in run_batch(step, first, waiting, settings, advance or choose_advance(settings), results):
+                    if given_up.is_set():
+                        return
+
+    if lanes == 1:
+        work(0)
+    else:
+        with ThreadPoolExecutor(lanes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                for done in as_completed([pool.submit(work, lane) for lane in range(lanes)]):
+                    done.result()
+            except BaseException:  # of whichever lane comes first; also a signal that this thread got while it waited
+                given_up.set()
+                raise
+    if advance is None:  # whoever watches may have ended a search on its way, and then nothing is what it comes to
+        for entry in entries:
+            require_something(results[entry.number], entry)
+    return results
+
+
+def require_something(found: Sequence[Hypothesis], entry: Entry) -> None:
+    """Refuse a search that came to nothing, or only to what is ruled out."""
+    if not found or found[0].score == -np.inf:
+        raise nothing_found(entry.request, entry.limit)
+
+
+def choose_advance(settings: SearchSettings) -> Advance:
+    if settings.sampling is not None:
+        return draw
+    return extend_beam if settings.beam > 1 else take_likeliest
+
+
+def run_batch(
+    step: Step[S],
+    first: list[Entry],
+    waiting: deque[Entry],
+    settings: SearchSettings,
+    advance: Advance,
+    results: list[list[Hypothesis]],
+) -> Iterator[None]:
+    """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
+    width = settings.beam if settings.sampling is None else settings.n_best
+    board = Board(first, width, settings, step.marks)
+    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.marks)
+    watched = settings.coverage_penalty > 0
+    state = step.begin([entry.request.source for entry in first], width, attention=watched)
+    while len(board):
+        tokens = torch.from_numpy(board.tokens.ravel())
+        said = step(tokens.to(step.device), state)
+        said = _opened(said if said.dtype == torch.float64 else said.float(), board)
+        logits = said.clone() if filters else said
+        for apply in filters:
+            apply(logits, said, board)
+        if state.attention is not None:
+            board.look(state.attention.cpu().double().numpy().reshape(len(board), width, -1))
+        parents = advance(board, Prediction(logits, said))
+        if parents is not None and (parents != np.arange(len(parents))).any():
+            state.reorder(torch.from_numpy(parents).to(step.device))
+        _replace_finished(step, state, board, waiting, results)
+        yield
+
+
+def _replace_finished(
+    step: Step[S], state: S, board: Board, waiting: deque[Entry], results: list[list[Hypothesis]]
+) -> None:
+    """Give out what is over. Once a quarter of the places is free, others come in, or the batch shrinks."""
+    free = np.flatnonzero(board.over)
+    if len(free) < max(1, len(board) // 4):
+        return
+    for place in free.tolist():
+        entry = board.entries[place]
+        results[entry.number] = board.best(place)
+    if step.refills and (entries := _taken(waiting, len(free))):
+        taken, free = free[: len(entries)], free[len(entries) :]
+        board.put(taken, entries)
+        step.replace(state, torch.from_numpy(taken).to(step.device), [entry.request.source for entry in entries])
+    if len(free):
+        kept = np.setdiff1d(np.arange(len(board)), free)
+        board.keep(kept)
+        state.keep(torch.from_numpy(kept).to(step.device))
+
+
+def _taken(waiting: deque[Entry], n: int) -> list[Entry]:
+    """The next n, or as many as there are."""
+    return [waiting.popleft() for _ in range(min(n, len(waiting)))]
+
+
+def _opened(said: Tensor, board: Board) -> Tensor:
+    """Where a model's targets open with a given mark, nothing else can come first, and it costs nothing."""
+    if board.marks.n_opening == 0 or (board.lengths > 0).all():
+        return said
+    begins = torch.from_numpy(board.lengths == 0).repeat_interleave(board.width).to(said.device)
+    given = torch.full_like(said, -torch.inf)
+    given[:, board.marks.first_id] = 0.0
+    return torch.where(begins[:, None], given, said)
+
+
+def _limit(step: Step[S], request: Request, settings: SearchSettings) -> int:
+    limit = settings.limit(len(request)) + step.marks.n_opening
+    return limit if step.max_len is None else min(limit, step.max_len)

@@ -1,0 +1,307 @@
+"""What was found for earlier blocks of one text: a line that comes again, however far below, is not searched for again.
+
+Menus, subtitles and logs repeat themselves. Memory is bounded: what was not needed for longest is forgotten first.
+
+Texts in, translations out: the one class that programs use.
+
+    translator = Translator.load("runs/en-de")
+    translator.translate("A dog runs.")             # str -> str; list -> list, order kept
+    translator.search(texts, beam=5, n_best=3)      # Translation objects
+    for text in translator.stream(lines): ...       # any number, in bounded memory
+
+It holds nothing that changes, so several threads may use one at a time.
+
+Texts in, texts out, greedily: what validation and the demo need.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, get_args, overload
+
+from heedful.decoding.engines.auto import open_engine, open_tokenizers
+from heedful.decoding.engines.base import Engine
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.input_text import BLOCK_TEXTS, BadText, in_blocks
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings, search_settings
+from heedful.decoding.segmentation import TRANSLATIONS, Long, Plan, Planner, Tally
+from heedful.decoding.text_constraints import NO_WORDING, Worded, Wording, take_wording
+from heedful.decoding.translation import Answer, Translation, put_together, tally_of
+from heedful.decoding.worker_pool import Opening, Translates, Workers, in_order
+from heedful.errors import UserError, one_of, warn
+from heedful.models.encoder_decoder import EncoderDecoder
+from heedful.models.model_info import (
+    ENCODER_DECODERS,
+    Reach,
+    find_model_folder,
+    read_reach,
+    require_family,
+    source_language,
+)
+from heedful.text import Tokenizers
+
+MOST_NUMBERS = 1_000_000  # ids and attention weights that are kept: some ten thousands of sentences, some ten megabytes
+
+Key = tuple[tuple[int, ...], tuple[int, ...]]  # of source and prefix: all else is the same for all lines of a text
+Search = Callable[[Sequence[Request]], list[list[Hypothesis]]]
+
+
+class Repeats:
+    """For one search with one wording."""
+
+    def __init__(self, most_numbers: int = MOST_NUMBERS) -> None:
+        self._most = most_numbers
+        self._kept: dict[Key, tuple[list[Hypothesis], int]] = {}  # the one that was needed last stands last
+        self._numbers = 0
+
+    def find(self, requests: Sequence[Request], search: Search) -> list[list[Hypothesis]]:
+        """What is known, and what `search` finds for the rest, in the order of the requests."""
+        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
+        found = {key: self._kept[key][0] for key in keys if key in self._kept}
+        unknown = {key: request for key, request in zip(keys, requests, strict=True) if key not in found}
+        if unknown:
+            found |= zip(unknown, search(list(unknown.values())), strict=True)
+        for key in dict.fromkeys(keys):
+            self._keep(key, found[key])
+        return [found[key] for key in keys]
+
+    def _keep(self, key: Key, hypotheses: list[Hypothesis]) -> None:
+        _, size = self._kept.pop(key, ([], 0))
+        self._numbers -= size
+        size = len(key[0]) + sum(map(_size, hypotheses))
+        self._kept[key] = (hypotheses, size)
+        self._numbers += size
+        while self._numbers > self._most:
+            oldest = next(iter(self._kept))
+            self._numbers -= self._kept.pop(oldest)[1]
+
+
+def _size(hypothesis: Hypothesis) -> int:
+    rows = hypothesis.attention
+    return len(hypothesis.ids) + (len(rows) * len(rows[0]) if rows else 0)
+
+
+class Translator:
+    """A model, ready to translate."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        *,
+        reach: Reach,
+        long: Long = "split",
+        limit: int | None = None,
+        language: str = "en",
+        prefix: str = "",
+        opening: Opening | None = None,
+    ) -> None:
+        if long not in get_args(Long):
+            raise one_of("long", long, get_args(Long))
+        self.engine = engine
+        self.tokenizers = tokenizers
+        self.opening = opening
+        self.written = TRANSLATIONS  # what warnings call that which is written
+        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        engine: str = "auto",
+        compute: str = "float32",
+        device: str = "cpu",
+        long: Long = "split",
+        limit: int | None = None,
+        language: str | None = None,
+        prefix: str = "",
+    ) -> "Translator":
+        """The model of a run or a model folder; several, if they have one vocabulary, translate together (an ensemble).
+
+        `long` says what becomes of a line of more than `limit` source tokens, by default as many as the model takes;
+        `language` whose abbreviations are known where a line is split into sentences, by default the source language of
+        the model's card, else English; `prefix` goes to the model before each text, as T5 is told what to do. The rest
+        is `open_engine`'s.
+        """
+        paths = [path] if isinstance(path, str | Path) else list(path)
+        if not paths:
+            raise UserError("Translator.load: the list of models is empty; name a run or a model folder")
+        first, *others = paths
+        more = tuple(map(str, others))
+        return cls.open(Opening(str(first), engine, compute, device, long, limit, language, prefix=prefix, others=more))
+
+    @classmethod
+    def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
+        """What `load` does, from one value; `threads` for the engine, by default its own choice."""
+        folder = find_model_folder(opening.path)
+        require_family(folder, *ENCODER_DECODERS)
+        others = [find_model_folder(other) for other in opening.others]
+        reach = _shortest([read_reach(each) for each in (folder, *others)])
+        engine = open_engine(
+            folder,
+            others=others,
+            engine=opening.engine,
+            compute=opening.compute,
+            device=opening.device,
+            threads=threads,
+            scores=opening.scores,
+        )
+        tokenizers = open_tokenizers(folder, engine)
+        if tokenizers is None:
+            raise UserError(f"{folder}: has no tokenizers, so it can translate ids only, not text")
+        return cls(
+            engine,
+            tokenizers,
+            reach=reach,
+            long=opening.long,
+            limit=opening.limit,
+            language=opening.language or source_language(folder) or "en",
+            prefix=opening.prefix,
+            opening=opening,
+        )
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """The best translation of each text, in their order; the options are the fields of SearchSettings, and texts:
+        `target_prefix` (what all begin with, or a list with one for each), `required` and `forbidden` (lists of words).
+        """
+        found = list(self._blocks(texts, options))
+        best = [one[0].text for one in found]
+        return best[0] if isinstance(texts, str) else best
+
+    @overload
+    def search(self, texts: str, **options: Any) -> list[Translation]: ...
+
+    @overload
+    def search(self, texts: Iterable[str], **options: Any) -> list[list[Translation]]: ...
+
+    def search(self, texts: str | Iterable[str], **options: Any) -> list[Translation] | list[list[Translation]]:
+        """The `n_best` translations of each text, best first, with scores and tokens; options as in `translate`."""
+        found = list(self._blocks(texts, options))
+        return found[0] if isinstance(texts, str) else found
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        block: int = BLOCK_TEXTS,
+        workers: int | None = None,
+        devices: Sequence[str] = (),
+        **options: Any,
+    ) -> Iterator[str]:
+        """Translations one by one, in order; texts are read block by block, and `workers` processes share the work, by
+        default one for each of the `devices`.
+        """
+        search_settings(take_wording(options)[1])  # what is wrong is said now
+        n_workers = max(1, len(devices)) if workers is None else workers
+        if block < 1:
+            raise UserError(f"block = {block}: must be at least 1")
+        if n_workers < 1:
+            raise UserError(f"workers = {workers}: must be at least 1")
+        if (n_workers > 1 or devices) and self.opening is None:
+            raise UserError("workers: this Translator was not loaded from a folder, so no other process can load it")
+        found = self._blocks(texts, options, block=block, n_workers=n_workers, devices=devices)
+        return (best[0].text for best in found)
+
+    def answer(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings,
+        *,
+        start: int = 0,
+        wording: Wording = NO_WORDING,
+        repeats: Repeats | None = None,
+    ) -> Answer:
+        """All about one block of texts, of which the first has the number `start`; `repeats` knows those before."""
+        try:
+            plans, tally = self.planner.plan(texts)
+        except BadText as error:
+            raise BadText(start + error.number, error.what) from None
+        pieces = iter(self._find(plans, settings, start, wording, repeats or Repeats()))
+        found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
+        translations = [
+            put_together(plan, best, self.tokenizers, n_best=settings.n_best)
+            for plan, best in zip(plans, found, strict=True)
+        ]
+        return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
+
+    def _find(
+        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording, repeats: Repeats
+    ) -> list[list[Hypothesis]]:
+        """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
+        worded, drawn = Worded(wording, self.tokenizers.target), settings.sampling is not None
+        requests = [
+            request
+            for number, plan in enumerate(plans, start)
+            for request in worded.requests(plan, number, drawn=drawn)
+        ]
+        if drawn:
+            return self.engine.search(requests, settings)
+        return repeats.find(requests, lambda distinct: self.engine.search(distinct, settings))
+
+    def _blocks(
+        self,
+        texts: str | Iterable[str],
+        options: dict[str, Any],
+        *,
+        block: int = BLOCK_TEXTS,
+        n_workers: int = 1,
+        devices: Sequence[str] = (),
+    ) -> Iterator[list[Translation]]:
+        wording, rest = take_wording(options)
+        settings = search_settings(rest)
+        blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
+        tally = Tally()
+        with contextlib.ExitStack() as stack:
+            where: Translates = InThisProcess(self, settings, wording)
+            if n_workers > 1 or devices:
+                assert self.opening is not None
+                where = stack.enter_context(Workers(self.opening, settings, n_workers, wording, devices=devices))
+            for answer in in_order(blocks, where):
+                tally += answer.tally
+                yield from answer.translations
+        for words in tally.warnings(written=self.written):
+            warn(words)
+
+
+def _shortest(reaches: Sequence[Reach]) -> Reach:
+    """How far models go together."""
+    max_len = min(each.max_len for each in reaches)
+    return Reach(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
+
+
+class InThisProcess:
+    """Translates a block while it is submitted."""
+
+    width = 1
+
+    def __init__(self, translator: Translator, settings: SearchSettings, wording: Wording = NO_WORDING) -> None:
+        self._translator, self._settings, self._wording = translator, settings, wording
+        self._repeats = Repeats()
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+        done: Future[Answer] = Future()
+        try:
+            answer = self._translator.answer(
+                texts, self._settings, start=start, wording=self._wording, repeats=self._repeats
+            )
+            done.set_result(answer)
+        except Exception as error:  # as from another process: it is told to who asks for the result
+            done.set_exception(error)
+        return done
+
+
+def translate_greedily(model: EncoderDecoder, tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:
+    """Greedy translations, in the order of the texts."""
+    requests = [Request(ids) for ids in tokenizers.source.encode_batch(texts)]
+    found = TorchEngine(model).search(requests, SearchSettings(beam=1))
+    return tokenizers.target.decode_batch([best[0].ids for best in found])

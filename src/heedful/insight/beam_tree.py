@@ -1,0 +1,214 @@
+"""The search of one sentence, watched: the hypotheses, the tree they grew in, and where cut branches would have led."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.search.beam_search import BeamEvent, BeamLog, extend_beam
+from heedful.decoding.search.continuous_batching import search
+from heedful.decoding.search.request import Hypothesis, Request
+from heedful.decoding.search.settings import SearchSettings
+from heedful.decoding.steps.reference import Seq2SeqState
+from heedful.models.encoder_decoder import EncoderDecoder
+from heedful.models.special_ids import MarksConfig
+from heedful.nn.stacks import Memory
+from heedful.text import Tokenizer
+from heedful.text.tokenizer import pieces_of, text_of
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What greedy search writes when a branch is forced; the whole sentence."""
+
+    text: str
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Node:
+    """One candidate of one step: BeamEvent, with words."""
+
+    node: int
+    parent: int
+    step: int
+    token: str
+    id: int
+    score: float
+    rank: float
+    fate: str
+    continuation: Continuation | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """One hypothesis of the beam, and the nodes it went through."""
+
+    text: str
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    score: float
+    rank: float
+    complete: bool
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Beam:
+    width: int
+    length_penalty: float
+    limit: int
+    n_opening: int  # so many first steps write a mark that is given, not chosen: no part of a prefix
+    events: tuple[Node, ...]
+    hypotheses: tuple[Found, ...]
+
+
+class MemoryStep:
+    """A decoding step of any encoder-decoder from a memory that is given, whatever made it.
+
+    A memory of one sentence is what every request reads; one of several is read by as many requests, each its own.
+    """
+
+    refills = False
+
+    def __init__(self, model: EncoderDecoder, memory: Memory) -> None:
+        self.model = model
+        self.memory = memory
+        self.device = memory.states[0].device
+        self.max_len = model.longest
+        self.marks = model.config.marks
+
+    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
+        if attention:
+            raise NotImplementedError("a given memory is searched without penalties on attention")
+        n_sentences = self.memory.states[0].size(0)
+        assert n_sentences in (1, len(sources)), "as many memories as requests, in one batch"
+        rows = torch.arange(len(sources), device=self.device).clamp(max=n_sentences - 1)
+        return Seq2SeqState(self.model, self.memory.rows(rows), width, None)
+
+    def replace(self, state: Seq2SeqState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
+        raise NotImplementedError("all rows are of one age")
+
+    def __call__(self, tokens: Tensor, state: Seq2SeqState) -> Tensor:
+        return state.model.decode(tokens[:, None], state.memory, cache=state.cache)[:, -1]
+
+
+def search_watched(
+    step: MemoryStep, request: Request, settings: SearchSettings, tokenizer: Tokenizer, *, branches: int = 0
+) -> tuple[list[Hypothesis], Beam]:
+    """All that a beam search finds, best first, and its diary; `branches`: so many cut ones are followed to the end."""
+    log = BeamLog()
+    found = search(
+        step,
+        [request],
+        settings,
+        n_rows=settings.beam,
+        advance=lambda board, prediction: extend_beam(board, prediction, watch=log.watch),
+    )[0]
+    paths = _paths(log.events)
+    beam = Beam(
+        width=settings.beam,
+        length_penalty=settings.length_penalty,
+        limit=settings.limit(len(request)),
+        n_opening=step.marks.n_opening,
+        events=_nodes(log.events, _follow(step, request, settings, log.events, paths, tokenizer, branches), tokenizer),
+        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.marks) for hypothesis in found),
+    )
+    return found, beam
+
+
+def as_written(ids: Sequence[int], marks: MarksConfig, *, complete: bool) -> tuple[int, ...]:
+    """A text with the marks that a decoder writes around it."""
+    opening = marks.opened([])[: marks.n_opening]
+    return (*opening, *ids, marks.end_id) if complete else (*opening, *ids)
+
+
+def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
+    """What greedy search writes from each sentence of the memory. Requests of one length stay in their order."""
+    n_sentences = step.memory.states[0].size(0)
+    found = search(step, [Request(source)] * n_sentences, SearchSettings(beam=1, max_len=max_len), n_rows=n_sentences)
+    return [best[0].ids for best in found]
+
+
+def _paths(events: Sequence[BeamEvent]) -> dict[int, tuple[int, ...]]:
+    """The nodes from the start to each node, itself included."""
+    paths: dict[int, tuple[int, ...]] = {0: ()}
+    for event in events:
+        paths[event.node] = (*paths[event.parent], event.node)
+    return paths
+
+
+def _follow(
+    step: MemoryStep,
+    request: Request,
+    settings: SearchSettings,
+    events: Sequence[BeamEvent],
+    paths: dict[int, tuple[int, ...]],
+    tokenizer: Tokenizer,
+    branches: int,
+) -> dict[int, Continuation]:
+    cut = [event for event in events if event.fate == "pruned" and event.token != step.marks.end_id][:branches]
+    if not cut:
+        return {}
+    written = {event.node: event.token for event in events}
+    opening = step.marks.n_opening  # given, not asked for
+    prefixes = [[written[node] for node in paths[event.node][opening:]] for event in cut]
+    greedy = SearchSettings(beam=1, max_len=settings.limit(len(request)))
+    found = search(step, [Request(request.source, prefix) for prefix in prefixes], greedy)
+    return {
+        event.node: Continuation(
+            text=text_of(tokenizer, best[0].ids),
+            tokens=tuple(pieces_of(tokenizer, best[0].ids)),
+            ids=tuple(best[0].ids),
+            score=best[0].score,
+        )
+        for event, best in zip(cut, found, strict=True)
+    }
+
+
+def _nodes(
+    events: Sequence[BeamEvent], continuations: dict[int, Continuation], tokenizer: Tokenizer
+) -> tuple[Node, ...]:
+    tokens = pieces_of(tokenizer, [event.token for event in events])
+    return tuple(
+        Node(
+            node=event.node,
+            parent=event.parent,
+            step=event.step,
+            token=token,
+            id=event.token,
+            score=event.score,
+            rank=event.rank,
+            fate=event.fate,
+            continuation=continuations.get(event.node),
+        )
+        for event, token in zip(events, tokens, strict=True)
+    )
+
+
+def _found(
+    hypothesis: Hypothesis,
+    events: Sequence[BeamEvent],
+    paths: dict[int, tuple[int, ...]],
+    tokenizer: Tokenizer,
+    marks: MarksConfig,
+) -> Found:
+    token_of = {event.node: event.token for event in events}
+    written = as_written(hypothesis.ids, marks, complete=hypothesis.complete)
+    (nodes,) = (
+        paths[event.node]
+        for event in events
+        if event.fate == "finished" and tuple(token_of[node] for node in paths[event.node]) == written
+    )
+    return Found(
+        text=text_of(tokenizer, hypothesis.ids),
+        tokens=tuple(pieces_of(tokenizer, hypothesis.ids)),
+        ids=tuple(hypothesis.ids),
+        score=hypothesis.score,
+        rank=hypothesis.rank,
+        complete=hypothesis.complete,
+        nodes=nodes,
+    )

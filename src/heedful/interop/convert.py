@@ -1,0 +1,79 @@
+"""From one program's format to another's: what `heedful convert` calls."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+from heedful.atomic_io import folder_aside
+from heedful.config import read_json
+from heedful.errors import UserError, one_of
+from heedful.models.model_info import CARD, CONFIG, Precision, find_model_folder
+
+Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
+
+
+def convert_model(
+    source: str | Path,
+    output: str | Path,
+    *,
+    to: Format,
+    precision: Precision | None = None,
+) -> Path:
+    """Read a model in whatever format it is, and write it in another; what has no place there is refused by name.
+
+    `precision`: that of the numbers in a folder of heedful's.
+    """
+    if to not in get_args(Format):
+        raise one_of("to", to, get_args(Format))
+    if to == "heedful":
+        return _to_heedful(Path(source), Path(output), precision)
+    if precision is not None:
+        raise UserError(f"--precision {precision}: is for --to heedful")
+    return WRITERS[to](find_model_folder(source), Path(output))
+
+
+def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path:
+    from heedful.interop.huggingface.checkpoint import import_huggingface
+    from heedful.models.model_io import load_model, save_model
+
+    if precision is None:
+        if source.is_dir() and (source / CONFIG).is_file() and "family" in read_json(source / CONFIG):
+            raise UserError(f"{source}: is a model folder of heedful's already; --precision int8 makes a smaller one")
+        return import_huggingface(source, output)
+    folder = find_model_folder(source)
+    loaded = load_model(folder)
+    card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+    return save_model(output, loaded.model, loaded.tokenizers, card=card, precision=precision)
+
+
+def _to_huggingface(source: Path, output: Path) -> Path:
+    from heedful.interop.huggingface.checkpoint import export_huggingface
+
+    return export_huggingface(source, output)
+
+
+def _to_ctranslate2(source: Path, output: Path) -> Path:
+    from heedful.interop.ctranslate2.spec import described, write_model
+    from heedful.models.model_io import load_model
+    from heedful.text import save_tokenizers
+
+    loaded = load_model(source)
+    outline, weights = described(loaded)
+    with folder_aside(output) as aside:
+        write_model(outline, weights, aside, tokenizers=loaded.tokenizers)
+        if loaded.tokenizers is not None:
+            save_tokenizers(aside, loaded.tokenizers)
+    return output
+
+
+def _to_onnx(source: Path, output: Path) -> Path:
+    from heedful.interop.onnx import export_onnx
+
+    return export_onnx(source, output)
+
+
+WRITERS: dict[str, Callable[[Path, Path], Path]] = {
+    "huggingface": _to_huggingface,
+    "ctranslate2": _to_ctranslate2,
+    "onnx": _to_onnx,
+}

@@ -1,0 +1,135 @@
+"""What CTranslate2 must know of a model, whatever its family calls it. Needs no torch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from heedful.config import from_values
+from heedful.models.special_ids import MarksConfig
+
+# CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
+# source of 4,096 tokens and a translation as long as a search may make of it (8,208).
+POSITIONS = 8_208
+EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's own defaults, which heedful's norms have
+
+
+@dataclass(frozen=True)
+class WavesConfig:
+    """Rotary positions, as models.gpt.RotaryConfig has them, which brings torch along."""
+
+    base: float = 10_000.0
+    factor: float = 1.0
+    first_len: int | None = None
+    low: float = 1.0
+    high: float = 4.0
+
+
+@dataclass(frozen=True)
+class Outline:
+    family: str
+    source_vocab_size: int
+    target_vocab_size: int  # of a decoder alone both are one
+    d_model: int
+    n_layers: int
+    n_decoder_layers: int
+    n_heads: int
+    marks: MarksConfig
+    activation: str
+    embedding_scale: float
+    n_kv_heads: int | None = None
+    d_head: int | None = None
+    score_scale: float | None = None  # None: one over the root of d_head
+    norm: str = "layer"
+    norm_eps: float = EPSILONS["layer"]
+    residual: str = "post"
+    positions: str = "learned"
+    max_len: int = 0
+    max_distance: int = 128  # of relative positions
+    output_scale: float = 1.0  # of the decoder's vectors, before the output layer
+    scaled_by: str = "head"  # GptConfig.score_scale, of a decoder alone
+    rotary: WavesConfig = field(default_factory=WavesConfig)
+
+    @property
+    def n_positions(self) -> int | None:
+        """How many positions the converted model has; None: as many as one likes."""
+        sizes = {"sinusoidal": POSITIONS, "sinusoidal_halves": POSITIONS, "learned": self.max_len}
+        return sizes.get(self.positions)
+
+
+def outline_of(values: Mapping[str, Any]) -> Outline:
+    """Of a model, by the values of its config.json, where a value that is None is left out."""
+    return OUTLINES[values["family"]](values, _common(values))
+
+
+def _common(values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("family", "d_model", "n_layers", "n_heads", "activation", "max_len")
+    marks = from_values(MarksConfig, dict(values["marks"]), where="marks")
+    n_decoder_layers = values.get("n_decoder_layers") or values["n_layers"]
+    return {name: values[name] for name in names} | {"marks": marks, "n_decoder_layers": n_decoder_layers}
+
+
+def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    return Outline(
+        source_vocab_size=values["source_vocab_size"],
+        target_vocab_size=values["target_vocab_size"],
+        **common,
+        n_kv_heads=values.get("n_kv_heads"),
+        d_head=values.get("d_head"),
+        embedding_scale=values["d_model"] ** 0.5,
+        score_scale=1.0 if values["init"] == "t5" else None,
+        norm=values["norm"],
+        norm_eps=EPSILONS.get(values["norm"], 0.0),
+        residual=values["residual"],
+        positions=values["positions"],
+    )
+
+
+def _bart(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    scale = values["d_model"] ** 0.5 if values["scaled_embedding"] else 1.0
+    size = values["vocab_size"]
+    return Outline(source_vocab_size=size, target_vocab_size=size, **common, embedding_scale=scale)
+
+
+def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    return Outline(
+        source_vocab_size=values["vocab_size"],
+        target_vocab_size=values["vocab_size"],
+        **common,
+        d_head=values.get("d_head"),
+        embedding_scale=1.0,
+        score_scale=1.0,
+        norm="rms",
+        norm_eps=values["norm_eps"],
+        residual="pre",
+        positions="relative",
+        max_distance=values["max_distance"],
+        output_scale=values["d_model"] ** -0.5 if values.get("scaled", values["tied"]) else 1.0,
+    )
+
+
+def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+    return Outline(
+        source_vocab_size=values["vocab_size"],
+        target_vocab_size=values["vocab_size"],
+        **common,
+        n_kv_heads=values.get("n_kv_heads"),
+        d_head=values.get("d_head"),
+        embedding_scale=1.0,
+        norm=values["norm"],
+        norm_eps=values["norm_eps"],
+        residual="pre",
+        positions=values["positions"],
+        scaled_by=values["score_scale"],
+        rotary=from_values(WavesConfig, dict(values["rotary"]), where="rotary"),
+    )
+
+
+OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Outline]] = {
+    "seq2seq": _seq2seq,
+    "bart": _bart,
+    "t5": _t5,
+    "gpt": _gpt,
+}
+DECODERS = ("gpt",)  # the families without an encoder

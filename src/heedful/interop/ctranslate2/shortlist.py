@@ -1,0 +1,140 @@
+"""A shortlist: which target tokens a source can need at all, learned from parallel text.
+
+The last product of a step, vectors times vocabulary, is the largest; a few hundred columns of it do for most sentences.
+Likely translations come from IBM's Model 1 (Brown et al. 1993), which aligns each target token to one of the source's.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.errors import UserError
+from heedful.interop.ctranslate2.cache import Converted
+from heedful.interop.ctranslate2.spec import source_token, target_token
+
+VMAP = "vmap.txt"  # where CTranslate2 looks for it
+MOST_LINKS = 12_000_000  # pairs of a source and a target token in one sentence: about 400 MB while learning
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Target ids to consider always, and for each source id that was seen."""
+
+    always: list[int]
+    candidates: dict[int, list[int]]
+
+
+@dataclass(frozen=True)
+class Links:
+    """Every source token of a sentence with every target token of it."""
+
+    pairs: Ints  # (P,) distinct pairs, source id x vocabulary + target id
+    which: Ints  # (L,) the pair of each link
+    occurrence: Ints  # (L,) which target token of the corpus each link explains
+
+
+def learn_shortlist(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    *,
+    target_vocab_size: int,
+    joint: bool,
+    n_always: int = 500,
+    n_candidates: int = 40,
+    least: float = 1e-3,
+    n_rounds: int = 3,
+) -> Shortlist:
+    """From (source ids, target ids): for each source id the likeliest `n_candidates` of at least a probability.
+
+    The `n_always` most frequent target ids are in every list; with a joint vocabulary each id may also stay itself, as
+    names and numbers do.
+    """
+    sources, targets = _sample(pairs)
+    if not targets:
+        raise UserError("a shortlist needs parallel text: there was no pair with tokens on both sides")
+    links = _link(sources, targets, target_vocab_size)
+    chances = _align(links, target_vocab_size, n_rounds=n_rounds)
+    candidates = _likeliest(links, chances, target_vocab_size, n_candidates=n_candidates, least=least)
+    if joint:
+        for number in candidates:
+            candidates[number] = sorted({number, *candidates[number]})
+    counts = np.bincount(np.concatenate(targets), minlength=target_vocab_size)
+    always = [int(number) for number in np.argsort(-counts, kind="stable")[:n_always] if counts[number]]
+    return Shortlist(always, candidates)
+
+
+def write_shortlist(converted: Converted, shortlist: Shortlist) -> Path:
+    """Put it where CTranslate2 finds it when the model is next opened."""
+    lines = [f"\t{_tokens(shortlist.always)}\n"]  # no source: always
+    lines += [f"{source_token(number)}\t{_tokens(ids)}\n" for number, ids in sorted(shortlist.candidates.items())]
+    path = converted.folder / VMAP
+    aside = path.with_name(f"{VMAP}-{os.getpid()}")
+    try:
+        aside.write_text("".join(lines), encoding="ascii")
+        aside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def has_shortlist(converted: Converted) -> bool:
+    return (converted.folder / VMAP).is_file()
+
+
+def _sample(pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Ints], list[Ints]]:
+    """As many pairs as fit; each source begins with -1, for what has no counterpart."""
+    sources, targets, n_links = [], [], 0
+    for source, target in pairs:
+        n_links += (len(source) + 1) * len(target)
+        if n_links > MOST_LINKS:
+            break
+        if len(source) and len(target):
+            sources.append(np.array([-1, *source], np.int64))
+            targets.append(np.array(target, np.int64))
+    return sources, targets
+
+
+def _link(sources: list[Ints], targets: list[Ints], vocab_size: int) -> Links:
+    keys, occurrences, n = [], [], 0
+    for source, target in zip(sources, targets, strict=True):
+        keys.append((source[None] * vocab_size + target[:, None]).ravel())  # -1 x V + t: below all others
+        occurrences.append(np.repeat(np.arange(n, n + len(target)), len(source)))
+        n += len(target)
+    pairs, which = np.unique(np.concatenate(keys), return_inverse=True)
+    return Links(pairs, which, np.concatenate(occurrences))
+
+
+def _align(links: Links, vocab_size: int, *, n_rounds: int) -> Floats:
+    """The probability of each pair's target token given its source token, by expectation and maximisation."""
+    _, source = np.unique(links.pairs // vocab_size, return_inverse=True)
+    chances = np.ones(len(links.pairs))
+    for _ in range(n_rounds):
+        found = chances[links.which]
+        found /= np.bincount(links.occurrence, found)[links.occurrence]
+        counts = np.bincount(links.which, found, minlength=len(links.pairs))
+        chances = counts / np.bincount(source, counts)[source]
+    return chances
+
+
+def _likeliest(
+    links: Links, chances: Floats, vocab_size: int, *, n_candidates: int, least: float
+) -> dict[int, list[int]]:
+    source, target = links.pairs // vocab_size, links.pairs % vocab_size
+    order = np.lexsort((-chances, source))
+    order = order[(source[order] >= 0)]
+    first = np.searchsorted(source[order], source[order], side="left")
+    kept = order[(np.arange(len(order)) - first < n_candidates) & (chances[order] >= least)]
+    candidates: dict[int, list[int]] = {int(number): [] for number in np.unique(source[order])}
+    for number, one in zip(source[kept].tolist(), target[kept].tolist(), strict=True):
+        candidates[number].append(one)
+    return candidates
+
+
+def _tokens(ids: Sequence[int]) -> str:
+    return " ".join(target_token(number) for number in ids)

@@ -1,0 +1,108 @@
+"""Losses beside the main one that help a deep language model to learn (Al-Rfou et al. 2018, section 3).
+
+"Character-Level Language Modeling with Deeper Self-Attention" trains 64 layers where plain training fails. Two of its
+means are here, each with output layers of its own that serve in training alone and are not part of the saved model:
+
+- every layer foretells, not only the last. Of n layers, layer l does so in the first l / 2n of the training: the
+  deepest last longest, and after half of the training none but the last is left;
+- each position foretells more than the next token; what lies further ahead counts half.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from heedful.data.collate import RowBatch
+from heedful.errors import UserError
+from heedful.models.gpt import Gpt
+from heedful.nn.heads import VocabularyHead
+from heedful.training.losses import linear_cross_entropy
+
+AUXILIARY = "auxiliary"  # the name of these heads in a model in training
+MOST_AHEAD = 16
+
+
+@dataclass(frozen=True)
+class AuxiliarySettings:
+    layers: float = 0.0  # weight of the losses of the layers below the last; the paper's is 1, 0: none
+    ahead: int = 1  # how many tokens ahead each position foretells; the paper's is 2
+    ahead_weight: float = 0.5  # weight of what lies beyond the next token
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "ahead_weight"):
+            if not 0.0 <= getattr(self, name) <= 100.0:
+                raise UserError(f"'auxiliary.{name}' must lie between 0 and 100, found {getattr(self, name)}")
+        if not 1 <= self.ahead <= MOST_AHEAD:
+            raise UserError(f"'auxiliary.ahead' must lie between 1 and {MOST_AHEAD}, found {self.ahead}")
+
+    @property
+    def any(self) -> bool:
+        return self.layers > 0.0 or (self.ahead > 1 and self.ahead_weight > 0.0)
+
+
+class AuxiliaryHeads(nn.Module):
+    """An output layer for each layer and each distance; the last layer's next token is the model's own affair."""
+
+    def __init__(self, *, d_model: int, vocab_size: int, n_layers: int, settings: AuxiliarySettings) -> None:
+        super().__init__()
+        self.n_layers = n_layers
+        self.settings = settings
+        first = 1 if settings.layers > 0.0 else n_layers
+        self.places = [
+            (layer, ahead)
+            for layer in range(first, n_layers + 1)
+            for ahead in range(1, settings.ahead + 1)
+            if (layer, ahead) != (n_layers, 1)
+        ]
+        self.heads = nn.ModuleList(VocabularyHead(d_model=d_model, vocab_size=vocab_size) for _ in self.places)
+        for matrix in self.matrices():
+            nn.init.normal_(matrix, std=0.02)  # as GPT-2's own
+
+    def matrices(self) -> list[Tensor]:
+        return [head.linear.weight for head in self.heads if isinstance(head, VocabularyHead)]
+
+    def weight(self, layer: int, ahead: int, done: float) -> float:
+        """Of the loss of a layer, counted from 1, for the token so far ahead, when that share of training is done."""
+        weight = 1.0 if ahead == 1 else self.settings.ahead_weight
+        if layer == self.n_layers:
+            return weight
+        return weight * self.settings.layers if done < layer / (2 * self.n_layers) else 0.0
+
+    def loss(self, model: Gpt, layers: list[Tensor], batch: RowBatch, *, apart: bool, done: float) -> Tensor:
+        """Summed over the tokens of a batch; `layers` are what each layer of the model left, (B, T, D)."""
+        # Whose time is over has no part in it, but a gradient of zero: many ranks wait for one of every parameter.
+        total = sum((0.0 * matrix.sum() for matrix in self.matrices()), layers[-1].new_zeros(()))
+        for matrix, (layer, ahead) in zip(self.matrices(), self.places, strict=True):
+            if weight := self.weight(layer, ahead, done):
+                states, target = _aligned(model.final_norm(layers[layer - 1]), batch, ahead, apart=apart)
+                total = total + weight * linear_cross_entropy(states, matrix, target)
+        return total
+
+
+def _aligned(states: Tensor, batch: RowBatch, ahead: int, *, apart: bool) -> tuple[Tensor, Tensor]:
+    """The positions that have a token so far ahead in their row (of their own document, if `apart`), and that token."""
+    n = max(0, states.size(1) - (ahead - 1))
+    here, there = slice(0, n), slice(states.size(1) - n, None)
+    real = batch.target_mask[:, here] & batch.target_mask[:, there]
+    if apart:
+        real = real & (batch.documents[:, here] == batch.documents[:, there])
+    return states[:, here][real], batch.target_out[:, there][real]
+
+
+def with_auxiliary_heads(model: Gpt, settings: AuxiliarySettings) -> Gpt:
+    """The model, ready to be trained with these losses; its own first numbers are as they would be without."""
+    config = model.config
+    torch.manual_seed(config.n_layers)  # the same on every rank, whatever was drawn before
+    heads = AuxiliaryHeads(
+        d_model=config.d_model, vocab_size=config.vocab_size, n_layers=config.n_layers, settings=settings
+    )
+    model.add_module(AUXILIARY, heads)
+    return model
+
+
+def auxiliary_heads(model: nn.Module) -> AuxiliaryHeads | None:
+    """What a model has for its training alone."""
+    found = getattr(model, AUXILIARY, None)
+    assert found is None or isinstance(found, AuxiliaryHeads)
+    return found

@@ -1,0 +1,327 @@
+"""The model card: README.md of a model folder, written from what the run knows of itself.
+
+Markdown with the YAML head that model hubs read. What is not known is left out: a card never guesses a licence or a
+language.
+
+The facts of a run, gathered for the card of each model that it leaves.
+"""
+
+import json
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from heedful import __version__
+from heedful.config import to_values
+from heedful.evaluation.metrics import Score
+from heedful.formatting import count, duration
+from heedful.models.model_info import ENCODER_DECODERS
+from heedful.models.model_io import Model
+from heedful.training.checkpoint import State
+from heedful.training.run_config import RunRecord, languages_of
+from heedful.training.tasks.base import Lesson
+from heedful.training.validation import Validation
+
+# setting -> what it is called on the card; the rest stands in settings.toml
+SETTINGS_THAT_MATTER = {
+    "model.d_model": "model width",
+    "model.d_ff": "feed-forward width",
+    "model.n_heads": "heads",
+    "model.dropout": "dropout",
+    "model.residual": "norm stands",
+    "model.positions": "positions",
+    "objective.kind": "objective",
+    "objective.hidden": "hidden words",
+    "loss.label_smoothing": "label smoothing",
+    "loss.r_drop": "R-Drop weight",
+    "data.batch_tokens": "target tokens of a step",
+    "optimiser.kind": "optimiser",
+    "optimiser.lr": "highest learning rate",
+    "schedule.kind": "schedule",
+    "schedule.warmup_steps": "warm-up steps",
+    "run.seed": "seed",
+    "run.precision": "precision",
+}
+HUB_METRICS = {"BLEU": "bleu", "chrF2": "chrf", "accuracy": "accuracy", "F1": "f1"}  # as hubs spell them
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """One corpus: what it is called, how much of it there is, and the SHA-256 by which it is known again."""
+
+    name: str
+    pairs: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ScoreFacts:
+    """How good the model is, and on what."""
+
+    corpus: str
+    sentences: int
+    score: Score
+    search: str  # how the translations were found: "greedy", "beam of 5"
+
+
+@dataclass(frozen=True)
+class CostFacts:
+    """What the training took, over all sittings."""
+
+    steps: int
+    tokens: int  # target tokens seen
+    seconds: float
+    machine: str
+
+
+@dataclass(frozen=True)
+class SizeFacts:
+    """What a family does not have is 0."""
+
+    family: str
+    parameters: int
+    n_layers: int
+    n_decoder_layers: int
+    source_vocab_size: int
+    target_vocab_size: int
+    joint: bool  # one vocabulary for both sides
+    tokenizer: str  # its kind
+    max_len: int  # longest side in training, in tokens
+    n_labels: int = 0
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """Everything that a card says."""
+
+    name: str
+    heedful: str  # version
+    sizes: SizeFacts
+    settings: Mapping[str, Any]  # as settings.toml has them: {"model": {"d_model": 256, …}, …}
+    trained_on: tuple[CorpusFacts, ...]
+    validated_on: tuple[CorpusFacts, ...]
+    cost: CostFacts
+    scores: tuple[ScoreFacts, ...] = ()
+    weights: str = ""  # which these are: "the best of 12 validations, at step 9,000"
+    languages: tuple[str, str] | None = None  # codes of source and target, where they are known
+    usage: tuple[str, ...] = ()  # commands that work with the folder
+    what: str = "translation model"
+    output: str = "translations"  # what it makes, in words
+    tag: str = "translation"  # as model hubs call the task
+    unit: str = "pairs"  # what the corpora are counted in
+
+
+def model_card(facts: CardFacts) -> str:
+    """The text of README.md."""
+    sections = (
+        _introduction(facts),
+        _usage(facts),
+        _data(facts),
+        _scores(facts),
+        _sizes(facts),
+        _settings(facts),
+        _limits(facts),
+        _cost(facts),
+    )
+    body = "\n\n".join("\n".join(section) for section in map(list, sections) if section)
+    return "\n".join(_head(facts)) + "\n\n" + body + "\n"
+
+
+def _head(facts: CardFacts) -> Iterator[str]:
+    """Strings are quoted as in JSON, which YAML reads alike: a bare `no` would not be Norwegian but false."""
+    yield "---"
+    if facts.languages is not None:
+        yield "language:"
+        yield from (f"- {json.dumps(code)}" for code in dict.fromkeys(facts.languages))
+    yield "library_name: heedful"
+    yield f"pipeline_tag: {facts.tag}"
+    metrics = dict.fromkeys(HUB_METRICS[s.score.name] for s in facts.scores if s.score.name in HUB_METRICS)
+    if metrics:
+        yield "metrics:"
+        yield from (f"- {name}" for name in metrics)
+    yield "---"
+
+
+def _introduction(facts: CardFacts) -> Iterator[str]:
+    between = "" if facts.languages is None else f" from `{_code(facts.languages[0])}` to `{_code(facts.languages[1])}`"
+    yield f"# {_line(facts.name)}"
+    yield ""
+    yield (
+        f"{_article(facts.what)} {_line(facts.what)}{between}: a Transformer of the family "
+        f"`{_code(facts.sizes.family)}` with {count(facts.sizes.parameters)} parameters, trained with heedful "
+        f"{_line(facts.heedful)}."
+    )
+    if facts.weights:
+        yield f"Its weights are {_line(facts.weights)}."
+
+
+def _usage(facts: CardFacts) -> Iterator[str]:
+    if facts.usage:
+        yield from ("## How to use it", "", "```console", *(f"$ {_flat(command)}" for command in facts.usage), "```")
+
+
+def _data(facts: CardFacts) -> Iterator[str]:
+    yield from ("## What it was trained on", "")
+    yield from _table(
+        ("", "corpus", facts.unit, "SHA-256"),
+        [
+            (role, _line(_without_folder(corpus.name)), count(corpus.pairs), f"`{_code(corpus.sha256)}`")
+            for role, corpora in (("training", facts.trained_on), ("validation", facts.validated_on))
+            for corpus in corpora
+        ],
+    )
+
+
+def _scores(facts: CardFacts) -> Iterator[str]:
+    yield from ("## Scores", "")
+    if not facts.scores:
+        yield "None were measured."
+        return
+    for row in facts.scores:  # not a table: the bars of a signature would end its cells
+        unit = "sentences" if facts.unit == "pairs" else facts.unit
+        how = f", {_line(row.search)}" if row.search else ""
+        where = f"{_line(_without_folder(row.corpus))}, {count(row.sentences)} {unit}{how}"
+        signature = f": `{_code(row.score.signature)}`" if row.score.signature else ""
+        yield f"- {_line(row.score.name)} **{row.score.value:.2f}** on {where}{signature}"
+    if any(row.score.signature for row in facts.scores):
+        yield ""
+        yield "By sacreBLEU. Only numbers with the same signature, on the same sentences, can be compared."
+
+
+def _sizes(facts: CardFacts) -> Iterator[str]:
+    sizes = facts.sizes
+    yield from ("## Sizes", "")
+    yield f"- parameters: {count(sizes.parameters)}"
+    if sizes.n_decoder_layers:
+        yield f"- layers: {sizes.n_layers} in the encoder, {sizes.n_decoder_layers} in the decoder"
+    else:
+        yield f"- layers: {sizes.n_layers}"
+    if sizes.source_vocab_size:
+        yield f"- vocabulary: {_vocabulary(sizes)} (`{_code(sizes.tokenizer)}`)"
+    if sizes.n_labels:
+        yield f"- labels: {count(sizes.n_labels)}"
+
+
+def _vocabulary(sizes: SizeFacts) -> str:
+    if not sizes.joint:
+        return f"{count(sizes.source_vocab_size)} source pieces and {count(sizes.target_vocab_size)} target pieces"
+    return f"{count(sizes.source_vocab_size)} pieces{' for both sides' if sizes.n_decoder_layers else ''}"
+
+
+def _settings(facts: CardFacts) -> Iterator[str]:
+    known = [(words, _look_up(facts.settings, name)) for name, words in SETTINGS_THAT_MATTER.items()]
+    rows = [(words, f"`{_code(str(value))}`") for words, value in known if value is not None]
+    if rows:
+        yield from ("## Settings that matter", "", *_table(("setting", "value"), rows))
+
+
+def _limits(facts: CardFacts) -> Iterator[str]:
+    yield from ("## Limits", "")
+    yield (
+        f"- It knows the kind of data above and little else: on other subjects, styles or sources expect worse "
+        f"{facts.output} than the scores say, and convincing ones that are wrong."
+    )
+    if facts.sizes.max_len:
+        texts = "sentences" if facts.unit == "pairs" else "texts"
+        yield f"- It was trained on {texts} of up to {count(facts.sizes.max_len)} tokens; longer input should be split."
+    yield (
+        f"- Whatever is one-sided, offensive or wrong in the training data may come back in {facts.output}. Nobody has "
+        "examined it for bias, and there is no warranty. Have a person read what matters."
+    )
+
+
+def _cost(facts: CardFacts) -> Iterator[str]:
+    cost = facts.cost
+    yield from ("## What the training took", "")
+    yield f"- {count(cost.steps)} steps, {count(cost.tokens)} target tokens, {duration(cost.seconds)}"
+    yield f"- on: {_line(cost.machine)}"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    for row in (head, ("---",) * len(head), *rows):
+        cells = (re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row)  # a bar would end the cell, even in code
+        yield f"| {' | '.join(cells)} |"
+
+
+def _look_up(settings: Mapping[str, Any], name: str) -> object | None:
+    table, key = name.split(".")
+    value: object | None = settings.get(table, {}).get(key)
+    return value
+
+
+def _article(noun: str) -> str:
+    return "An" if noun[:1] in "aeiou" else "A"
+
+
+def _without_folder(name: str) -> str:
+    """A card travels: the folders of the machine that trained say nothing elsewhere."""
+    return " + ".join(PurePath(part).name for part in name.split(" + "))
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _line(text: str) -> str:
+    """Plain words in Markdown: on one line, with nothing that would be taken for markup."""
+    return "".join(f"\\{c}" if c in "\\`*_[]<>|#~" else c for c in _flat(text))
+
+
+def _code(text: str) -> str:
+    """Words to stand between backticks, which therefore hold none."""
+    return _flat(text).replace("`", "'")
+
+
+def describe_model(
+    record: RunRecord, lesson: Lesson, model: Model, state: State, result: Validation, *, weights: str
+) -> str:
+    """The card of one model folder; `weights` says which these are."""
+    files, about = record.files, lesson.about
+    names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
+    again = ", some of it once more as people type" if record.settings.data.as_typed else ""
+    trained_on = tuple(
+        CorpusFacts(f"{name}{again}", size, fingerprint)
+        for name, size, fingerprint in zip(names, about.train, files.fingerprints, strict=False)
+    )
+    valid = " + ".join(Path(part).name for part in files.valid) or "held out of the training files"
+    return model_card(
+        CardFacts(
+            name=" and ".join(names) or f"a {about.what}",
+            heedful=__version__,
+            sizes=sizes_of(record, lesson, model),
+            settings=to_values(record.settings),
+            trained_on=trained_on,
+            validated_on=(CorpusFacts(valid, about.valid, about.valid_sha256),),
+            cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
+            scores=tuple(ScoreFacts(valid, result.n_scored, score, result.how) for score in result.scores),
+            weights=weights,
+            languages=languages_of(record) if files.content == "pairs" else None,
+            what=about.what,
+            output=about.output,
+            tag=about.tag,
+            unit=about.unit,
+        )
+    )
+
+
+def sizes_of(record: RunRecord, lesson: Lesson, model: Model) -> SizeFacts:
+    """The sizes that this family has: an encoder alone has one stack, a model of images no vocabulary."""
+    settings, config, tokenizers = record.settings, model.config, lesson.tokenizers
+    n_layers = getattr(config, "n_layers", 1)  # one layer, gone through again and again, is one
+    has_decoder = settings.family in ENCODER_DECODERS
+    return SizeFacts(
+        family=settings.family,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        n_layers=n_layers,
+        n_decoder_layers=(getattr(config, "n_decoder_layers", None) or n_layers) if has_decoder else 0,
+        source_vocab_size=0 if tokenizers is None else tokenizers.source.vocab_size,
+        target_vocab_size=0 if tokenizers is None else tokenizers.target.vocab_size,
+        joint=tokenizers is None or tokenizers.joint,
+        # Its own: with --from it is that of the start, whatever the settings would have learned.
+        tokenizer="" if tokenizers is None else tokenizers.target.kind,
+        max_len=0 if tokenizers is None else settings.data.max_len,
+        n_labels=len(getattr(config, "labels", ())),
+    )
