@@ -40,15 +40,15 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 mutants: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation/mutants.py
 
 kill-test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/kills.py
-	OMP_NUM_THREADS=1 $(BIN)/python tests/rank_kills.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/stress/kills.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/stress/rank_kills.py
 
 serve-test: .venv/ready
 	@mkdir -p build
-	OMP_NUM_THREADS=1 $(BIN)/python tests/serve_trials.py --json build/serve-trials.json
+	OMP_NUM_THREADS=1 $(BIN)/python tests/stress/serve_trials.py --json build/serve-trials.json
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,27 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from heedful_sources import PROJECT, Source, sources
+from heedful_sources import FOLDERS, INSIDE, PROJECT, Source, sources
 
 from heedful.cli.system_info import extras
 
-# The map of docs/architecture.md, from left to right. What stands beside the folders (errors, config, …) comes first.
-FOLDERS = (
-    "text",
-    "data",
-    "nn",
-    "models",
-    "interop",
-    "decoding",
-    "evaluation",
-    "training",
-    "insight",
-    "serving",
-    "lab",
-    "cli",
-)
-# The folders inside a folder of the map, in the same way; what it has no folder for is open to none of them.
-INSIDE = {"decoding": ("search", "steps", "engines", "writing", "encoders", "pipelines")}
 # All that a search may know of heedful beside itself: no model, and no text.
 KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.special_ids", "heedful.config", "heedful.errors")
 SOURCES = sources()
@@ -57,14 +40,12 @@ def wrong_imports(source: Source) -> Iterator[str]:
 
 
 def _may_import_inside(source: Source, name: list[str]) -> bool:
-    """The row of folders inside a folder. Its own __init__.py, which names what users import, may look at them all."""
+    """Check the order of the folders inside a folder. The files beside these folders may import from all of them."""
     importer = source.name.split(".")
     row = INSIDE.get(source.folder)
-    if row is None or len(importer) < 3 or name[:2] != importer[:2]:
+    if row is None or len(importer) < 3 or name[:2] != importer[:2] or importer[2] not in row:
         return True
-    if len(name) < 3 or name[2] not in row or importer[2] not in row:
-        return False
-    return row.index(name[2]) <= row.index(importer[2])
+    return len(name) > 2 and name[2] in row and row.index(name[2]) <= row.index(importer[2])
 
 
 def _may_import(importer: str, name: str) -> bool:
@@ -101,8 +82,10 @@ def test_every_folder_stands_on_the_map() -> None:
 
 @pytest.mark.parametrize("folder", INSIDE)
 def test_every_folder_inside_stands_in_its_row(folder: str) -> None:
-    names = [source.name.split(".") for source in SOURCES if source.folder == folder and source.name.count(".") > 1]
-    assert {name[2] for name in names} == set(INSIDE[folder])
+    packages = {
+        source.name.split(".")[2] for source in SOURCES if source.folder == folder and source.name.count(".") > 2
+    }
+    assert packages == set(INSIDE[folder])
 
 
 @pytest.mark.parametrize(
@@ -185,7 +168,7 @@ def imported_when_loaded(tree: ast.AST) -> Iterator[str]:
 
 def side_effects(modules: list[str], *, first: list[str], path: str = "") -> list[str]:
     """What importing `modules` does beside defining names, once the foreign modules `first` are imported."""
-    watcher = PROJECT / "tests" / "contract" / "watch_imports.py"
+    watcher = PROJECT / "tests" / "support" / "watch_imports.py"
     command = [sys.executable, "-B", str(watcher), json.dumps({"first": first, "modules": modules, "path": path})]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_imports import FOLDERS, INSIDE
+from heedful_sources import FOLDERS, INSIDE
 
 PROJECT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from prepared import prepared, tokenizers
+from prepared_corpus import prepared, tokenizers
 
 from heedful.data.collate import Batch
 from heedful.data.datasets import Pairs

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from prepared import make_examples, prepared, tokenizers
+from prepared_corpus import make_examples, prepared, tokenizers
 
 from heedful.data.binarize import prepare
 from heedful.data.collate import Batch

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from prepared import prepared, tokenizers
+from prepared_corpus import prepared, tokenizers
 
 from heedful.data.binarize import prepare
 from heedful.data.collate import RowBatch

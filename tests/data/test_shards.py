@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prepared import make_examples, prepared, tokenizers
+from prepared_corpus import make_examples, prepared, tokenizers
 
 from heedful.data import binarize, shards
 from heedful.data.binarize import prepare

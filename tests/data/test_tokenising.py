@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from prepared import make_examples, tokenizers
+from prepared_corpus import make_examples, tokenizers
 
 from heedful.data import binarize
 from heedful.data.binarize import Chunk, SideFormat, Worker, encode_chunks, encode_side, pack_texts, unpack_texts

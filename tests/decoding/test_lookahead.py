@@ -6,9 +6,9 @@ import pytest
 from tiny_models import sentences, tiny_model
 
 from heedful.decoding.engines.torch_engine import TorchEngine
-from heedful.decoding.search.parallel_decoding import look_ahead
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
+from heedful.decoding.steps.parallel_decoding import look_ahead
 from heedful.errors import UserError
 from heedful.models.special_ids import MarksConfig
 

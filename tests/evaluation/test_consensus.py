@@ -1,7 +1,7 @@
 """Who is chosen is like the others, by sacreBLEU's own sentence scores."""
 
 import pytest
-from outputs import references, spoiled
+from evaluation_outputs import references, spoiled
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sacrebleu
-from outputs import references, spoiled
+from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.errors import UserError

@@ -1,7 +1,7 @@
 """Everything about a set of translations, in one call."""
 
 import pytest
-from outputs import references, spoiled
+from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.evaluation.evaluate import SentenceScores, evaluate

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from outputs import references, spoiled
+from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import Watched, drawn, expect, playwright, watched
-from fixture import Values, make_trace, weights_of
+from browser_page import Watched, drawn, expect, playwright, watched
+from example_trace import Values, make_trace, weights_of
 from large_look import look_at_60_words
 
 from heedful.insight.html_export import PAGE, framed, stand_alone_page

@@ -1,18 +1,15 @@
 """The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Watched, drawn, expect, watched
+from browser_page import Watched, drawn, expect, watched
+from look_models import other_subject
 from stub_server import Stub, stub_server
 
 from heedful.insight.look import Look, look
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "insight"))
-from look_models import other_subject
 
 
 @pytest.fixture

@@ -3,36 +3,15 @@
 from pathlib import Path
 
 import pytest
-from hugging_face import unlike
+from encoder_folders import folder_of, transformers
+from encoder_models import bert_folder, own_tokenizers
 
-from encoder_models import bert_folder, own_tokenizers, word_pieces
 from heedful import load_model, pipeline
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 
-transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
-
-import torch  # noqa: E402
-
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "max_position_embeddings": 40,
-}
 TEXTS = ["A dog [MASK] through the snow.", "[MASK] men sit on the [MASK]!", "The cat is [MASK]"]
 TWO = TEXTS[1]
 PLAIN = [text.replace("[MASK]", "sleeps") for text in TEXTS]
-
-
-def folder_of(head, folder: Path, **settings) -> Path:
-    """What `save_pretrained` writes of a model and of its tokenizer."""
-    word_pieces(folder / "words")
-    tokenizer = transformers.BertTokenizer.from_pretrained(folder / "words")
-    config = transformers.BertConfig(vocab_size=len(tokenizer), **{**SIZES, **settings})
-    unlike(head(config), torch.float32).save_pretrained(folder / "theirs")
-    tokenizer.save_pretrained(folder / "theirs")
-    return folder / "theirs"
 
 
 def same(ours: list[dict], theirs: list[dict]) -> bool:

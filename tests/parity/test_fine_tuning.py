@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from encoder_folders import folder_of
 from safetensors.torch import load_file
-from test_encoder_pipelines import folder_of
 
 from heedful.data.loader import Loader
 from heedful.interop.huggingface.checkpoint import import_huggingface

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from served import KEY, echo_service, running
+from echo_service import KEY, echo_service, running
 
 from heedful.serving.auth import Keys, hash_key
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from served import HeldEngine, echo_service, echo_translator
-from starlette.testclient import TestClient
-from test_batcher import tiny_translator
-
 from echo_engine import tokenizers
+from echo_service import HeldEngine, echo_service, echo_translator
+from starlette.testclient import TestClient
+from tiny_translator import tiny_translator
+
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app

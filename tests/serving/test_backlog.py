@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from served import HeldEngine, echo_translator
+from echo_service import HeldEngine, echo_translator
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import UNSPACED

@@ -7,15 +7,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-import torch
-from served import HeldEngine, backwards, echo_translator
-
 from echo_engine import tokenizers
-from heedful.decoding.engines.torch_engine import TorchEngine
+from echo_service import HeldEngine, backwards, echo_translator
+from tiny_translator import tiny_translator
+
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
-from heedful.models.model_info import Reach
-from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.serving.batching import Backlog, Batcher, CannotTranslate, Room
 from heedful.serving.errors import Refusal
 
@@ -30,14 +27,6 @@ def batcher_of(translator: Translator, *, requests: int = 10**6, seconds: float 
 def random_texts(n: int, *, longest: int = 60) -> list[str]:
     draw = random.Random(5)
     return ["".join(draw.choices("abcdefgh XYZ.", k=draw.randint(1, longest))) + "z" for _ in range(n)]
-
-
-def tiny_translator() -> Translator:
-    """A random model over the letters, in float64, where rounding decides nothing."""
-    torch.manual_seed(1)
-    size = tokenizers().source.vocab_size
-    config = Seq2SeqConfig(source_vocab_size=size, target_vocab_size=size, d_model=16, n_layers=1, n_heads=2, d_ff=32)
-    return Translator(TorchEngine(Seq2Seq(config).double().eval(), batch_rows=16), tokenizers(), reach=Reach(80))
 
 
 def test_a_thousand_clients_get_what_they_asked_for_in_order():

@@ -5,7 +5,7 @@ import threading
 
 import httpx2 as httpx
 import pytest
-from served import KEY
+from echo_service import KEY
 
 
 def test_mastodon(address, locked):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
-from served import KEY, HeldEngine, echo_service
+from echo_service import KEY, HeldEngine, echo_service
+from server_process import wait_until
 from starlette.testclient import TestClient
-from test_server import wait_until
 
 from heedful.serving.app import make_app
 from heedful.serving.auth import Keys, hash_key

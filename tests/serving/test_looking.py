@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from served import echo_service
+from echo_service import echo_service
 from starlette.testclient import TestClient
-from test_batcher import tiny_translator
+from tiny_translator import tiny_translator
 
 from heedful.serving.app import make_app
 from heedful.serving.errors import Refusal

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from served import echo_service
+from echo_service import echo_service
 from starlette.testclient import TestClient
 
 from heedful.serving.app import make_app

@@ -2,7 +2,7 @@
 
 import httpx2 as httpx
 import pytest
-from served import KEY, echo_service, running
+from echo_service import KEY, echo_service, running
 
 GERMAN = "Das ist ein ziemlich langer deutscher Satz."
 PATHS = ("/v2/translate", "/language/translate/v2", "/translator/translate")

@@ -4,81 +4,31 @@ import asyncio
 import contextlib
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from served import HeldEngine, echo_service, running
-
 from echo_engine import model_folder
+from echo_service import HeldEngine, echo_service, running
+from serve_load import Load, ask_until_stopped, echoed, random_text
+from server_process import BODY, ECHO, HEAD, connect, is_closed, slow_clients, start_slow_server, stopped, wait_until
+
 from heedful.serving import service as service_module
 from heedful.serving.languages import Detected
 from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
-from serve_load import Load, ask_until_stopped, echoed, random_text
-
-ECHO = Path(__file__).parents[1] / "echo_engine.py"
-BODY = b'{"q": "Hello", "source": "en", "target": "fr"}'
-HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
 def random_texts(n: int) -> list[str]:
     draw = random.Random(3)
     return [random_text(draw) for _ in range(n)]
-
-
-def connect(url: str) -> socket.socket:
-    host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=20)
-
-
-def is_closed(connection: socket.socket) -> bool:
-    connection.setblocking(False)
-    try:
-        while data := connection.recv(65_536):
-            assert data.startswith(b"HTTP/1.1 408 "), data
-        return True
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
-
-
-def slow_clients(
-    n: int, *, receive_seconds: float, sent: bytes = HEAD % len(BODY) + BODY[:5]
-) -> tuple[float, list[float]]:
-    """After how many seconds all slow clients are cut; and how long each answer to another took meanwhile."""
-    times: list[float] = []
-    with running(echo_service(receive_seconds=receive_seconds)) as (url, _):
-        slow = [connect(url) for _ in range(n)]
-        started = time.monotonic()
-        for connection in slow:
-            connection.sendall(sent)
-        left = slow
-        while left:
-            assert time.monotonic() - started < 4 * receive_seconds
-            asked = time.monotonic()
-            answer = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
-            times.append(time.monotonic() - asked)
-            assert answer.json() == {"translatedText": "olleH"}
-            left = [connection for connection in left if not is_closed(connection)]
-            for connection in left:  # one byte now and then keeps nobody in
-                with contextlib.suppress(OSError):
-                    connection.send(b"X" if sent else b"")
-            time.sleep(receive_seconds / 10)
-        for connection in slow:
-            connection.close()
-        return time.monotonic() - started, times
 
 
 @pytest.mark.parametrize(
@@ -245,43 +195,6 @@ def test_three_times_what_it_can_do():
     assert load.percentile(429, 0.1) < 50  # ms; of all but the slowest in `make serve-test`, where nothing else runs
 
 
-def start_slow_server() -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
-    """With an engine that takes 0.2 s."""
-    return start_server(ECHO, "--slow")
-
-
-@contextlib.contextmanager
-def start_server(program: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`heedful serve` as users run it, with an engine of the tests; its address."""
-    with tempfile.TemporaryDirectory() as folder:
-        model_folder(Path(folder) / "model")
-        served = ["serve", "-m", f"en-fr={folder}/model", "--port", "0"]
-        command = [sys.executable, str(program), *served, *options]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
-        assert process.stderr is not None
-        try:
-            said = ""
-            while not (found := re.search(r"listening at (http://\S+)/ ", said)):
-                line = process.stderr.readline()
-                assert line, said
-                said += line
-            yield process, found[1]
-        finally:
-            process.kill()
-            process.wait()
-            process.stderr.close()
-
-
-def stopped(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """How many requests a server accepted and answered, by its last words."""
-    assert process.wait(40) == 0
-    assert process.stderr is not None
-    said = process.stderr.read()
-    found = re.search(r"stopped: ([\d,]+) requests accepted, ([\d,]+) answered", said)
-    assert found, said
-    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
-
-
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_who_waits_have_an_answer(sent):
     with start_slow_server() as (process, url):
@@ -340,10 +253,3 @@ def test_an_address_in_use_is_said(tmp_path: Path):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "cannot listen" in done.stderr and "Traceback" not in done.stderr
-
-
-def wait_until(holds, *, seconds: float = 10.0) -> None:
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < seconds
-        time.sleep(0.005)

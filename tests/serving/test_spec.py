@@ -9,10 +9,10 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from echo_service import echo_service, running
 from hypothesis import HealthCheck, Phase, given, settings, strategies
-from served import echo_service, running
-from test_batcher import tiny_translator
-from test_server import wait_until
+from server_process import wait_until
+from tiny_translator import tiny_translator
 
 from heedful.serving.app import make_app
 from heedful.serving.model_registry import Pair, Pairs

@@ -10,9 +10,9 @@ from subprocess import Popen
 
 import httpx2 as httpx
 import pytest
-from test_server import HEAD, connect, start_server, wait_until
+from server_process import HEAD, connect, start_server, wait_until
 
-STUCK = Path(__file__).parent / "stuck_server.py"
+STUCK = Path(__file__).parents[1] / "support" / "stuck_server.py"
 BODY = b'{"q": "this text is too long for the engine", "source": "en", "target": "fr"}'
 SLACK = 1.5  # seconds: a busy machine, and the end of a process
 

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.slow
 def test_ten_kills() -> None:
-    script = Path(__file__).parents[1] / "kills.py"
+    script = Path(__file__).parents[1] / "stress" / "kills.py"
     done = subprocess.run(
         [sys.executable, str(script), "--kills", "10", "--in-save", "1"], capture_output=True, text=True, timeout=500
     )

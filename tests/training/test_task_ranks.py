@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from rank_runs import apart, train
 from small_tasks import CASES
-from test_distributed import apart, train
 
 # Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
 EXACT = ["model.dropout=0.0", "model.attention_dropout=0.0", "run.precision=float64", "run.ema=0.0", "run.steps=6"]

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-PAGE = Path(__file__).parents[1] / "page"
+PAGE = Path(__file__).parents[2] / "page"
 INDEX = "index.html"
 TYPES = {
     ".html": "text/html; charset=utf-8",

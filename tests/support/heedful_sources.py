@@ -5,6 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
+
+# The map of docs/architecture.md, from left to right. What stands beside the folders (errors, config, …) comes first.
+FOLDERS = (
+    "text",
+    "data",
+    "nn",
+    "models",
+    "interop",
+    "decoding",
+    "evaluation",
+    "training",
+    "insight",
+    "serving",
+    "lab",
+    "cli",
+)
+# The folders inside a folder of the map, in the same way; what it has no folder for is open to none of them.
+INSIDE = {"decoding": ("search", "steps", "engines")}
 PACKAGE = PROJECT / "src" / "heedful"
 
 

@@ -1,9 +1,9 @@
 """The long tests of a server (`make serve-test`): each trial prints what it measured, and fails where a goal is missed.
 
-    python tests/serve_trials.py --json trials.json    all, about half an hour on two quiet cores
-    python tests/serve_trials.py --only overload soak  some of them
-    python tests/serve_trials.py --quick               a little of everything: does it run? Goals are said, not judged
-    python tests/serve_trials.py --only soak --minutes 60
+    python tests/stress/serve_trials.py --json trials.json    all, about half an hour on two quiet cores
+    python tests/stress/serve_trials.py --only overload soak  some of them
+    python tests/stress/serve_trials.py --quick               a little of everything: does it run? No goal can fail
+    python tests/stress/serve_trials.py --only soak --minutes 60
 
 Server and clients share the processor.
 """
@@ -26,10 +26,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.demo import demo_corpus
-from heedful.decoding.translator import Translator
-from heedful.serving.limits import Limits
-from heedful.serving.service import WARM_UPS
 from real_server import BASE, Running, make_folder, real_server
 from serve_load import (
     TIE,
@@ -42,9 +38,14 @@ from serve_load import (
     random_text,
 )
 
-sys.path.insert(0, str(Path(__file__).parent / "serving"))
-from test_safety import BAD_MARKUP, TOO_MUCH
-from test_server import BODY, HEAD, slow_clients, start_slow_server, stopped
+from heedful.data.demo import demo_corpus
+from heedful.decoding.translator import Translator
+from heedful.serving.limits import Limits
+from heedful.serving.service import WARM_UPS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from bad_requests import BAD_MARKUP, TOO_MUCH
+from server_process import BODY, HEAD, slow_clients, start_slow_server, stopped
 
 HEALTH_MS, REFUSAL_MS, SHARE_OF_PEAK = 200.0, 50.0, 0.9
 GROWTH_MB, GROWTH_MB_PER_MINUTE = 20.0, 1.0
@@ -347,7 +348,7 @@ def spec(how: How, folder: Path) -> None:
     """Random requests made from /spec, right and wrong ones: no failure, no answer that it does not describe."""
     counts = folder / "counts.json"
     sizes = {"HEEDFUL_SPEC_EXAMPLES": str(how.n(SPEC_EXAMPLES)), "HEEDFUL_SPEC_COUNTS": str(counts)}
-    tests = Path(__file__).parent / "serving" / "test_spec.py"
+    tests = Path(__file__).parents[1] / "serving" / "test_spec.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
     done = subprocess.run(command, env=os.environ | sizes, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -1,6 +1,6 @@
 """Do the tests notice? Plant one bug after the other in a copy of the source, and see some test turn red each time.
 
-    python tests/mutants.py [--list] [--only WORDS]      WORDS: a part of the name or file of a mutant
+    python tests/mutation/mutants.py [--list] [--only WORDS]      WORDS: a part of the name or file of a mutant
 
 First the tests run on an unchanged copy and must pass. Exit 1 if a bug survives, breaks more than a test, or no longer
 fits the source.
@@ -22,11 +22,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-
 from mutant_kind import Mutant
 from mutant_table import MUTANTS
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 SOURCE = PROJECT / "src"
 N_AT_ONCE = 2
 TIMEOUT = 900  # seconds, on a machine with other work: a bug that hangs is not one that a test caught

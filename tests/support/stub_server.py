@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from fixture import Values, make_trace
+from example_trace import Values, make_trace
 
 from heedful.insight.html_export import PAGE
 

@@ -136,14 +136,14 @@ IN_DECODING = [
     ),
     Mutant(
         "columns of wrong guesses stay in the cache",
-        "decoding/search/parallel_decoding.py",
+        "decoding/steps/parallel_decoding.py",
         "cache.cut(len(ids))",
         "cache.cut(len(ids) + 1)",
         AHEAD,
     ),
     Mutant(
         "a prediction after a wrong guess counts as settled",
-        "decoding/search/parallel_decoding.py",
+        "decoding/steps/parallel_decoding.py",
         "settled = said[: n_right + 1]",
         "settled = said[: n_right + 2]",
         AHEAD,

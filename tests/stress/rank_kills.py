@@ -1,6 +1,6 @@
 """Part of `make kill-test`: one of two ranks killed with -9, again and again; torchrun brings the run to the same end.
 
-    python tests/rank_kills.py [--kills 20] [--seed 0]
+    python tests/stress/rank_kills.py [--kills 20] [--seed 0]
 
 Exits 1 unless every kill was recovered from and the last weights are, bit for bit, those of a run that was left alone.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).parent / "training"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from small_run import OVERRIDES, write_corpus
 

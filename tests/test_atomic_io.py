@@ -127,7 +127,7 @@ def test_a_relative_folder_and_the_current_one(tmp_path, monkeypatch):
 
 # A stop at any moment
 
-KILLED = Path(__file__).with_name("kill_while_writing.py")
+KILLED = Path(__file__).parent / "stress" / "kill_while_writing.py"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")

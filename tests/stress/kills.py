@@ -1,6 +1,6 @@
 """`make kill-test`: a run killed again and again, with -9, at random moments, ends like one that never was.
 
-    python tests/kills.py [--kills 100] [--in-save 20] [--seed 0]
+    python tests/stress/kills.py [--kills 100] [--in-save 20] [--seed 0]
 
 Each sitting is a fork of this process, so that a start takes no time. After every kill all checkpoints must be readable
 and none of the promised ones lost; every run that reaches its end must have the same weights, optimiser, generators and
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent / "training"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from small_run import OVERRIDES, write_corpus
 

@@ -3,11 +3,9 @@
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import echo_engine
+
 from heedful.cli.main import main
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
