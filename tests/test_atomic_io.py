@@ -13,10 +13,10 @@ from heedful.atomic_io import (
     ASIDE,
     MANIFEST,
     RETIRED,
+    atomic_file,
+    atomic_folder,
     check_manifest,
     clear_unfinished,
-    file_aside,
-    folder_aside,
     sha256,
     write_manifest,
 )
@@ -24,7 +24,7 @@ from heedful.errors import UserError
 
 
 def write(folder: Path, **contents: str) -> Path:
-    with folder_aside(folder) as aside:
+    with atomic_folder(folder) as aside:
         for name, text in contents.items():
             (aside / name).write_text(text, encoding="utf-8")
     return folder
@@ -60,17 +60,17 @@ def test_an_old_folder_is_replaced_as_a_whole(tmp_path):
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, UserError])
 def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
     write(tmp_path / "model", a="old")
-    with pytest.raises(failure), folder_aside(tmp_path / "model") as aside:
+    with pytest.raises(failure), atomic_folder(tmp_path / "model") as aside:
         (aside / "a").write_text("new")
         raise failure("stop")
-    with pytest.raises(failure), folder_aside(tmp_path / "other"):
+    with pytest.raises(failure), atomic_folder(tmp_path / "other"):
         raise failure("stop")
     assert contents(tmp_path / "model") == {"a": "old"}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_folders_inside_are_kept_and_listed(tmp_path):
-    with folder_aside(tmp_path / "model") as aside:
+    with atomic_folder(tmp_path / "model") as aside:
         (aside / "inner").mkdir()
         (aside / "inner" / "a").write_text("1")
     assert check_manifest(tmp_path / "model") == {"inner/a"}
@@ -172,7 +172,7 @@ def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(t
     monkeypatch.setattr(atomic_io, "sync", sync)
     monkeypatch.setattr(Path, "rename", rename)
     monkeypatch.setattr(atomic_io, "_exchange", exchange)
-    with folder_aside(tmp_path / "model") as aside:
+    with atomic_folder(tmp_path / "model") as aside:
         (aside / "a").write_text("new")
         (aside / "inner").mkdir()
         (aside / "inner" / "b").write_text("new")
@@ -316,10 +316,10 @@ def test_a_manifest_can_be_written_for_a_folder_as_it_is(tmp_path):
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with file_aside(path) as file:
+    with atomic_file(path) as file:
         file.write(b"first")
         assert not path.exists()
-    with pytest.raises(RuntimeError), file_aside(path) as file:
+    with pytest.raises(RuntimeError), atomic_file(path) as file:
         file.write(b"half of the sec")
         raise RuntimeError
     assert path.read_bytes() == b"first"

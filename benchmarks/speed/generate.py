@@ -26,7 +26,7 @@ from heedful.cli.system_info import processor
 from heedful.interop.huggingface.checkpoint import export_huggingface
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 SHAPES = {
     "nanogpt": {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "vocab_size": 65},
@@ -86,7 +86,7 @@ def make(shape: str, options: argparse.Namespace) -> Gpt:
     if options.quick:
         sizes |= {"vocab_size": 300, "d_model": 48, "n_layers": 2, "d_ff": 96}
     # An end outside of the vocabulary never comes.
-    model = Gpt(GptConfig(**sizes, max_len=1024, marks=MarksConfig(start_id=0, end_id=sizes["vocab_size"])))
+    model = Gpt(GptConfig(**sizes, max_len=1024, marks=SpecialIds(start_id=0, end_id=sizes["vocab_size"])))
     with torch.no_grad():  # as drawn, a tied model repeats the last token; larger numbers make texts that move
         for parameter in model.parameters():
             parameter.mul_(3.0)

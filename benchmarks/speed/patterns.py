@@ -80,11 +80,11 @@ class Measured:
 
 def attend_named(name: str) -> "Attend":
     from heedful.nn.attention import attend, attend_fused
-    from heedful.nn.sparse_attention import RULES, Restricted, Strongest
+    from heedful.nn.sparse_attention import RULES, PatternAttention, TopKAttention
 
     if name in RULES:
-        return Restricted(RULES[name](SPAN))
-    whole: dict[str, Attend] = {"formula": attend, "full": attend_fused, "strongest": Strongest(SPAN)}
+        return PatternAttention(RULES[name](SPAN))
+    whole: dict[str, Attend] = {"formula": attend, "full": attend_fused, "strongest": TopKAttention(SPAN)}
     return whole[name]
 
 

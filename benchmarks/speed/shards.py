@@ -108,10 +108,10 @@ def invented_sentences(n: int) -> Sides:
 
 
 def read_batches(shards: Shards, n_batches: int) -> int:
-    from heedful.data.datasets import Pairs
+    from heedful.data.datasets import PairDataset
     from heedful.data.loader import Loader  # here, since it imports torch, which the stages before do without
 
-    loader = Loader(Pairs(shards), batch_tokens=25_000, seed=1, n_workers=1)
+    loader = Loader(PairDataset(shards), batch_tokens=25_000, seed=1, n_workers=1)
     return sum(len(next(loader)) for _ in range(n_batches))
 
 

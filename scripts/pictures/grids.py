@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
-from heedful.nn.sparse_attention import Dilated, Local, Rule, Sparse, Strided, Window, rule_mask
+from heedful.nn.sparse_attention import AttentionPattern, Dilated, Local, Sparse, Strided, Window, rule_mask
 from svg import BLUE, FAINT, INK, ORANGE, SOFT, Picture
 
 N = 24  # positions in a grid of patterns
@@ -35,7 +35,7 @@ def masks() -> str:
 
 
 def patterns() -> str:
-    grids: list[tuple[str, str, Rule]] = [
+    grids: list[tuple[str, str, AttentionPattern]] = [
         ("Local(3)", "neighbours, at most 3 away", Local(3)),
         ("Window(6)", "inside the own block of 6", Window(6)),
         ("Strided(4)", "every 4th from the query on", Strided(4)),

@@ -50,7 +50,7 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def file_aside(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write, whole or absent: it is called PATH.part until the block has ended well."""
     aside = path.with_name(path.name + ".part")
     try:
@@ -62,7 +62,7 @@ def file_aside(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def folder_aside(folder: Path, *, durable: bool = True) -> Iterator[Path]:
+def atomic_folder(folder: Path, *, durable: bool = True) -> Iterator[Path]:
     """A new folder to write into; on success it gets a manifest and takes the place of `folder`, old or absent.
 
     What can be made again, and is checked before each use, need not be `durable`: after a power cut it may be damaged.
@@ -109,7 +109,7 @@ def _renamed(aside: Path, folder: Path) -> bool:
     return True
 
 
-def retire(folder: Path) -> None:
+def delete_folder(folder: Path) -> None:
     """Delete a folder so that at every moment it is whole, or gone by name."""
     retired = _retired_name(folder)
     folder.rename(retired)

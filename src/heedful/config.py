@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 import tomli_w
 
-from heedful.errors import UserError, closest, one_of
+from heedful.errors import UserError, closest_match, invalid_choice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -32,7 +32,7 @@ T = TypeVar("T", bound="DataclassInstance")
 NAMES_OF_TYPES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Path: "a path"}
 
 
-def from_values(kind: type[T], values: Values, *, where: str, table: str = "") -> T:
+def config_from_dict(kind: type[T], values: Values, *, where: str, table: str = "") -> T:
     """Build the dataclass `kind` from plain values; `where` names the file or option for the error message."""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     hints = typing.get_type_hints(kind)
@@ -49,7 +49,7 @@ def from_values(kind: type[T], values: Values, *, where: str, table: str = "") -
         raise UserError(f"{where}: [{table}] {error}" if table else f"{where}: {error}") from None
 
 
-def to_values(settings: "DataclassInstance") -> dict[str, Any]:
+def config_to_dict(settings: "DataclassInstance") -> dict[str, Any]:
     """The plain values of a dataclass, None left out: TOML has no null, and absent means default."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
@@ -65,7 +65,7 @@ def to_values(settings: "DataclassInstance") -> dict[str, Any]:
 
 
 def to_toml(settings: "DataclassInstance") -> str:
-    return tomli_w.dumps(to_values(settings))
+    return tomli_w.dumps(config_to_dict(settings))
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: '{key}' must be a table, found {_show(value)}")
-        return from_values(typing.cast("type[DataclassInstance]", hint), value, where=where, table=key)
+        return config_from_dict(typing.cast("type[DataclassInstance]", hint), value, where=where, table=key)
     wrong = UserError(f"{where}: '{key}' must be {_say(hint)}, found {_show(value)}")
     convert = CONVERTERS.get(get_origin(hint))
     if convert is not None:
@@ -162,7 +162,7 @@ def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
 def _convert_choice(value: Any, hint: Any, wrong: UserError, *, where: str, key: str) -> Any:
     choices = get_args(hint)
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise one_of(f"{where}: '{key}'", value, map(str, choices))
+        raise invalid_choice(f"{where}: '{key}'", value, map(str, choices))
     return value
 
 
@@ -223,7 +223,7 @@ def _as_float(value: int) -> float:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return to_values(value)
+        return config_to_dict(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -253,7 +253,7 @@ def _show(value: Any) -> str:
 
 
 def _unknown(key: str, allowed: list[str], hints: Mapping[str, Any], *, where: str, table: str) -> UserError:
-    meant = closest(key, allowed) or _in_a_table(key, allowed, hints)
+    meant = closest_match(key, allowed) or _in_a_table(key, allowed, hints)
     hint = f"; did you mean '{_join(table, meant)}'?" if meant else ""
     place = f"in [{table}]" if table else "here"
     return UserError(f"{where}: unknown key '{_join(table, key)}'{hint}\nallowed {place}: {', '.join(allowed)}")

@@ -34,7 +34,7 @@ class MissingExtra(UserError):
         )
 
 
-def closest(given: str, allowed: Iterable[str]) -> str | None:
+def closest_match(given: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that was probably meant, or None when no name is close."""
     names = {name.casefold(): name for name in allowed}
     wanted = given.casefold()
@@ -45,13 +45,13 @@ def closest(given: str, allowed: Iterable[str]) -> str | None:
     return names[close[0]] if close else None
 
 
-def nearest(given: str, allowed: Iterable[str]) -> str:
+def did_you_mean(given: str, allowed: Iterable[str]) -> str:
     """A phrase like "; did you mean 'warmup_steps'?", or nothing when no allowed name is close."""
-    name = closest(given, allowed)
+    name = closest_match(given, allowed)
     return "" if name is None else f"; did you mean '{name}'?"
 
 
-def one_of(what: str, given: object, allowed: Iterable[str]) -> UserError:
+def invalid_choice(what: str, given: object, allowed: Iterable[str]) -> UserError:
     """The error for a name outside a closed set: the value, the nearest name and the whole set."""
     names = list(allowed)
-    return UserError(f"{what}: unknown value {given!r}{nearest(str(given), names)}\nallowed: {', '.join(names)}")
+    return UserError(f"{what}: unknown value {given!r}{did_you_mean(str(given), names)}\nallowed: {', '.join(names)}")

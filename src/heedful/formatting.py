@@ -66,7 +66,7 @@ def too_long(n_left_out: int, n_all: int, unit: str, max_len: int, *, what: str)
     )
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """The text on one line, with nothing in it that would move the cursor or turn the text around."""
     text = " ".join(re.split(r"[\t\r\n\x0b\x0c\x85\u2028\u2029]+", text))
     if text.isprintable():
@@ -78,7 +78,7 @@ def _escaped(character: str) -> str:
     return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
 
 
-class Piece(NamedTuple):
+class DiffSpan(NamedTuple):
     """Words that stayed (old == new), came (no old), went (no new) or were replaced; and the space before them."""
 
     space: str
@@ -86,7 +86,7 @@ class Piece(NamedTuple):
     new: str
 
 
-def changes(before: str | None, after: str) -> list[Piece]:
+def word_diff(before: str | None, after: str) -> list[DiffSpan]:
     """`after` in pieces, each with what stood there before. Words count, not letters; without a `before` all stayed."""
     old, new = _WORD.findall(after if before is None else before), _WORD.findall(after)
     matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)
@@ -96,7 +96,7 @@ def changes(before: str | None, after: str) -> list[Piece]:
         space = _leading_space(now or was)
         if kind == "delete" and i == 0 and i_end < len(old):  # the first words went, and with them the space after them
             was += _leading_space(old[i_end])
-        pieces.append(Piece(space, now.lstrip() if kind == "equal" else was.lstrip(), now.lstrip()))
+        pieces.append(DiffSpan(space, now.lstrip() if kind == "equal" else was.lstrip(), now.lstrip()))
     return pieces
 
 

@@ -42,7 +42,7 @@ def _read(pipe: IO[bytes], n_bytes: int) -> bytes:
     return data
 
 
-class Child:
+class Worker:
     """`module` run as a program until it is closed."""
 
     def __init__(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+
 from heedful.cli.embed import npy_header
 from heedful.cli.main import run
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.embedder import Embedder
-from heedful.decoding.fill_mask import Filler
+from heedful.decoding.fill_mask import FillMask
 
 LINES = ["a dog runs", "", "two dogs run on the beach", "a cat\u2028sleeps"]
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory) -> Path:
 def test_fill_prints_words_with_their_probabilities(folder: Path, capsys) -> None:
     assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--top-k", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    [wanted] = Filler.load(folder / "bert").fill("a [MASK] runs", top_k=3)
+    [wanted] = FillMask.load(folder / "bert").fill("a [MASK] runs", top_k=3)
     assert [float(line.split()[0]) for line in lines] == [pytest.approx(c.score, abs=1e-4) for c in wanted]
 
 

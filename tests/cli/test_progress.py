@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from heedful.cli.progress import Passing
+from heedful.cli.progress import ProgressReporter
 
 
 class Terminal(io.StringIO):
@@ -17,7 +17,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Passing(unit="lines") as passing:
+    with ProgressReporter(unit="lines") as passing:
         passing.update("reading", 0, 0.0)
         assert terminal.getvalue() == ""
         passing.update("reading", 1_000, 0.5)
@@ -31,7 +31,7 @@ def test_elsewhere_there_are_lines_now_and_then(
 ) -> None:
     for every, n_lines in ((1e9, 0), (0.0, 2)):
         monkeypatch.setattr("heedful.cli.progress.EVERY", every)
-        with Passing() as passing:
+        with ProgressReporter() as passing:
             for done in (0, 10, 20):
                 passing.update("reading", done, done / 20)
         lines = capsys.readouterr().err.splitlines()

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from echo_engine import EchoEngine, install, model_folder, tokenizers
+
 from heedful.cli import main
-from heedful.decoding.segmentation import Planner
+from heedful.decoding.segmentation import Segmenter
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 
 
 @pytest.fixture
@@ -74,4 +74,4 @@ def test_without_a_model(capsys) -> None:
 
 def test_a_prefix_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(UserError, match="prefix"):
-        Planner(tokenizers().source, Reach(8), prefix="summarize: ")
+        Segmenter(tokenizers().source, SourceLimit(8), prefix="summarize: ")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.config import from_values, read_json, read_toml, to_toml, to_values, with_overrides
-from heedful.errors import MissingExtra, UserError, closest, nearest, one_of
+from heedful.config import config_from_dict, config_to_dict, read_json, read_toml, to_toml, with_overrides
+from heedful.errors import MissingExtra, UserError, closest_match, did_you_mean, invalid_choice
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Settings:
 
 
 def build(**values: Any) -> Settings:
-    return from_values(Settings, {"name": "test", **values}, where="run.toml")
+    return config_from_dict(Settings, {"name": "test", **values}, where="run.toml")
 
 
 # (values, words that the message must have): the key, the value, and what to do about it.
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) 
 
 def test_a_missing_key_without_default_is_named() -> None:
     with pytest.raises(UserError, match=r"run\.toml: 'name' is missing and has no default"):
-        from_values(Settings, {}, where="run.toml")
+        config_from_dict(Settings, {}, where="run.toml")
 
 
 def test_defaults_come_from_the_class() -> None:
@@ -166,11 +166,11 @@ def test_tables_lists_and_paths_become_their_types() -> None:
 @pytest.mark.parametrize("value", [True, 1, 1.5, "text", [1, "a"], {"b": {"c": False}}])
 def test_a_table_of_anything_keeps_what_it_is_given(value: object) -> None:
     assert build(model={"a": value}).model == {"a": value}
-    assert to_values(build(model={"a": value}))["model"] == {"a": value}
+    assert config_to_dict(build(model={"a": value}))["model"] == {"a": value}
 
 
 def test_none_is_left_out_and_comes_back() -> None:
-    assert "folder" not in to_values(build(folder=None))
+    assert "folder" not in config_to_dict(build(folder=None))
     assert build(folder=None).folder is None
 
 
@@ -180,7 +180,7 @@ def test_a_none_that_would_come_back_as_something_else_is_our_bug() -> None:
         max_norm: float | None = 1.0
 
     with pytest.raises(AssertionError, match=r"Clipping\.max_norm"):
-        to_values(Clipping(max_norm=None))
+        config_to_dict(Clipping(max_norm=None))
 
 
 numbers = st.floats(allow_nan=False)
@@ -213,14 +213,14 @@ settings_of_all_kinds = st.builds(
 
 @given(settings_of_all_kinds)
 def test_a_round_trip_changes_nothing(settings: Settings) -> None:
-    assert from_values(Settings, to_values(settings), where="values") == settings
-    assert from_values(Settings, tomllib.loads(to_toml(settings)), where="TOML") == settings
-    assert from_values(Settings, json.loads(json.dumps(to_values(settings))), where="JSON") == settings
+    assert config_from_dict(Settings, config_to_dict(settings), where="values") == settings
+    assert config_from_dict(Settings, tomllib.loads(to_toml(settings)), where="TOML") == settings
+    assert config_from_dict(Settings, json.loads(json.dumps(config_to_dict(settings))), where="JSON") == settings
 
 
 @given(settings_of_all_kinds)
 def test_a_round_trip_keeps_the_types(settings: Settings) -> None:
-    again = from_values(Settings, tomllib.loads(to_toml(settings)), where="TOML")
+    again = config_from_dict(Settings, tomllib.loads(to_toml(settings)), where="TOML")
     assert repr(again) == repr(settings)  # 1 == 1.0, but they are not written alike
 
 
@@ -321,18 +321,18 @@ def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
 )
 def test_the_closest_name(given_name: str, meant: str | None) -> None:
     allowed = ["layer", "rms", "warmup_steps"]
-    assert closest(given_name, allowed) == meant
-    assert nearest(given_name, allowed) == ("" if meant is None else f"; did you mean '{meant}'?")
+    assert closest_match(given_name, allowed) == meant
+    assert did_you_mean(given_name, allowed) == ("" if meant is None else f"; did you mean '{meant}'?")
 
 
 @given(st.lists(texts.filter(bool), min_size=1, unique_by=str.casefold), st.data())
 def test_a_name_is_closest_to_itself(allowed: list[str], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(allowed))
-    assert closest(name, allowed) == name
+    assert closest_match(name, allowed) == name
 
 
 def test_one_of_shows_the_value_and_the_whole_set() -> None:
-    assert str(one_of("--norm", "lyer", ["layer", "rms"])) == (
+    assert str(invalid_choice("--norm", "lyer", ["layer", "rms"])) == (
         "--norm: unknown value 'lyer'; did you mean 'layer'?\nallowed: layer, rms"
     )
 

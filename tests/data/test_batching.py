@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heedful.data.batch_sampler import Plan, epoch_order, plan_batches, real_share, source_ceiling, split_rows
+from heedful.data.batch_sampler import EpochPlan, epoch_order, plan_batches, real_share, source_ceiling, split_rows
 from heedful.errors import UserError
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -29,7 +29,7 @@ def random_lengths(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return source, target
 
 
-def as_sets(plan: Plan) -> list[frozenset[int]]:
+def as_sets(plan: EpochPlan) -> list[frozenset[int]]:
     return [frozenset(batch.tolist()) for batch in plan]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data import check
-from heedful.data.check import Report, Seen, check_corpus, read_test_sources
+from heedful.data.check import DuplicateDetector, Report, check_corpus, read_test_sources
 from heedful.data.corpus import open_corpus, read_labelled, read_text
 from heedful.data.problems import KINDS
 from heedful.data.unicode_scripts import ScriptOf, fits, main_script
@@ -51,7 +51,7 @@ def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
 
 @given(st.lists(st.lists(st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1), max_size=20), max_size=20))
 def test_seen_is_a_set(chunks: list[list[int]]) -> None:
-    seen, known = Seen(), set[int]()
+    seen, known = DuplicateDetector(), set[int]()
     for chunk in chunks:
         expected = []
         for value in chunk:
@@ -62,7 +62,7 @@ def test_seen_is_a_set(chunks: list[list[int]]) -> None:
 
 
 def test_seen_keeps_few_runs() -> None:
-    seen = Seen()
+    seen = DuplicateDetector()
     for i in range(1000):
         seen.add(np.arange(i * 10, i * 10 + 10))
     assert len(seen._runs) <= 10  # every query looks into each of them

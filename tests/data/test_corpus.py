@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.data.formats import first_shifted_line
-from heedful.data.problems import Problem, shown
+from heedful.data.problems import Problem, excerpt
 from heedful.errors import MissingExtra, UserError
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -287,8 +287,8 @@ def test_no_shifted_line_is_made_up(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_is_one_harmless_line() -> None:
-    assert shown("a\x1b[31m\u202e\n\U000e0001") == "a\\x1b[31m\\u202e\\x0a\\U000e0001"
-    assert shown("x" * 100) == "x" * 59 + "…"
+    assert excerpt("a\x1b[31m\u202e\n\U000e0001") == "a\\x1b[31m\\u202e\\x0a\\U000e0001"
+    assert excerpt("x" * 100) == "x" * 59 + "…"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the corpora in ../shared/data")

@@ -12,7 +12,7 @@ import torch
 from prepared_corpus import prepared, tokenizers
 
 from heedful.data.collate import Batch
-from heedful.data.datasets import Pairs
+from heedful.data.datasets import PairDataset
 from heedful.data.loader import Loader, LoaderState
 from heedful.errors import UserError
 
@@ -20,17 +20,17 @@ BATCH_TOKENS = 150
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["ids", "sampled"])
-def pairs(request, tmp_path_factory) -> Pairs:
+def pairs(request, tmp_path_factory) -> PairDataset:
     shards = prepared(tmp_path_factory.mktemp("shards"), 60, keep_text=request.param)
-    return Pairs(shards, tokenizers=tokenizers(sample_alpha=0.1))
+    return PairDataset(shards, tokenizers=tokenizers(sample_alpha=0.1))
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory) -> Pairs:
-    return Pairs(prepared(tmp_path_factory.mktemp("plain"), 60))
+def plain(tmp_path_factory) -> PairDataset:
+    return PairDataset(prepared(tmp_path_factory.mktemp("plain"), 60))
 
 
-def make_loader(pairs: Pairs, **options: object) -> Loader[Batch]:
+def make_loader(pairs: PairDataset, **options: object) -> Loader[Batch]:
     return Loader(pairs, **{"batch_tokens": BATCH_TOKENS, "seed": 3} | options)
 
 
@@ -96,7 +96,7 @@ def test_the_ids_are_those_of_the_corpus(pairs):
 
 def test_sampling_differs_from_epoch_to_epoch_and_from_the_plain_segmentation(tmp_path):
     pieces = tokenizers(sample_alpha=0.1)
-    pairs = Pairs(prepared(tmp_path, 60, keep_text=True), tokenizers=pieces)
+    pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), tokenizers=pieces)
     seen: list[dict[int, list[int]]] = []
     for epoch in range(2):
         loader = make_loader(pairs, state=LoaderState(epoch, 0, 3), epochs=epoch + 1)
@@ -183,7 +183,7 @@ def test_the_epoch_after_a_resumed_one_is_whole(plain):
 class Seeds:
     """A dataset whose batches are the seeds that it was given."""
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: PairDataset) -> None:
         self.keys, self.sizes = pairs.keys, pairs.sizes
         self.source_lengths, self.target_lengths = pairs.source_lengths, pairs.target_lengths
 
@@ -250,7 +250,7 @@ def test_a_state_that_does_not_fit_is_refused(plain):
 def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_with_nothing_else(plain, tmp_path):
     base = make_loader(plain).fingerprint
     assert make_loader(plain, rank=1, n_ranks=4, n_workers=2, state=LoaderState(1, 2, 3)).fingerprint == base
-    other = Pairs(prepared(tmp_path, 60, seed=9))
+    other = PairDataset(prepared(tmp_path, 60, seed=9))
     changed = [
         make_loader(other),
         make_loader(plain, batch_tokens=151),
@@ -287,7 +287,7 @@ def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
 
 
 def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):
-    pairs = Pairs([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)])
+    pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)])
     whole = make_loader(pairs, weights=[0.5, 2.0], epochs=4)
     states, batches = [whole.state], []
     for batch in whole:

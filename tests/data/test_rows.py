@@ -8,9 +8,9 @@ import torch
 from prepared_corpus import prepared, tokenizers
 
 from heedful.data.binarize import prepare
-from heedful.data.collate import RowBatch
+from heedful.data.collate import LmBatch
 from heedful.data.corpus import Example
-from heedful.data.datasets import Rows
+from heedful.data.datasets import PackedLmDataset
 from heedful.data.loader import Loader, LoaderState
 from heedful.data.packing import fill_rows, pack_stream
 from heedful.data.shards import Shards
@@ -34,7 +34,7 @@ def make_shards(folder, documents=DOCUMENTS) -> Shards:
 @pytest.mark.parametrize("row_len", [1, 2, 7, 16, 1000])
 def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
     shards = make_shards(tmp_path)
-    rows = Rows(shards, row_len=row_len)
+    rows = PackedLmDataset(shards, row_len=row_len)
     documents = [ids.tolist() for ids in shards.source.ids(np.arange(len(shards)))]
     lengths = np.array([len(ids) + 1 for ids in documents])
     pieces = pack_stream(lengths, row_len)
@@ -52,9 +52,9 @@ def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
 
 
 def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
-    rows = Rows([make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8)
+    rows = PackedLmDataset([make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8)
 
-    def loader(**options: object) -> Loader[RowBatch]:
+    def loader(**options: object) -> Loader[LmBatch]:
         return Loader(rows, **{"batch_tokens": 40, "seed": 1, "epochs": 2} | options)
 
     whole = list(loader())
@@ -70,7 +70,7 @@ def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
 
 
 def test_micro_batches_of_rows(tmp_path):
-    rows = Rows(make_shards(tmp_path), row_len=8)
+    rows = PackedLmDataset(make_shards(tmp_path), row_len=8)
     batch = rows.batch(np.arange(3), np.arange(3), seed=0)
     parts = batch.split(5)
     assert [len(part) for part in parts] == [1, 1, 1, 0, 0]
@@ -89,4 +89,4 @@ def test_lines_become_documents():
 
 def test_rows_need_plain_text_as_ids(tmp_path):
     with pytest.raises(UserError, match="plain text prepared as ids"):
-        Rows(prepared(tmp_path, 5), row_len=8)
+        PackedLmDataset(prepared(tmp_path, 5), row_len=8)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data.collate import NONE, collate_labels
+from heedful.data.collate import IGNORE_INDEX, collate_labels
 from heedful.data.conll import Sentence, read_tagged, spans_of
 from heedful.data.corpus import read_text
 from heedful.errors import UserError
@@ -61,10 +61,13 @@ def test_spans(tags: str, spans: set[tuple[int, int, str]]) -> None:
 
 def test_rows_have_their_marks_and_labels_their_places() -> None:
     texts = [np.array([7, 8, 9]), np.array([5])]
-    batch = collate_labels(texts, [np.array([1, NONE, 2]), np.array([0])], np.array([4, 6]), special=SPECIAL)
+    batch = collate_labels(texts, [np.array([1, IGNORE_INDEX, 2]), np.array([0])], np.array([4, 6]), special=SPECIAL)
     assert batch.ids.tolist() == [[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]]
     assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
-    assert batch.labels.tolist() == [[NONE, 1, NONE, 2, NONE], [NONE, 0, NONE, NONE, NONE]]
+    assert batch.labels.tolist() == [
+        [IGNORE_INDEX, 1, IGNORE_INDEX, 2, IGNORE_INDEX],
+        [IGNORE_INDEX, 0, IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX],
+    ]
     assert (batch.n_target_tokens, batch.indices.tolist()) == (3, [4, 6])
     whole = collate_labels(texts, np.array([1, 0]), np.array([4, 6]), special=SPECIAL)
     assert (whole.labels.tolist(), whole.n_target_tokens) == ([1, 0], 2)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from heedful.data.augment import AsTyped, without_mark
+from heedful.data.augment import InformalCopies, strip_final_punctuation
 from heedful.data.corpus import Example
 from heedful.errors import UserError
 from heedful.training.settings import DataSettings
@@ -15,7 +15,7 @@ WRITTEN = set(PAIRS)
 
 
 def test_all_pairs_are_there_and_each_second_one_follows_its_first() -> None:
-    found = list(AsTyped(PAIRS, 0.3))
+    found = list(InformalCopies(PAIRS, 0.3))
     first = [example for example in found if example in WRITTEN]
     assert first == PAIRS
     for before, after in itertools.pairwise(found):
@@ -25,7 +25,7 @@ def test_all_pairs_are_there_and_each_second_one_follows_its_first() -> None:
 def test_the_share_is_kept_and_the_three_ways_are_as_frequent() -> None:
     ways = Counter(
         (one.source.endswith("."), one.source.islower(), one.target.endswith("!"))
-        for one in AsTyped(PAIRS, 0.3)
+        for one in InformalCopies(PAIRS, 0.3)
         if one not in WRITTEN
     )
     assert set(ways) == {(False, False, False), (True, True, True), (False, True, False)}
@@ -33,14 +33,14 @@ def test_the_share_is_kept_and_the_three_ways_are_as_frequent() -> None:
 
 
 def test_the_same_pairs_each_time_and_more_of_them_with_a_larger_share() -> None:
-    few, again, more = (list(AsTyped(PAIRS, share)) for share in (0.2, 0.2, 0.5))
+    few, again, more = (list(InformalCopies(PAIRS, share)) for share in (0.2, 0.2, 0.5))
     assert few == again
     assert set(few) < set(more)
-    assert list(AsTyped(PAIRS, 0.0)) == PAIRS
+    assert list(InformalCopies(PAIRS, 0.0)) == PAIRS
 
 
 def test_the_target_keeps_its_capitals() -> None:
-    assert {one.target[:5] for one in AsTyped(PAIRS, 1.0)} == {"Tom a"}
+    assert {one.target[:5] for one in InformalCopies(PAIRS, 1.0)} == {"Tom a"}
 
 
 @pytest.mark.parametrize(
@@ -53,19 +53,19 @@ def test_the_target_keeps_its_capitals() -> None:
     ],
 )
 def test_marks_are_taken_from_both_sides(source: str, target: str, left: tuple[str, str]) -> None:
-    assert without_mark(Example(source, target)) == Example(*left)
+    assert strip_final_punctuation(Example(source, target)) == Example(*left)
 
 
 @pytest.mark.parametrize(
     ("source", "target"), [("Hello", "Bonjour."), ("Hello.", "Bonjour"), ("...", "Rien."), ("", "")]
 )
 def test_where_one_side_has_none_nothing_is_taken(source: str, target: str) -> None:
-    assert without_mark(Example(source, target)) == Example(source, target)
+    assert strip_final_punctuation(Example(source, target)) == Example(source, target)
 
 
 def test_a_pair_that_would_be_the_same_is_not_repeated() -> None:
     pairs = [Example(f"{n} 只狗", f"{n} dogs") for n in range(200)]
-    assert list(AsTyped(pairs, 1.0)) == pairs
+    assert list(InformalCopies(pairs, 1.0)) == pairs
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5])

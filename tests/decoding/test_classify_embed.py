@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from deterministic import fill
 from encoder_models import SIZES, bert_folder, own_tokenizers, picture, vit_folder
+
 from heedful import UserError, load_model, pipeline
-from heedful.data.collate import NONE, pad_sources
+from heedful.data.collate import IGNORE_INDEX, pad_sources
 from heedful.data.conll import Sentence
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.embedder import Embedder
@@ -17,7 +17,7 @@ from heedful.decoding.generator import Generator
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.training.tasks.token_classification import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
@@ -69,7 +69,7 @@ def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> 
         sentence = Sentence(tuple(text.split()), tuple("B" for _ in text.split()))
         ids, taught = encode(sentence, tokenizer, labels, 38)  # as training does
         row = torch.tensor([[model.config.marks.start_id, *ids, model.config.marks.end_id]])
-        shares = model(row)[0, 1:-1].softmax(dim=-1)[torch.from_numpy(taught != NONE)]
+        shares = model(row)[0, 1:-1].softmax(dim=-1)[torch.from_numpy(taught != IGNORE_INDEX)]
         assert [(one.word, one.label) for one in words] == [
             (word, labels[number]) for word, number in zip(sentence.words, shares.argmax(dim=-1).tolist(), strict=True)
         ]
@@ -251,7 +251,7 @@ def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
 @pytest.mark.parametrize("end_id", [2, 3])
 def test_vectors_of_a_gpt_are_of_what_it_reads_before_it_goes_on(end_id: int, tokenizers, tmp_path: Path) -> None:
     """With its start mark, unless that is the end of another text, as in GPT-2."""
-    config = GptConfig(tokenizers.source.vocab_size, **SIZES, marks=MarksConfig(0, 2, end_id))
+    config = GptConfig(tokenizers.source.vocab_size, **SIZES, marks=SpecialIds(0, 2, end_id))
     model = fill(Gpt(config), dtype=torch.float32)
     folder = save_model(tmp_path / "model", model, tokenizers)
     texts = ["a dog runs", ""]

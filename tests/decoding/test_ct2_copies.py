@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import ctranslate2
 import pytest
-
 from ct2_models import convert_here, make_engine, make_model, some_requests, tie
+
 from heedful.decoding.engines import ctranslate2_engine
-from heedful.decoding.engines.ctranslate2_engine import Copies
+from heedful.decoding.engines.ctranslate2_engine import ModelReplicas
 from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.settings import SearchSettings
 from heedful.interop.ctranslate2.library import MOST_TOGETHER, SMALL
@@ -50,8 +50,8 @@ def loaded(monkeypatch) -> list[tuple[int, int]]:
     return opened
 
 
-def copies_of(folder: Path, speed: Speed = TWO, compute: str = "float32") -> Copies:
-    return Copies(folder, compute=compute, device="cpu", speed=speed)
+def copies_of(folder: Path, speed: Speed = TWO, compute: str = "float32") -> ModelReplicas:
+    return ModelReplicas(folder, compute=compute, device="cpu", speed=speed)
 
 
 @pytest.mark.parametrize("beam", [1, 5])

@@ -9,11 +9,11 @@ from pathlib import Path
 import ctranslate2
 import pytest
 import torch
-
 from ct2_models import convert_here, count_conversions, make_model, some_requests
 from echo_engine import tokenizers
 from encoder_models import bert_folder, own_tokenizers
 from gpt_writers import make_gpt, make_writer, some_prompts
+
 from heedful.cli.main import run
 from heedful.decoding import Translator, pipeline, worker_pool
 from heedful.decoding.embedder import Embedder
@@ -22,9 +22,9 @@ from heedful.decoding.engines.auto import AutoEngine, open_engine, open_writer
 from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_tuning import GPU_BATCHES, Speed, known_speed, measure, speed_for
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import Tally
-from heedful.decoding.translation import Answer, Translation
-from heedful.decoding.worker_pool import Opening, Workers
+from heedful.decoding.segmentation import DecodingStats
+from heedful.decoding.translation import BlockResult, Translation
+from heedful.decoding.worker_pool import LoadSpec, Workers
 from heedful.devices import device_name, device_names, torch_device
 from heedful.errors import UserError
 from heedful.models.model_io import save_model
@@ -196,7 +196,7 @@ class Written:
         self.told.append(json.loads(how)["opening"])
 
     def translate(self, texts, start):
-        return Answer([[Translation(text.upper())] for text in texts], Tally())
+        return BlockResult([[Translation(text.upper())] for text in texts], DecodingStats())
 
 
 @pytest.fixture
@@ -211,18 +211,18 @@ def devices_of(processes: list[dict]) -> list[str]:
 
 
 def test_processes_take_the_devices_in_turn(processes):
-    with Workers(Opening("model", "torch"), GREEDY, 5, devices=["cuda", "cuda:1"]):
+    with Workers(LoadSpec("model", "torch"), GREEDY, 5, devices=["cuda", "cuda:1"]):
         pass
     assert devices_of(processes) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
     processes.clear()
-    with Workers(Opening("model", "torch", device="cuda:1"), GREEDY, 2):
+    with Workers(LoadSpec("model", "torch", device="cuda:1"), GREEDY, 2):
         pass
     assert devices_of(processes) == ["cuda:1", "cuda:1"]
 
 
 def test_no_device_is_left_without_a_process(processes):
     with pytest.raises(UserError, match="workers = 1 for 2 devices, cuda:0, cuda:1"):
-        Workers(Opening("model"), GREEDY, 1, devices=["cuda:0", "cuda:1"])
+        Workers(LoadSpec("model"), GREEDY, 1, devices=["cuda:0", "cuda:1"])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from ct2_models import VOCAB, make_engine, some_requests, tie, with_opinions
 from deterministic import fill
 from echo_engine import tokenizers
+
 from heedful.cli.main import run
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
@@ -18,7 +18,7 @@ from heedful.models.bart import Bart, BartConfig
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_info import ENCODER_DECODERS, read_reach
 from heedful.models.model_io import FAMILIES, save_model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 
@@ -86,7 +86,7 @@ def test_the_engine_is_chosen_by_what_maps(folder: Path, request: pytest.Fixture
 
 
 def test_barts_reach_ends_with_its_positions(tmp_path: Path) -> None:
-    marks = MarksConfig(first_id=2)
+    marks = SpecialIds(first_id=2)
     for model, n_taken in (
         (Bart(BartConfig(SIZE, max_len=24, **SHAPE)), 24),
         (Bart(BartConfig(SIZE, max_len=24, marks=marks, **SHAPE)), 23),

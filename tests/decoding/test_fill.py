@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from encoder_models import bert_folder, own_tokenizers, vit_folder, word_pieces
+
 from heedful import UserError, load_model, pipeline
 from heedful.decoding.encoder_inputs import Row, batches, masked_ids
-from heedful.decoding.fill_mask import Filler
+from heedful.decoding.fill_mask import FillMask
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: heedful[hf]")
 
@@ -25,7 +25,7 @@ def test_the_probabilities_are_the_models_own(bert: Path) -> None:
     ids = [config.marks.start_id, *tokenizer.encode("a dog [MASK] on the [MASK]"), config.marks.end_id]
     places = [place for place, number in enumerate(ids) if number == config.mask_id]
     shares = loaded.model(torch.tensor([ids]))[0].softmax(dim=-1)
-    found = Filler.load(bert).fill("a dog [MASK] on the [MASK]", top_k=4)
+    found = FillMask.load(bert).fill("a dog [MASK] on the [MASK]", top_k=4)
     assert len(found) == len(places) == 2
     for candidates, place in zip(found, places, strict=True):
         best = shares[place].topk(4)
@@ -36,12 +36,12 @@ def test_the_probabilities_are_the_models_own(bert: Path) -> None:
 
 
 def test_the_text_has_the_word_in_its_place(bert: Path) -> None:
-    [[candidate]] = Filler.load(bert).fill("a dog [MASK] on", targets=["sleeps"])
+    [[candidate]] = FillMask.load(bert).fill("a dog [MASK] on", targets=["sleeps"])
     assert (candidate.token_text, candidate.text) == ("sleeps", "a dog sleeps on")
 
 
 def test_many_texts_at_once_are_as_one_by_one(bert: Path) -> None:
-    filler = Filler.load(bert)
+    filler = FillMask.load(bert)
     texts = ["a [MASK]", "the man and the dog run on the [MASK] in the sun", "[MASK]", "two [MASK] run"]
     together = filler.fill_batch(texts)
     for text, found in zip(texts, together, strict=True):
@@ -74,7 +74,7 @@ def test_a_mask_beside_punctuation_leaves_it_as_it_is() -> None:
 
 
 def test_a_model_of_ones_own_finds_words(tmp_path: Path) -> None:
-    found = Filler.load(bert_folder(tmp_path / "model", own_tokenizers())).fill("a [MASK] runs", top_k=3)
+    found = FillMask.load(bert_folder(tmp_path / "model", own_tokenizers())).fill("a [MASK] runs", top_k=3)
     assert len(found) == 1 and len(found[0]) == 3
 
 
@@ -93,7 +93,7 @@ def test_the_pipeline_answers_as_transformers_4_did(bert: Path) -> None:
 
 
 def test_what_cannot_be_done_is_said(bert: Path, tmp_path: Path) -> None:
-    filler = Filler.load(bert)
+    filler = FillMask.load(bert)
     with pytest.raises(UserError, match="hides no word"):
         filler.fill("a dog runs")
     with pytest.raises(UserError, match="beyond the length"):
@@ -101,20 +101,20 @@ def test_what_cannot_be_done_is_said(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="top_k"):
         filler.fill("a [MASK]", top_k=0)
     with pytest.raises(UserError, match="head 'pool'"):
-        Filler.load(bert_folder(tmp_path / "pool", word_pieces(tmp_path / "words"), head="pool"))
+        FillMask.load(bert_folder(tmp_path / "pool", word_pieces(tmp_path / "words"), head="pool"))
     with pytest.raises(UserError, match="family 'vit'"):
-        Filler.load(vit_folder(tmp_path / "vit"))
+        FillMask.load(vit_folder(tmp_path / "vit"))
 
 
 def test_what_the_model_does_not_read_is_said(bert: Path) -> None:
     with pytest.warns(UserWarning, match=r"1 text was cut to the 40 tokens .*, and 1 \[MASK\] is not"):
-        [_, found] = Filler.load(bert).fill_batch(["a [MASK]", "a [MASK] " + "dog " * 60 + "[MASK]"])
+        [_, found] = FillMask.load(bert).fill_batch(["a [MASK]", "a [MASK] " + "dog " * 60 + "[MASK]"])
     assert len(found) == 1
 
 
 def test_half_a_character_is_refused(bert: Path) -> None:
     with pytest.raises(UserError, match=r"text 2: character 10 is U\+DCFF"):
-        Filler.load(bert).fill_batch(["a [MASK]", "a [MASK] \udcff"])
+        FillMask.load(bert).fill_batch(["a [MASK]", "a [MASK] \udcff"])
 
 
 def test_batches_hold_every_row_once_and_no_more_than_so_many_tokens() -> None:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-
-import heedful
 from deterministic import fill, whole_numbers
 from echo_engine import tokenizers
+
+import heedful
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "max_len": 64}
 PROMPTS = ["A dog", "", "Two cats sit on a bench.", "x", "naïve 你好", "The end"]
@@ -143,7 +143,7 @@ def test_the_prompt_counts_for_filters_that_look_back(generator: Generator) -> N
 
 
 def test_a_model_with_one_mark_between_texts_reads_a_prompt_as_it_is() -> None:
-    generator = Generator(make(marks=MarksConfig(start_id=3, end_id=3)), tokenizers().source)
+    generator = Generator(make(marks=SpecialIds(start_id=3, end_id=3)), tokenizers().source)
     assert generator.prompt_ids("ab") == tokenizers().source.encode("ab")
     assert generator.prompt_ids("") == [3]
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-
 from deterministic import fill, largest_difference, whole_numbers
+
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.fast_decoder_only import GptStep, Waves
+from heedful.decoding.steps.fast_decoder_only import FastDecoderOnlyStep, Waves
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
 LLAMA = {
@@ -34,7 +34,7 @@ class Rows:
 
     def __init__(self, model: Gpt, prompts: Sequence[Sequence[int]], width: int = 1) -> None:
         self.model, self.width = model, width
-        self.step = GptStep(model)
+        self.step = FastDecoderOnlyStep(model)
         self.fed = [list(prompt) for prompt in prompts for _ in range(width)]
         self.state = self.step.begin(prompts, width)
         self.begins = [True] * len(self.fed)
@@ -101,7 +101,7 @@ def test_many_columns_fall_off_the_front() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_text_that_outgrows_the_window_is_read_again_from_its_last_half(shape: str) -> None:
     model = make(shape, max_len=8)
-    step, prompts = GptStep(model), [text(6), text(2), text(11)]
+    step, prompts = FastDecoderOnlyStep(model), [text(6), text(2), text(11)]
     state = step.begin(prompts, 1)
     seen = [list(prompt)[-8:] for prompt in prompts]  # what the window holds
     for number in range(30):
@@ -115,7 +115,7 @@ def test_a_text_that_outgrows_the_window_is_read_again_from_its_last_half(shape:
 
 def test_a_window_of_one_token() -> None:
     model = make("gpt2", max_len=1)
-    step = GptStep(model)
+    step = FastDecoderOnlyStep(model)
     state = step.begin([[3], [5, 6]], 1)
     for fed, tokens in (([3, 6], [0, 0]), ([1, 2], [1, 2]), ([4, 4], [4, 4])):
         expected = model(torch.tensor(fed)[:, None])[:, -1]
@@ -123,7 +123,7 @@ def test_a_window_of_one_token() -> None:
 
 
 def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
-    class Outpaced(GptStep):
+    class Outpaced(FastDecoderOnlyStep):
         """Another lane, which needs one position, is always the last to set the table."""
 
         @property
@@ -146,10 +146,10 @@ def test_in_float32_the_packed_weights_give_the_same() -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_other_ends_stand_for_the_end_and_count_as_the_model_said_them(beam: int) -> None:
-    model = make("gpt2", marks=MarksConfig(start_id=2, end_id=3, other_ends=(5, 9)))
+    model = make("gpt2", marks=SpecialIds(start_id=2, end_id=3, other_ends=(5, 9)))
     prompts = [text(1 + number % 5, name=f"ends {number}") for number in range(40)]
     settings = SearchSettings(beam=beam, max_len=8, length_penalty=0.0)
-    found = search(GptStep(model), [Request(prompt) for prompt in prompts], settings)
+    found = search(FastDecoderOnlyStep(model), [Request(prompt) for prompt in prompts], settings)
     for prompt, [best] in zip(prompts, found, strict=True):
         assert not {3, 5, 9} & set(best.ids)
         said = model(torch.tensor([[*prompt, *best.ids]]))[0].log_softmax(dim=-1)[len(prompt) - 1 :]

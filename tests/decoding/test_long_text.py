@@ -5,26 +5,26 @@ import warnings
 
 import pytest
 import sentencex
+from echo_engine import EchoEngine, tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echo_engine import EchoEngine, tokenizers
 from heedful.decoding.input_text import BadText
 from heedful.decoding.segmentation import (
     WINDOW,
-    Plan,
-    Planner,
-    Tally,
+    DecodingStats,
+    SegmentedText,
+    Segmenter,
     centrality,
-    cut_lines,
     cut_to_fit,
     has_words,
     most_important,
+    split_lines,
     split_sentences,
 )
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 
 # All that breaks lines and words in other programs, next to text of many scripts.
 hostile = st.text(
@@ -35,15 +35,15 @@ hostile = st.text(
 anything = hostile | st.text()
 
 
-def planner(limit: int = 16, **options) -> Planner:
-    return Planner(tokenizers().source, Reach(limit), **options)
+def planner(limit: int = 16, **options) -> Segmenter:
+    return Segmenter(tokenizers().source, SourceLimit(limit), **options)
 
 
 def echo(max_len: int = 16, **options) -> Translator:
-    return Translator(EchoEngine(), tokenizers(), reach=Reach(max_len), **options)
+    return Translator(EchoEngine(), tokenizers(), reach=SourceLimit(max_len), **options)
 
 
-def whole(plan: Plan) -> str:
+def whole(plan: SegmentedText) -> str:
     between = [part for pair in zip([piece.text for piece in plan.pieces], plan.gaps[1:], strict=True) for part in pair]
     return "".join([plan.gaps[0], *between])
 
@@ -140,7 +140,7 @@ def test_a_sentence_is_cut_where_it_hurts_least(text: str, room: int, parts: lis
 
 @given(anything)
 def test_lines_and_gaps_are_the_text(text: str) -> None:
-    parts = cut_lines(text)
+    parts = split_lines(text)
     assert "".join(parts) == text
     assert len(parts) % 2 == 1
     assert all(gap == "" or gap.isspace() for gap in parts[::2])
@@ -238,8 +238,8 @@ def test_a_long_line_gives_the_model_no_part_of_signs_alone() -> None:
     assert all(any(map(str.isalnum, piece.text)) for piece in plans[0].pieces)
 
 
-def plan_of(*pieces: str, gap: str) -> Plan:
-    plan = Plan()
+def plan_of(*pieces: str, gap: str) -> SegmentedText:
+    plan = SegmentedText()
     for number, text in enumerate(pieces):
         plan.copy(gap if number else "")
         plan.translate(planner(100).plan([text])[0][0].pieces[0])
@@ -323,7 +323,7 @@ def test_whole_goes_beyond_where_positions_have_no_end_and_says_so() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert echo(8, long="whole", limit=4).translate("abcde") == "abcde"
-    learned = Translator(EchoEngine(), tokenizers(), reach=Reach(8, ends_there=True), long="whole")
+    learned = Translator(EchoEngine(), tokenizers(), reach=SourceLimit(8, ends_there=True), long="whole")
     with pytest.raises(UserError, match="learned positions end there"):
         learned.translate("abcdefghijklm")
 
@@ -343,13 +343,13 @@ def test_a_character_that_alone_is_too_long_is_copied_and_counted() -> None:
 @pytest.mark.parametrize("limit", [1, 0, -3])
 def test_a_limit_without_room_is_refused(limit: int) -> None:
     with pytest.raises(UserError, match="at least 2"):
-        Planner(tokenizers().source, Reach(16), limit=limit)
+        Segmenter(tokenizers().source, SourceLimit(16), limit=limit)
 
 
 def test_no_limit_beyond_the_last_position() -> None:
     with pytest.raises(UserError, match="learned positions of this model end at max_len = 16"):
-        Planner(tokenizers().source, Reach(16, ends_there=True), limit=17)
-    assert Planner(tokenizers().source, Reach(16), limit=17).limit == 17
+        Segmenter(tokenizers().source, SourceLimit(16, ends_there=True), limit=17)
+    assert Segmenter(tokenizers().source, SourceLimit(16), limit=17).limit == 17
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,10 @@ def test_two_halves_make_a_character() -> None:
 
 
 def test_tallies_add_up() -> None:
-    assert Tally(limit=8, n_split=1) + Tally(limit=8, n_split=2, n_beyond=1) == Tally(limit=8, n_split=3, n_beyond=1)
-    assert Tally(limit=8, n_split=3).warnings() == []
+    assert DecodingStats(limit=8, n_split=1) + DecodingStats(limit=8, n_split=2, n_beyond=1) == DecodingStats(
+        limit=8, n_split=3, n_beyond=1
+    )
+    assert DecodingStats(limit=8, n_split=3).warnings() == []
 
 
 @pytest.mark.parametrize("words", ["The old man walked slowly, with his dog, through the rain. ", "word ", "x", "你好"])

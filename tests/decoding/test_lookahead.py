@@ -10,7 +10,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.steps.parallel_decoding import look_ahead
 from heedful.errors import UserError
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 
 @pytest.mark.parametrize("block", [1, 2, 8])
@@ -33,10 +33,10 @@ def test_learned_positions_are_not_overrun() -> None:
 
 
 MARKS = {
-    "usual": MarksConfig(),
-    "forbidden": MarksConfig(forbidden=(8, 11, 13)),
-    "several ends": MarksConfig(other_ends=(7, 9)),
-    "opened": MarksConfig(first_id=5),
+    "usual": SpecialIds(),
+    "forbidden": SpecialIds(forbidden=(8, 11, 13)),
+    "several ends": SpecialIds(other_ends=(7, 9)),
+    "opened": SpecialIds(first_id=5),
 }
 SETTINGS = {
     "usual": {},
@@ -50,7 +50,7 @@ SETTINGS = {
 @pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("prefix", [(), (6,), (9, 4, 15)])
 def test_what_greedy_search_is_told_is_told_here(
-    marks: MarksConfig, changes: dict[str, object], prefix: tuple[int, ...]
+    marks: SpecialIds, changes: dict[str, object], prefix: tuple[int, ...]
 ) -> None:
     model = tiny_model(seed=20, marks=marks)
     requests = [replace(request, prefix=prefix) for request in sentences(8, seed=20)]

@@ -4,17 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from echo_engine import EchoEngine, install, model_folder, tokenizers
 
 import heedful
-from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 
 
 @pytest.fixture
 def translator() -> Translator:
-    return Translator(EchoEngine(), tokenizers(), reach=Reach(64))
+    return Translator(EchoEngine(), tokenizers(), reach=SourceLimit(64))
 
 
 @pytest.mark.parametrize("task", ["translation", "translation_en_to_de", "translation_zh-Hant_to_pt-BR"])

@@ -1,20 +1,20 @@
 """A line that comes again is searched for once in a whole file, in bounded memory."""
 
 import pytest
-
 from echo_engine import EchoEngine, tokenizers
+
 from heedful.decoding import translator
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import Sampling
-from heedful.decoding.translator import Repeats, Translator
-from heedful.models.model_info import Reach
+from heedful.decoding.translator import TranslationCache, Translator
+from heedful.models.model_info import SourceLimit
 
 LINES = [f"line {'abcdefg'[number % 7]}" for number in range(100)]
 
 
 def test_repeats_are_known_however_far_apart() -> None:
     engine = EchoEngine()
-    translator = Translator(engine, tokenizers(), reach=Reach(64))
+    translator = Translator(engine, tokenizers(), reach=SourceLimit(64))
     assert list(translator.stream(LINES, block=10)) == LINES
     assert len(engine.asked) == 7
     assert translator.translate(LINES[:7]) == LINES[:7]
@@ -23,7 +23,7 @@ def test_repeats_are_known_however_far_apart() -> None:
 
 def test_prefixes_make_other_requests_and_draws_are_never_repeats() -> None:
     engine = EchoEngine()
-    translator = Translator(engine, tokenizers(), reach=Reach(64))
+    translator = Translator(engine, tokenizers(), reach=SourceLimit(64))
     list(translator.stream(["same"] * 6, block=2, target_prefix=["a", "b", "a", "b", "c", "c"]))
     assert len(engine.asked) == 3
     list(translator.stream(["same"] * 6, block=2, sampling=Sampling()))
@@ -37,7 +37,7 @@ def test_memory_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyP
         asked.extend(request.source[0] for request in requests)
         return [[Hypothesis([1] * 5, -1.0, -1.0)] for _ in requests]
 
-    memory = Repeats(most_numbers=30)  # five numbers of a source and five of its translation: room for three
+    memory = TranslationCache(most_numbers=30)  # five numbers of a source and five of its translation: room for three
     for number in (1, 2, 3, 1, 4):  # 4 drives out 2, the one that was not needed for longest
         memory.find([Request([number] * 5)], search)
     assert asked == [1, 2, 3, 4]

@@ -13,14 +13,14 @@ from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
 from heedful.decoding.search.beam_search import extend_beam, likeliest, top
 from heedful.decoding.search.continuous_batching import search
-from heedful.decoding.search.hypotheses import Prediction
+from heedful.decoding.search.hypotheses import NextTokenScores
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import Sampling, SearchSettings, length_limit, length_norm
-from heedful.decoding.steps.fast_seq2seq import QuickStep
+from heedful.decoding.steps.fast_seq2seq import FastSeq2SeqStep
 from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import SPECIAL
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -70,14 +70,14 @@ def test_the_quick_step_is_the_model(variant: str, beam: int) -> None:
     """Refilled batches through the quick step = batches of the model itself, to the token."""
     model = tiny_model(seed=1, **VARIANTS[variant])
     requests, settings = sentences(40, seed=1), SearchSettings(beam=beam, n_best=beam)
-    quick = search(QuickStep(model), requests, settings, n_rows=5 * beam)
+    quick = search(FastSeq2SeqStep(model), requests, settings, n_rows=5 * beam)
     reference = search(Seq2SeqStep(model), requests, settings, n_rows=7 * beam)
     assert ids_of(quick) == ids_of(reference)
     if variant not in ("no residual", "tied"):  # of those few random ones end
         assert len({len(row[0].ids) for row in quick}) > 3  # of many lengths, or nothing was refilled
 
 
-@pytest.mark.parametrize("step", [QuickStep, Seq2SeqStep])
+@pytest.mark.parametrize("step", [FastSeq2SeqStep, Seq2SeqStep])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_any_batch_is_one_by_one(step: type, beam: int) -> None:
     model, requests = tiny_model(seed=2), sentences(30, seed=2)
@@ -95,7 +95,7 @@ def test_lanes_change_nothing() -> None:
 
 
 def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
-    class Outpaced(QuickStep):
+    class Outpaced(FastSeq2SeqStep):
         """Another lane, which needs one position, is always the last to set the table."""
 
         @property
@@ -107,7 +107,7 @@ def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
             self._codes = table[:1]
 
     model, requests, settings = tiny_model(seed=2), sentences(10, seed=2), SearchSettings(beam=3)
-    assert search(Outpaced(model), requests, settings) == search(QuickStep(model), requests, settings)
+    assert search(Outpaced(model), requests, settings) == search(FastSeq2SeqStep(model), requests, settings)
 
 
 def test_lanes_stop_when_one_fails() -> None:
@@ -128,7 +128,7 @@ def test_lanes_stop_when_one_fails() -> None:
 
 def test_beam_1_is_greedy() -> None:
     model, requests = tiny_model(seed=3), sentences(1000, seed=3)
-    step = QuickStep(model)
+    step = FastSeq2SeqStep(model)
     greedy = search(step, requests, SearchSettings(beam=1))
     beam = search(step, requests, SearchSettings(beam=1), advance=extend_beam)
     assert ids_of(greedy) == ids_of(beam)
@@ -179,7 +179,7 @@ def test_the_proven_stop_finds_what_a_search_to_the_limit_finds(penalty: float) 
 class Chain:
     """A model of one rule, for a search that knows no model: which token may follow which, and how likely."""
 
-    device, max_len, refills, marks = torch.device("cpu"), None, False, MarksConfig()
+    device, max_len, refills, marks = torch.device("cpu"), None, False, SpecialIds()
 
     def __init__(self, follows: dict[int, dict[int, float]], vocab_size: int = 20) -> None:
         self.follows, self.vocab_size = follows, vocab_size
@@ -321,7 +321,7 @@ def test_the_coverage_penalty_sums_where_the_last_layer_looked() -> None:
     """The rank of a hypothesis = its normalised score + beta x sum of log min(1, attention received)."""
     model, requests = tiny_model(seed=12), sentences(6, seed=12)
     settings = SearchSettings(beam=3, n_best=3, coverage_penalty=0.3)
-    for step in (QuickStep(model), Seq2SeqStep(model)):
+    for step in (FastSeq2SeqStep(model), Seq2SeqStep(model)):
         found = search(step, requests, settings, n_rows=6)
         for request, row in zip(requests, found, strict=True):
             for hypothesis in row:
@@ -443,9 +443,9 @@ def test_gains_are_the_same_by_either_kernel() -> None:
     logits = said.clone()
     logits[:, 7] = -torch.inf
     tokens = torch.tensor([[7], [0], [7], [299], [3]])
-    for prediction in (Prediction(said, said), Prediction(logits, said)):
+    for prediction in (NextTokenScores(said, said), NextTokenScores(logits, said)):
         assert prediction.gain_of_one(tokens) == pytest.approx(prediction.gains(tokens), abs=1e-5)
-    assert Prediction(logits, said).gain_of_one(tokens)[0, 0] == -math.inf
+    assert NextTokenScores(logits, said).gain_of_one(tokens)[0, 0] == -math.inf
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import sentences, tiny_model
-
 from deterministic import fill
 from echo_engine import EchoEngine, tokenizers
+from tiny_models import sentences, tiny_model
+
 from heedful.cli import main
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.decoding.text_constraints import Worded, Wording
+from heedful.decoding.text_constraints import TextConstraints, TokenConstraints
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
@@ -57,7 +57,7 @@ def test_other_processes_take_any_number_of_prefixes(translator: Translator) -> 
 
 def test_the_prefix_belongs_to_the_first_piece() -> None:
     engine = EchoEngine()
-    Translator(engine, tokenizers(), reach=Reach(64)).translate("one\ntwo", target_prefix="Ab")
+    Translator(engine, tokenizers(), reach=SourceLimit(64)).translate("one\ntwo", target_prefix="Ab")
     assert [list(request.prefix) for request in engine.asked] == [tokenizers().target.encode("Ab"), []]
 
 
@@ -70,7 +70,7 @@ def test_required_words_are_there(translator: Translator) -> None:
 
 def test_forbidden_words_go_to_the_search_as_runs_and_ids_as_ids() -> None:
     engine = EchoEngine()
-    translator = Translator(engine, tokenizers(), reach=Reach(64))
+    translator = Translator(engine, tokenizers(), reach=SourceLimit(64))
     translator.translate("one\ntwo", forbidden=["Hut", "ab", 7])
     runs = [tokenizers().target.encode(word) for word in ("Hut", "ab")]
     assert [request.forbidden for request in engine.asked] == [runs, runs]
@@ -97,10 +97,16 @@ def test_a_run_that_is_forbidden_is_not_written(beam: int, length: int) -> None:
 def test_a_word_is_encoded_as_it_stands_inside_of_a_sentence() -> None:
     lines = ["狗在跑。", "猫和狗在睡觉。", "狗狗在这里。", "ein Hund rennt", "der Hund schläft", "Hund und Hund"]
     both = learn_tokenizers(lines, lines, TokenizerConfig(kind="char", vocab_size=80, byte_fallback=False)).target
-    assert both.pieces(Worded(Wording(required=("狗",)), both).required[0]) == ["狗"]
-    assert both.pieces(Worded(Wording(required=("Hund",)), both).required[0]) == ["▁", "H", "u", "n", "d"]
+    assert both.pieces(TokenConstraints(TextConstraints(required=("狗",)), both).required[0]) == ["狗"]
+    assert both.pieces(TokenConstraints(TextConstraints(required=("Hund",)), both).required[0]) == [
+        "▁",
+        "H",
+        "u",
+        "n",
+        "d",
+    ]
     with pytest.raises(UserError, match="no token for a character of 'ж'"):
-        Worded(Wording(required=("ж",)), both)
+        TokenConstraints(TextConstraints(required=("ж",)), both)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import PATTERNS, random_model, sentences, tiny_model
-
-import heedful
 from ct2_models import log_probabilities
 from deterministic import fill
 from echo_engine import tokenizers
+from tiny_models import PATTERNS, random_model, sentences, tiny_model
+
+import heedful
 from heedful.cli import main
 from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.torch_engine import TorchEngine
@@ -20,7 +20,7 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
 
 REQUESTS = sentences(60, seed=3)
@@ -115,7 +115,7 @@ def test_models_that_do_not_fit_are_refused(models):
     with pytest.raises(UserError, match="different sizes"):
         TorchEngine(models[0], others=[random_model(1, vocab_size=21)])
     with pytest.raises(UserError, match="marks"):
-        TorchEngine(models[0], others=[random_model(1, marks=MarksConfig(start_id=1))])
+        TorchEngine(models[0], others=[random_model(1, marks=SpecialIds(start_id=1))])
 
 
 @pytest.fixture(scope="module")

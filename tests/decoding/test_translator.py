@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from deterministic import fill
+from echo_engine import EchoEngine, install, model_folder, tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from deterministic import fill
-from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.decoding.input_text import BLOCK_TEXTS, in_blocks
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.translation import Translation, best_choices
 from heedful.decoding.translator import Translator
-from heedful.decoding.worker_pool import Opening, Workers, answer_from_values, answer_to_values
+from heedful.decoding.worker_pool import LoadSpec, Workers, answer_from_values, answer_to_values
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
@@ -39,7 +39,7 @@ def engine() -> EchoEngine:
 
 @pytest.fixture
 def translator(engine: EchoEngine) -> Translator:
-    return Translator(engine, tokenizers(), reach=Reach(64))
+    return Translator(engine, tokenizers(), reach=SourceLimit(64))
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_id_of_a_spare_row_is_no_text() -> None:
     """Public models have more rows than pieces; nothing keeps one from writing such an id."""
     spare = tokenizers().target.vocab_size + 2
-    translator = Translator(EchoEngine(lambda ids: [spare, *ids, spare]), tokenizers(), reach=Reach(64))
+    translator = Translator(EchoEngine(lambda ids: [spare, *ids, spare]), tokenizers(), reach=SourceLimit(64))
     (best,) = translator.search("A dog.")
     assert best.text == "A dog." and best.tokens[0] == best.tokens[-1] == f"<{spare}>"
     assert "".join(best.tokens[1:-1]).replace("▁", " ").strip() == "A dog."
@@ -114,7 +114,7 @@ class CuttingEngine(EchoEngine):
 
 
 def test_a_translation_that_is_cut_off_is_counted(translator: Translator) -> None:
-    cutting = Translator(CuttingEngine(), tokenizers(), reach=Reach(64))
+    cutting = Translator(CuttingEngine(), tokenizers(), reach=SourceLimit(64))
     words = "2 translations were cut off at the longest length allowed, without an end: the first is that of text 3"
     with pytest.warns(UserWarning, match=words) as said:
         assert list(cutting.stream(["a", "", "bcdefg", "a", "hijklm"], block=2, max_len=4)) == [
@@ -139,15 +139,15 @@ def test_a_translation_beyond_what_the_model_was_made_for_is_counted() -> None:
     engine = EchoEngine(twice)
     # The start mark and five tokens are six; the source has three and an end mark.
     with pytest.warns(UserWarning, match="1 translation was longer than the 6 tokens .* that of text 2"):
-        Translator(engine, tokenizers(), reach=Reach(6)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=SourceLimit(6)).translate(["a", "ab"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Translator(engine, tokenizers(), reach=Reach(7)).translate(["a", "ab"])
-        Translator(engine, tokenizers(), reach=Reach(6, ends_there=True)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=SourceLimit(7)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=SourceLimit(6, ends_there=True)).translate(["a", "ab"])
 
 
 def test_candidates_of_a_long_text_are_the_best_combinations(engine: EchoEngine) -> None:
-    translator = Translator(engine, tokenizers(), reach=Reach(6))
+    translator = Translator(engine, tokenizers(), reach=SourceLimit(6))
     found = translator.search("Abc. Def.", beam=3, n_best=3)
     assert [one.text for one in found] == ["Abc. Def.", "Abc. Def", "Abc Def."]
     assert [one.score for one in found] == [0.0, -1.0, -1.0]
@@ -199,7 +199,7 @@ def test_errors_count_texts_over_blocks(translator: Translator) -> None:
 
 def test_an_unknown_way_with_long_texts(engine: EchoEngine) -> None:
     with pytest.raises(UserError, match="did you mean 'split'"):
-        Translator(engine, tokenizers(), reach=Reach(64), long="splt")  # type: ignore[arg-type]
+        Translator(engine, tokenizers(), reach=SourceLimit(64), long="splt")  # type: ignore[arg-type]
 
 
 def test_a_stream_reads_no_more_than_a_block_ahead(translator: Translator) -> None:
@@ -307,7 +307,7 @@ def test_what_a_process_refuses_is_refused_here(model: Path) -> None:
 
 def test_a_process_that_cannot_open_the_model_says_so_to_each_block(model: Path) -> None:
     """It is there until its input is closed: whoever comes late is told the same, and not that memory ran out."""
-    with Workers(Opening(str(model), engine="torch", compute="int8"), SearchSettings(), 1) as workers:
+    with Workers(LoadSpec(str(model), engine="torch", compute="int8"), SearchSettings(), 1) as workers:
         for start in (0, 1):
             with pytest.raises(UserError, match="compute = 'int8': only the CTranslate2 engine has it"):
                 workers.submit(["a"], start).result()
@@ -325,7 +325,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
     settings = SearchSettings(beam=1, max_len=4)
     with (
         pytest.raises(UserError, match=r"translating process \d of 2 \(pid \d+\) ended with code -9"),
-        Workers(Opening(str(model), engine="torch"), settings, 2) as workers,
+        Workers(LoadSpec(str(model), engine="torch"), settings, 2) as workers,
     ):
         assert workers.submit(["a"], 0).result().translations
         for process in started:
@@ -374,7 +374,7 @@ def test_processes_need_a_folder(translator: Translator) -> None:
 @pytest.mark.parametrize("n_workers", [0, -1, 10**6])
 def test_how_many_processes(model: Path, n_workers: int) -> None:
     with pytest.raises(UserError, match="must lie between 1 and"):
-        Workers(Opening(str(model)), SearchSettings(), n_workers)
+        Workers(LoadSpec(str(model)), SearchSettings(), n_workers)
 
 
 def test_an_answer_goes_through_json_unchanged(translator: Translator) -> None:

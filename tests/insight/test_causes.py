@@ -5,7 +5,7 @@ import pytest
 from look_models import OTHER_FAMILIES, SENTENCE, VARIANTS, other_subject, subject
 
 from heedful.insight import ablation
-from heedful.insight.inputs import Subject
+from heedful.insight.inputs import LookModel
 from heedful.insight.look import Look, look
 
 
@@ -13,7 +13,7 @@ def log_probabilities(found: Look) -> np.ndarray:
     return np.array([step.logit - step.log_sum for step in found.steps])
 
 
-def one_by_one(model: Subject, found: Look, also: tuple[int, ...] = ()) -> np.ndarray:
+def one_by_one(model: LookModel, found: Look, also: tuple[int, ...] = ()) -> np.ndarray:
     """(T, W): each word hidden in a look of its own, along the same translation."""
     return np.stack(
         [

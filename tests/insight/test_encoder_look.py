@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
+
 from heedful import UserError, load_model
 from heedful.cli.main import run
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.encoder_inputs import image_tensor
-from heedful.decoding.fill_mask import Filler
+from heedful.decoding.fill_mask import FillMask
 from heedful.insight.look_encoder import look_encoder
 from heedful.insight.packed_arrays import unpack
 from heedful.insight.schema import check_trace
@@ -56,7 +56,7 @@ def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
 
 
 def test_the_answers_are_the_models_own(folder: Path) -> None:
-    assert [list(place) for place in look_encoder(folder / "bert", "a [MASK] runs").answer] == Filler.load(
+    assert [list(place) for place in look_encoder(folder / "bert", "a [MASK] runs").answer] == FillMask.load(
         folder / "bert"
     ).fill("a [MASK] runs")
     assert look_encoder(folder / "bert", "a dog runs").answer == ()

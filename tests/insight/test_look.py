@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deterministic import largest_difference
 from look_models import SENTENCE, VARIANTS, subject, tokenizers
 from torch import Tensor
 
 import heedful
-from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -24,7 +24,7 @@ from heedful.insight.beam_tree import MemoryStep, write_greedily
 from heedful.insight.look import Look, look
 from heedful.insight.packed_arrays import unpack
 from heedful.insight.schema import SchemaError, check_trace
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
 from heedful.nn.recording import record_attention
@@ -297,7 +297,7 @@ def test_a_hidden_word_has_no_influence(variant: str) -> None:
 
 def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "mine", subject().model, tokenizers())
-    translator = Translator(TorchEngine(subject().model), tokenizers(), reach=Reach(64))
+    translator = Translator(TorchEngine(subject().model), tokenizers(), reach=SourceLimit(64))
     looks = [
         heedful.look(folder, SENTENCE, beam=2),
         heedful.look(str(folder), SENTENCE, beam=2),

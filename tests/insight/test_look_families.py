@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from deterministic import largest_difference
 from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
 from torch import Tensor
 
-from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -18,7 +18,7 @@ from heedful.insight.look import Look, look
 from heedful.insight.schema import SchemaError, check_trace
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, Vector, walk_through
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.universal import Universal
 from heedful.nn.recording import record_attention
@@ -207,7 +207,7 @@ def test_changes_and_references(name: str) -> None:
 def test_all_that_names_a_model_shows_the_same(name: str, tmp_path) -> None:
     subject = other_subject(name)
     folder = save_model(tmp_path / "mine", subject.model, tokenizers())
-    translator = Translator(TorchEngine(subject.model), tokenizers(), reach=Reach(64))
+    translator = Translator(TorchEngine(subject.model), tokenizers(), reach=SourceLimit(64))
     texts = {look(one, SENTENCE, beam=2).translation.text for one in (folder, translator, subject)}
     assert len(texts) == 1
     seen_there = look(folder, SENTENCE, beam=2)

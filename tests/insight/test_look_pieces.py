@@ -11,7 +11,7 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.segmentation import Long
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.inputs import Subject, open_subject, reach_of
+from heedful.insight.inputs import LookModel, open_subject, reach_of
 from heedful.insight.look import Look, look
 from heedful.insight.schema import check_trace
 from heedful.models.model_info import read_reach
@@ -21,13 +21,13 @@ TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.
 LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")
 
 
-def translator(of: Subject, *, long: Long = "split", limit: int | None = None, prefix: str = "") -> Translator:
+def translator(of: LookModel, *, long: Long = "split", limit: int | None = None, prefix: str = "") -> Translator:
     return Translator(
         TorchEngine(of.model), of.tokenizers, reach=reach_of(of.model), long=long, limit=limit, prefix=prefix
     )
 
 
-def every_piece(model: Translator | Subject, text: str) -> list[Look]:
+def every_piece(model: Translator | LookModel, text: str) -> list[Look]:
     first = look(model, text, beam=2)
     n = 1 if first.pieces is None else len(first.pieces.sources)
     return [first, *(look(model, text, beam=2, piece=number) for number in range(1, n))]

@@ -10,7 +10,7 @@ from look_models import tokenizers
 
 from heedful.insight.packed_arrays import pack, to_plain, unpack
 from heedful.insight.word_spans import word_spans
-from heedful.text.tokenizer import pieces_of
+from heedful.text.tokenizer import generated_pieces
 
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 
@@ -84,7 +84,7 @@ def test_words_follow_each_other_without_gaps() -> None:
 def test_a_spare_row_of_the_vocabulary_is_written_as_its_number() -> None:
     tokenizer = tokenizers().source
     size = tokenizer.vocab_size
-    assert pieces_of(tokenizer, [size + 2, 5, size, 3]) == [
+    assert generated_pieces(tokenizer, [size + 2, 5, size, 3]) == [
         f"<{size + 2}>",
         tokenizer.pieces([5])[0],
         f"<{size}>",

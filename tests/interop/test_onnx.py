@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deterministic import fill, numbers, whole_numbers
 from torch import nn
 
-from deterministic import fill, numbers, whole_numbers
 from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
@@ -20,7 +20,7 @@ from heedful.models.bert import Bert, BertConfig
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import UniversalConfig
 from heedful.models.vit import Vit, VitConfig
@@ -34,7 +34,7 @@ WRITERS = {
     "seq2seq": lambda: Seq2Seq(Seq2SeqConfig(VOCAB, VOCAB, **SIZES, logits_bias=True)),
     "t5": lambda: T5(T5Config(VOCAB, **SIZES, d_head=6, n_decoder_layers=2)),
     "bart": lambda: Bart(
-        BartConfig(VOCAB, **SIZES, max_len=24, marks=MarksConfig(pad_id=1, start_id=2, end_id=2, first_id=0))
+        BartConfig(VOCAB, **SIZES, max_len=24, marks=SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0))
     ),
 }
 

@@ -2,28 +2,28 @@
 
 import pytest
 import torch
-
 from deterministic import numbers
+
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import one_precision
-from heedful.interop.huggingface.config_files import Values
-from heedful.interop.huggingface.tensor_map import Row, read_table, write_table
+from heedful.interop.huggingface.checkpoint import to_common_dtype
+from heedful.interop.huggingface.config_files import HFConfig
+from heedful.interop.huggingface.tensor_map import TensorMap, read_table, write_table
 
 ROWS = {
-    "plain": Row("a", "x"),
-    "transposed": Row("a", "x", transposed=True),
-    "joined": Row("a", ("x", "y", "z")),
-    "joined along the other axis, transposed": Row("a", ("x", "y", "z"), axis=1, transposed=True),
-    "in another order": Row("a", "x", axis=1, order=(0, 2, 4, 1, 3, 5)),
-    "rows that nobody reads": Row("a", "x", skip=2),
-    "wrapped": Row("a", "x", wrapped=True),
-    "a convolution of one point": Row("a", "x", pointwise=True),
-    "with other names": Row("a", "x", aliases=("b", "c")),
+    "plain": TensorMap("a", "x"),
+    "transposed": TensorMap("a", "x", transposed=True),
+    "joined": TensorMap("a", ("x", "y", "z")),
+    "joined along the other axis, transposed": TensorMap("a", ("x", "y", "z"), axis=1, transposed=True),
+    "in another order": TensorMap("a", "x", axis=1, order=(0, 2, 4, 1, 3, 5)),
+    "rows that nobody reads": TensorMap("a", "x", skip=2),
+    "wrapped": TensorMap("a", "x", wrapped=True),
+    "a convolution of one point": TensorMap("a", "x", pointwise=True),
+    "with other names": TensorMap("a", "x", aliases=("b", "c")),
 }
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_reading_undoes_writing(row: Row) -> None:
+def test_reading_undoes_writing(row: TensorMap) -> None:
     ours = {name: numbers(4, 6, name=name) for name in row.parts}
     theirs = write_table([row], ours)
     assert set(theirs) == {"a"}
@@ -34,16 +34,16 @@ def test_reading_undoes_writing(row: Row) -> None:
 
 def test_what_each_field_means() -> None:
     x, y = numbers(2, 3, name="x"), numbers(2, 3, name="y")
-    assert torch.equal(write_table([Row("a", ("x", "y"))], {"x": x, "y": y})["a"], torch.cat([x, y]))
-    assert torch.equal(write_table([Row("a", "x", transposed=True)], {"x": x})["a"], x.t())
-    assert torch.equal(write_table([Row("a", "x", axis=1, order=(2, 0, 1))], {"x": x})["a"], x[:, [2, 0, 1]])
-    skipped = write_table([Row("a", "x", skip=2)], {"x": x})["a"]
+    assert torch.equal(write_table([TensorMap("a", ("x", "y"))], {"x": x, "y": y})["a"], torch.cat([x, y]))
+    assert torch.equal(write_table([TensorMap("a", "x", transposed=True)], {"x": x})["a"], x.t())
+    assert torch.equal(write_table([TensorMap("a", "x", axis=1, order=(2, 0, 1))], {"x": x})["a"], x[:, [2, 0, 1]])
+    skipped = write_table([TensorMap("a", "x", skip=2)], {"x": x})["a"]
     assert not skipped[:2].any() and torch.equal(skipped[2:], x)
-    assert write_table([Row("a", "x", wrapped=True)], {"x": x})["a"].shape == (1, 2, 3)
+    assert write_table([TensorMap("a", "x", wrapped=True)], {"x": x})["a"].shape == (1, 2, 3)
 
 
 def test_a_tied_matrix_has_many_names() -> None:
-    row, x = Row("a", "x", aliases=("b",)), numbers(2, 3)
+    row, x = TensorMap("a", "x", aliases=("b",)), numbers(2, 3)
     for found in ({"a": x}, {"b": x}, {"a": x, "b": x.clone()}):
         assert torch.equal(read_table([row], found)["x"], x)
     with pytest.raises(UserError, match="'a' and 'b' should be one matrix"):
@@ -51,36 +51,36 @@ def test_a_tied_matrix_has_many_names() -> None:
 
 
 def test_what_may_be_absent_is_zero() -> None:
-    assert torch.equal(read_table([Row("a", "x", or_zeros=(3,))], {})["x"], torch.zeros(3))
+    assert torch.equal(read_table([TensorMap("a", "x", or_zeros=(3,))], {})["x"], torch.zeros(3))
 
 
 def test_what_does_not_fit_is_named() -> None:
     x = numbers(2, 3)
     with pytest.raises(UserError, match=r"file: .*missing 1 \(a\); not asked for 1 \(other\)"):
-        read_table([Row("a", "x")], {"other": x}, where="file")
+        read_table([TensorMap("a", "x")], {"other": x}, where="file")
     with pytest.raises(UserError, match=r"file: does not fit its settings: not asked for 1 \(other\)"):
-        read_table([Row("a", "x")], {"a": x, "other": x}, where="file")
+        read_table([TensorMap("a", "x")], {"a": x, "other": x}, where="file")
     with pytest.raises(UserError, match=r"'a' has the shape \(2, 3\)"):
-        read_table([Row("a", ("x", "y", "z"))], {"a": x}, where="file")
+        read_table([TensorMap("a", ("x", "y", "z"))], {"a": x}, where="file")
     with pytest.raises(UserError, match=r"'a' has the shape"):
-        read_table([Row("a", "x", axis=1, order=(0, 1, 2, 3))], {"a": x}, where="file")
+        read_table([TensorMap("a", "x", axis=1, order=(0, 1, 2, 3))], {"a": x}, where="file")
     with pytest.raises(AssertionError, match="y"):
-        write_table([Row("a", "x")], {"x": x, "y": x})
+        write_table([TensorMap("a", "x")], {"x": x, "y": x})
 
 
 def test_one_precision_for_all() -> None:
     half, single = torch.ones(2, dtype=torch.float16), torch.ones(2)
-    found = one_precision({"a": half, "b": single, "c": torch.ones(2, dtype=torch.bfloat16)}, where="file")
+    found = to_common_dtype({"a": half, "b": single, "c": torch.ones(2, dtype=torch.bfloat16)}, where="file")
     assert {tensor.dtype for tensor in found.values()} == {torch.float32}
-    assert one_precision({"a": half}, where="file")["a"].dtype == torch.float16
+    assert to_common_dtype({"a": half}, where="file")["a"].dtype == torch.float16
     with pytest.raises(UserError, match=r"'a' .*not finite"):
-        one_precision({"a": torch.tensor([1.0, torch.nan])}, where="file")
+        to_common_dtype({"a": torch.tensor([1.0, torch.nan])}, where="file")
     with pytest.raises(UserError, match="int64"):
-        one_precision({"a": torch.ones(2, dtype=torch.int64)}, where="file")
+        to_common_dtype({"a": torch.ones(2, dtype=torch.int64)}, where="file")
 
 
 def test_values_are_read_by_name_and_type() -> None:
-    values = Values({"n": 3, "x": 0.5, "yes": True, "kind": "gelu_new", "none": None, "odd": 1}, where="config.json")
+    values = HFConfig({"n": 3, "x": 0.5, "yes": True, "kind": "gelu_new", "none": None, "odd": 1}, where="config.json")
     assert (values.whole("n"), values.number("x"), values.number("n"), values.flag("yes")) == (3, 0.5, 3.0, True)
     assert values.choice("kind", {"gelu_new": "gelu_tanh"}) == "gelu_tanh"
     assert values.whole("absent", 7) == values.whole("none", 7) == 7

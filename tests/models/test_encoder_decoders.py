@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from deterministic import fill, largest_difference, whole_numbers
 from torch import Tensor, nn
 
-from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
@@ -15,12 +15,12 @@ from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 
 VOCAB = 23
-OWN_MARKS = MarksConfig(pad_id=1, start_id=2, end_id=2, first_id=0)
+OWN_MARKS = SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0)
 BART = BartConfig(vocab_size=VOCAB, d_model=8, n_layers=1, n_decoder_layers=2, n_heads=2, d_ff=12, max_len=24)
 TINY_T5 = T5Config(VOCAB, d_model=8, n_layers=2, n_heads=2, d_head=3, d_ff=12, n_buckets=4, max_distance=6)
 UNIVERSAL = UniversalConfig(VOCAB, VOCAB, d_model=8, n_steps=3, n_heads=2, d_ff=12)
@@ -189,7 +189,7 @@ SEQ2SEQ = Seq2SeqConfig(VOCAB, VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=12,
 
 
 def test_marks_of_a_models_own_and_ids_never_written() -> None:
-    marks = MarksConfig(pad_id=22, start_id=22, end_id=0, forbidden=(22,))
+    marks = SpecialIds(pad_id=22, start_id=22, end_id=0, forbidden=(22,))
     model = fill(Seq2Seq(dataclasses.replace(SEQ2SEQ, marks=marks)))
     with torch.no_grad():
         model.head.linear.bias[22] = 50.0  # the likeliest by far
@@ -213,7 +213,7 @@ def test_a_bias_on_the_logits_is_one_number_for_each_word() -> None:
 
 
 def test_old_settings_mean_the_usual_marks() -> None:
-    assert SEQ2SEQ.marks == MarksConfig(pad_id=0, start_id=2, end_id=3)
+    assert SEQ2SEQ.marks == SpecialIds(pad_id=0, start_id=2, end_id=3)
     assert not Seq2SeqConfig(VOCAB, VOCAB).logits_bias
 
 
@@ -223,7 +223,7 @@ def test_old_settings_mean_the_usual_marks() -> None:
         (BartConfig, {"vocab_size": 0}, "vocab_size"),
         (BartConfig, {"vocab_size": 9, "n_heads": 5}, "n_heads"),
         (BartConfig, {"vocab_size": 9, "activation_dropout": 1.0}, "activation_dropout"),
-        (BartConfig, {"vocab_size": 9, "marks": MarksConfig(end_id=9)}, "marks"),
+        (BartConfig, {"vocab_size": 9, "marks": SpecialIds(end_id=9)}, "marks"),
         (T5Config, {"vocab_size": 9, "n_buckets": 6}, "n_buckets"),
         (T5Config, {"vocab_size": 9, "max_distance": 16}, "max_distance"),
         (T5Config, {"vocab_size": 9, "norm_eps": 0.0}, "norm_eps"),
@@ -232,8 +232,8 @@ def test_old_settings_mean_the_usual_marks() -> None:
         (UniversalConfig, {"source_vocab_size": 9, "target_vocab_size": 9, "threshold": 1.0}, "threshold"),
         (UniversalConfig, {"source_vocab_size": 9, "target_vocab_size": 9, "ponder_weight": -1.0}, "ponder_weight"),
         (UniversalConfig, {"source_vocab_size": 9, "target_vocab_size": 9, "d_model": 9, "n_heads": 3}, "d_model"),
-        (MarksConfig, {"pad_id": -1}, "pad_id"),
-        (MarksConfig, {"forbidden": (-2,)}, "forbidden"),
+        (SpecialIds, {"pad_id": -1}, "pad_id"),
+        (SpecialIds, {"forbidden": (-2,)}, "forbidden"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(kind: type, settings: dict, word: str) -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from deterministic import fill, largest_difference, numbers, whole_numbers
+
 from heedful.data.packing import fill_rows, pack_best_fit, pack_stream
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig, document_positions
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import attend, attend_causal
 from heedful.nn.masks import causal_mask, combine
-from heedful.nn.positions import Rotary, Stretch
+from heedful.nn.positions import RopeScaling, Rotary
 
 SIZES = {"vocab_size": 13, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 12}
 LLAMA = {
@@ -130,7 +130,7 @@ def test_scores_are_divided_by_the_layers_number_where_asked() -> None:
 def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
     turns = Rotary(d_head=64, base=500_000.0)
     plain = torch.stack(turns.waves(torch.tensor([1]), torch.float64))
-    stretch = Stretch(factor=8.0, first_len=8192, low=1.0, high=4.0)
+    stretch = RopeScaling(factor=8.0, first_len=8192, low=1.0, high=4.0)
     frequencies = 500_000.0 ** (-torch.arange(32, dtype=torch.float64) / 32)
     stretched = stretch(frequencies)
     rounds = 8192 * frequencies / (2 * math.pi)
@@ -141,10 +141,10 @@ def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
     assert (stretched[between] < frequencies[between]).all()
     assert (stretched[between] > frequencies[between] / 8).all()
     assert (stretched.diff() < 0).all()
-    same = Rotary(d_head=64, base=500_000.0, stretch=Stretch(factor=1.0))
+    same = Rotary(d_head=64, base=500_000.0, stretch=RopeScaling(factor=1.0))
     assert torch.equal(torch.stack(same.waves(torch.tensor([1]), torch.float64)), plain)
     # Every position counts as a fraction of itself.
-    interpolated = Rotary(d_head=64, stretch=Stretch(factor=4.0)).waves(torch.tensor([12]), torch.float64)
+    interpolated = Rotary(d_head=64, stretch=RopeScaling(factor=4.0)).waves(torch.tensor([12]), torch.float64)
     assert torch.allclose(
         torch.stack(interpolated), torch.stack(Rotary(d_head=64).waves(torch.tensor([3]), torch.float64))
     )
@@ -218,7 +218,7 @@ def test_it_starts_as_gpt2_does() -> None:
 
 
 def test_where_the_start_mark_stands() -> None:
-    llama, gpt2 = MarksConfig(start_id=2, end_id=3), MarksConfig(start_id=3, end_id=3)
+    llama, gpt2 = SpecialIds(start_id=2, end_id=3), SpecialIds(start_id=3, end_id=3)
     assert llama.begun([7]) == [2, 7] and llama.begun([]) == [2]
     assert gpt2.begun([7]) == [7] and gpt2.begun([]) == [3]
     assert llama.begun([7], opens=False) == [7] and gpt2.begun([7], opens=True) == [3, 7]  # the tokenizer knows better

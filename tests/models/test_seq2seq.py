@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 import torch
-
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.config import from_values
+
+from heedful.config import config_from_dict
 from heedful.errors import UserError
 from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, attend_fused
-from heedful.nn.sparse_attention import Restricted, Strongest
+from heedful.nn.sparse_attention import PatternAttention, TopKAttention
 
 SMALL = {"source_vocab_size": 11, "target_vocab_size": 11, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12}
 
@@ -110,7 +110,7 @@ def test_a_tied_model_is_the_untied_one_with_equal_numbers():
 def test_a_pattern_rules_self_attention_and_leaves_cross_attention_whole(kind):
     model = make(pattern=PatternConfig(kind=kind, span=3, n_global=2))
     for layer, causal in ((model.encoder.layers[0], False), (model.decoder.layers[0], True)):
-        assert isinstance(layer.attention.attend, Restricted)
+        assert isinstance(layer.attention.attend, PatternAttention)
         assert type(layer.attention.attend.rule).__name__.lower() == kind
         assert layer.attention.attend.rule.span == 3
         assert layer.attention.attend.rule.causal == causal
@@ -120,7 +120,7 @@ def test_a_pattern_rules_self_attention_and_leaves_cross_attention_whole(kind):
 
 def test_strongest_and_additive():
     strongest = make(pattern=PatternConfig(kind="strongest", span=3))
-    assert isinstance(strongest.decoder.layers[0].attention.attend, Strongest)
+    assert isinstance(strongest.decoder.layers[0].attention.attend, TopKAttention)
     assert strongest.decoder.layers[0].attention.attend.causal
     assert not strongest.encoder.layers[0].attention.attend.causal
     additive = make(pattern=PatternConfig(kind="additive"))
@@ -227,7 +227,7 @@ def test_impossible_settings_are_refused_with_the_value(changes, words):
 )
 def test_impossible_patterns_are_refused_with_the_table(values, words):
     with pytest.raises(UserError, match="pattern") as caught:
-        from_values(Seq2SeqConfig, {**SMALL, "pattern": values}, where="config.json")
+        config_from_dict(Seq2SeqConfig, {**SMALL, "pattern": values}, where="config.json")
     assert words in str(caught.value)
     assert "config.json" in str(caught.value)
 

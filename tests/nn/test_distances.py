@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.nn.sparse_attention import dots_at, mix_at
+from heedful.nn.sparse_attention import gathered_mix, gathered_scores
 
 DISTANCES = [0, -1, 3, -4, 6, 9]  # 9 reaches beyond the end of every sequence here
 
@@ -25,26 +25,26 @@ def gathered(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("length", [1, 4, 8])
 def test_dots_are_those_of_gathered_keys(length: int) -> None:
     q, k = draw(2, 3, length, 4), draw(2, 3, length, 5)[..., :4]
-    torch.testing.assert_close(dots_at(q, k, DISTANCES), (q[:, :, :, None] * gathered(k)).sum(-1))
+    torch.testing.assert_close(gathered_scores(q, k, DISTANCES), (q[:, :, :, None] * gathered(k)).sum(-1))
 
 
 @pytest.mark.parametrize("length", [1, 4, 8])
 def test_mixtures_are_those_of_gathered_values(length: int) -> None:
     weights, v = draw(2, 3, length, len(DISTANCES)), draw(2, 3, length, 5)
-    torch.testing.assert_close(mix_at(weights, v, DISTANCES), (weights[..., None] * gathered(v)).sum(-2))
+    torch.testing.assert_close(gathered_mix(weights, v, DISTANCES), (weights[..., None] * gathered(v)).sum(-2))
 
 
 def test_derivatives_of_first_and_second_order() -> None:
     q, k, weights = draw(1, 2, 5, 3), draw(1, 2, 5, 3), draw(1, 2, 5, len(DISTANCES))
-    assert torch.autograd.gradcheck(lambda a, b: dots_at(a, b, DISTANCES), (q, k))
-    assert torch.autograd.gradcheck(lambda a, b: mix_at(a, b, DISTANCES), (weights, k))
-    assert torch.autograd.gradgradcheck(lambda a, b: dots_at(a, b, DISTANCES), (q, k))
-    assert torch.autograd.gradgradcheck(lambda a, b: mix_at(a, b, DISTANCES), (weights, k))
+    assert torch.autograd.gradcheck(lambda a, b: gathered_scores(a, b, DISTANCES), (q, k))
+    assert torch.autograd.gradcheck(lambda a, b: gathered_mix(a, b, DISTANCES), (weights, k))
+    assert torch.autograd.gradgradcheck(lambda a, b: gathered_scores(a, b, DISTANCES), (q, k))
+    assert torch.autograd.gradgradcheck(lambda a, b: gathered_mix(a, b, DISTANCES), (weights, k))
 
 
 def test_the_size_of_the_parts_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, weights = draw(2, 2, 11, 4), draw(2, 2, 11, 4), draw(2, 2, 11, len(DISTANCES))
-    whole = dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)
+    whole = gathered_scores(q, k, DISTANCES), gathered_mix(weights, k, DISTANCES)
     for rows in (1, 3, 11):
         monkeypatch.setattr("heedful.nn.sparse_attention.IN_CACHE", rows * 2 * 2 * 4)
-        torch.testing.assert_close((dots_at(q, k, DISTANCES), mix_at(weights, k, DISTANCES)), whole)
+        torch.testing.assert_close((gathered_scores(q, k, DISTANCES), gathered_mix(weights, k, DISTANCES)), whole)

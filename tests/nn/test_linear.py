@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.nn.cpu import EVEN, Linear, evened, linear
+from heedful.nn.cpu import ROW_MULTIPLE, Linear, linear, pad_rows
 from heedful.nn.feedforward import gelu
 
 
@@ -22,7 +22,7 @@ def results(product: Tensor, layer: Linear, x: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(3, 5, 16), (EVEN, 16), (2, 3, 100, 16), (1, 16)])
+@pytest.mark.parametrize("shape", [(3, 5, 16), (ROW_MULTIPLE, 16), (2, 3, 100, 16), (1, 16)])
 def test_it_is_what_autocast_makes_of_a_linear_layer(shape: tuple[int, ...], bias: bool) -> None:
     layer, x = layer_and_rows(*shape, bias=bias)
     with torch.autocast("cpu", torch.bfloat16):
@@ -60,16 +60,18 @@ def test_products_are_of_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "linear", lambda x, *rest: sizes.add(len(x)) or torchs(x, *rest))
     weight = torch.randn(8, 16)
     with torch.autocast("cpu", torch.bfloat16):
-        for n_rows in range(1, 3 * EVEN + 1, 7):
+        for n_rows in range(1, 3 * ROW_MULTIPLE + 1, 7):
             linear(torch.randn(n_rows, 16), weight)
-    assert sizes == {EVEN, 2 * EVEN, 3 * EVEN}
+    assert sizes == {ROW_MULTIPLE, 2 * ROW_MULTIPLE, 3 * ROW_MULTIPLE}
 
 
 def test_only_bfloat16_is_evened() -> None:
     rows = torch.randn(5, 3)
-    assert evened(rows) is rows
-    assert torch.equal(evened(rows.bfloat16())[:5], rows.bfloat16()) and len(evened(rows.bfloat16())) == EVEN
-    assert not evened(rows.bfloat16())[5:].any()
+    assert pad_rows(rows) is rows
+    assert (
+        torch.equal(pad_rows(rows.bfloat16())[:5], rows.bfloat16()) and len(pad_rows(rows.bfloat16())) == ROW_MULTIPLE
+    )
+    assert not pad_rows(rows.bfloat16())[5:].any()
 
 
 def test_gelu_has_few_sizes_too(monkeypatch: pytest.MonkeyPatch) -> None:

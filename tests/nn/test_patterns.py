@@ -4,12 +4,22 @@ import random
 
 import pytest
 import torch
+from deterministic import largest_difference, mask_of, numbers
 from torch import Tensor
 
-from deterministic import largest_difference, mask_of, numbers
 from heedful.nn.attention import attend, share_heads
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
-from heedful.nn.sparse_attention import RULES, Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
+from heedful.nn.sparse_attention import (
+    RULES,
+    Dilated,
+    Local,
+    PatternAttention,
+    Sparse,
+    Strided,
+    TopKAttention,
+    Window,
+    rule_mask,
+)
 
 KINDS = list(RULES)
 
@@ -110,7 +120,7 @@ def test_equals_full_attention_under_the_mask(kind, causal):
             mask = padding_mask(torch.arange(length)[None] < lengths)
         scale = choose.choice([None, 1.0])
         compare(
-            lambda q, k, v, r=rule, m=mask, s=scale: Restricted(r)(q, k, v, m, scale=s),
+            lambda q, k, v, r=rule, m=mask, s=scale: PatternAttention(r)(q, k, v, m, scale=s),
             lambda q, k, v, r=rule, m=mask, s=scale: masked(r, q, k, v, m, s),
             inputs,
             f"{name}: {rule}, length {length}, scale {scale}, mask {mask}",
@@ -125,10 +135,10 @@ def test_a_few_queries_against_many_keys(kind, causal):
         rule = make(kind, span, causal)
         inputs = tensors(2, 4, 2, n_queries, n_keys, 3, f"{n_queries} {n_keys}")
         where = f"{rule} {n_queries} {n_keys}"
-        compare(Restricted(rule), lambda q, k, v, r=rule: masked(r, q, k, v), inputs, where)
+        compare(PatternAttention(rule), lambda q, k, v, r=rule: masked(r, q, k, v), inputs, where)
         whole = tensors(2, 4, 2, n_keys, n_keys, 3, f"{n_queries} {n_keys}")
-        last = Restricted(rule)(*whole)[:, :, n_keys - n_queries :]
-        step = Restricted(rule)(whole[0][:, :, n_keys - n_queries :], *whole[1:])
+        last = PatternAttention(rule)(*whole)[:, :, n_keys - n_queries :]
+        step = PatternAttention(rule)(whole[0][:, :, n_keys - n_queries :], *whole[1:])
         assert largest_difference(step, last) < 1e-12, where
 
 
@@ -144,7 +154,7 @@ def test_masks_of_other_shapes(kind):
         padding_mask(torch.tensor([[True] * 7, [False] * 7])),
     ):
         compare(
-            lambda q, k, v, m=mask: Restricted(rule)(q, k, v, m),
+            lambda q, k, v, m=mask: PatternAttention(rule)(q, k, v, m),
             lambda q, k, v, m=mask: masked(rule, q, k, v, m),
             inputs,
             f"{rule} {tuple(mask.shape)}",
@@ -156,7 +166,7 @@ def test_masks_of_other_shapes(kind):
 def test_hidden_keys_pass_no_gradient(kind, causal):
     real = torch.arange(9)[None] < torch.tensor([[9], [4]])
     _, _, dk, dv = gradients(
-        lambda q, k, v: Restricted(make(kind, 3, causal))(q, k, v, padding_mask(real)),
+        lambda q, k, v: PatternAttention(make(kind, 3, causal))(q, k, v, padding_mask(real)),
         tensors(2, 2, 2, 9, 9, 3, kind),
     )
     assert (dk[1, :, 4:] == 0).all()
@@ -167,14 +177,14 @@ def test_hidden_keys_pass_no_gradient(kind, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_batch_without_rows_passes_through(kind, causal):
     q = torch.zeros(0, 2, 1, 4)
-    assert Restricted(make(kind, 3, causal))(q, q, q, torch.zeros(0, 1, 1, 1, dtype=torch.bool)).shape == q.shape
+    assert PatternAttention(make(kind, 3, causal))(q, q, q, torch.zeros(0, 1, 1, 1, dtype=torch.bool)).shape == q.shape
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_span_far_beyond_the_input_costs_nothing(kind):
     rule = make(kind, 10**9, True)
     inputs = tensors(1, 1, 1, 5, 5, 3, kind)
-    compare(Restricted(rule), lambda q, k, v: masked(rule, q, k, v), inputs, kind)
+    compare(PatternAttention(rule), lambda q, k, v: masked(rule, q, k, v), inputs, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,7 +193,7 @@ def test_weights_are_dropped_in_training(kind):
     q, k, v = tensors(1, 1, 1, 40, 40, 4, kind)
     rule = make(kind, 4, False)
     ones = torch.ones_like(v)
-    dropped = torch.cat([Restricted(rule)(q, k, ones, dropout=0.25) for _ in range(200)])
+    dropped = torch.cat([PatternAttention(rule)(q, k, ones, dropout=0.25) for _ in range(200)])
     assert dropped.std() > 0.05
     assert abs(dropped.mean() - 1) < 0.02
 
@@ -201,7 +211,7 @@ def test_time_and_memory_grow_with_the_length_not_its_square(kind, monkeypatch):
     for length in (128, 256):
         counted.append(0)
         q = numbers(1, 1, length, 2)
-        Restricted(make(kind, 8, False))(q, q, q)
+        PatternAttention(make(kind, 8, False))(q, q, q)
         counted[:] = [counted[0], sum(counted[1:])] if length == 256 else [sum(counted)]
     assert counted[1] <= 2 * counted[0]
     assert counted[1] < 256**2 / 4
@@ -210,7 +220,7 @@ def test_time_and_memory_grow_with_the_length_not_its_square(kind, monkeypatch):
 def test_a_pattern_takes_no_bias():
     q = numbers(1, 1, 4, 2)
     with pytest.raises(ValueError, match="takes none"):
-        Restricted(Local(2))(q, q, q, bias=numbers(1, 4, 4))
+        PatternAttention(Local(2))(q, q, q, bias=numbers(1, 4, 4))
 
 
 # Learned sparsity
@@ -245,7 +255,7 @@ def test_strongest_keeps_the_highest_scores(causal, span, with_bias):
         lengths = torch.tensor([[n_keys], [(n_keys + 1) // 2]])
         for mask in (None, padding_mask(torch.arange(n_keys)[None] < lengths)):
             compare(
-                lambda q, k, v, m=mask, b=bias: Strongest(span, causal)(q, k, v, m, bias=b),
+                lambda q, k, v, m=mask, b=bias: TopKAttention(span, causal)(q, k, v, m, bias=b),
                 lambda q, k, v, m=mask, b=bias: strongest(q, k, v, m, span=span, causal=causal, bias=b),
                 inputs,
                 f"span {span} causal {causal} {n_queries} {n_keys}",
@@ -254,11 +264,11 @@ def test_strongest_keeps_the_highest_scores(causal, span, with_bias):
 
 def test_strongest_of_all_is_full_attention():
     inputs = tensors(2, 2, 2, 6, 6, 3, "all")
-    compare(Strongest(6), attend, inputs, "non-causal")
-    compare(Strongest(6, causal=True), lambda q, k, v: attend(q, k, v, causal_mask(6)), inputs, "causal")
+    compare(TopKAttention(6), attend, inputs, "non-causal")
+    compare(TopKAttention(6, causal=True), lambda q, k, v: attend(q, k, v, causal_mask(6)), inputs, "causal")
 
 
 def test_strongest_counts_exactly_the_kept_keys():
     q, k, v = tensors(1, 1, 1, 8, 8, 4, "count")
     v = torch.eye(8, dtype=torch.float64)[None, None]  # the output is the row of weights itself
-    assert ((Strongest(3)(q, k, v) > 0).sum(-1) == 3).all()
+    assert ((TopKAttention(3)(q, k, v) > 0).sum(-1) == 3).all()

@@ -1,13 +1,22 @@
 import pytest
 import torch
+from deterministic import fill, largest_difference, mask_of, numbers, whole_numbers
 from torch import Tensor, nn
 
-from deterministic import fill, largest_difference, mask_of, numbers, whole_numbers
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend, attend_fused, attention_weights
 from heedful.nn.masks import combine
 from heedful.nn.recording import record_attention, structural_copy, weights_of
-from heedful.nn.sparse_attention import Dilated, Local, Restricted, Sparse, Strided, Strongest, Window, rule_mask
+from heedful.nn.sparse_attention import (
+    Dilated,
+    Local,
+    PatternAttention,
+    Sparse,
+    Strided,
+    TopKAttention,
+    Window,
+    rule_mask,
+)
 
 PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest")
 
@@ -124,7 +133,7 @@ def masks_and_attends() -> list[tuple[str, Attend, Tensor | None]]:
     return [
         ("formula", attend, None),
         ("fused", attend_fused, None),
-        *((repr(rule), Restricted(rule), rule_mask(rule, 11, 11)) for rule in rules),
+        *((repr(rule), PatternAttention(rule), rule_mask(rule, 11, 11)) for rule in rules),
     ]
 
 
@@ -141,7 +150,9 @@ def test_the_weights_are_those_of_the_formula(name: str, function: Attend, own: 
     assert largest_difference(found, expected) < 1e-12
 
 
-@pytest.mark.parametrize("function", [attend, attend_fused, Strongest(3), AdditiveAttend(n_heads=4, d_head=6).double()])
+@pytest.mark.parametrize(
+    "function", [attend, attend_fused, TopKAttention(3), AdditiveAttend(n_heads=4, d_head=6).double()]
+)
 @pytest.mark.parametrize("n_keys", [1, 5, 6, 7, 40])
 def test_the_weights_times_the_values_are_the_output(function: Attend, n_keys: int) -> None:
     q, k, v = numbers(2, 4, 3, 6, name="q"), numbers(2, 4, n_keys, 6, name="k"), numbers(2, 4, n_keys, 6, name="v")

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from deterministic import fill, largest_difference, numbers
 from torch import Tensor
 
-from deterministic import fill, largest_difference, numbers
-from heedful.nn.adaptive_computation import Halting, Recurrence, Thought
+from heedful.nn.adaptive_computation import ActOutput, Halting, Recurrence
 from heedful.nn.positions import sinusoidal_code
 
 D = 6
@@ -115,7 +115,7 @@ def test_thinking_costs_and_can_be_learned_to_be_cheaper() -> None:
 
 
 def test_the_cost_of_nothing_is_zero() -> None:
-    nothing = Thought(numbers(1, 2, D), torch.ones(1, 2), torch.ones(1, 2))
+    nothing = ActOutput(numbers(1, 2, D), torch.ones(1, 2), torch.ones(1, 2))
     assert float(nothing.ponder(torch.zeros(1, 2, dtype=torch.bool))) == 0.0
 
 

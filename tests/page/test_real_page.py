@@ -11,7 +11,7 @@ from browser_page import Watched, drawn, expect, playwright
 from real_server import make_folder, real_server
 
 from heedful.decoding.translator import Translator
-from heedful.insight.inputs import Subject, open_subject
+from heedful.insight.inputs import LookModel, open_subject
 from heedful.insight.look import Look, look
 
 TEXT = "A dog sleeps in the snow."
@@ -31,7 +31,7 @@ class Served:
 
     address: str
     translator: Translator
-    subject: Subject
+    subject: LookModel
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from deterministic import fill
 from encoder_decoders import (
     EXACT,
     ours_from,
@@ -16,13 +17,12 @@ from encoder_decoders import (
     shuffled,
 )
 
-from deterministic import fill
 from heedful.errors import UserError
 from heedful.interop.huggingface.bart import config_from, config_to, table
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -123,7 +123,7 @@ OWN = {
         max_len=24,
         scaled_embedding=True,
         activation="relu",
-        marks=MarksConfig(pad_id=1, start_id=2, end_id=2, first_id=0),
+        marks=SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0),
     ),
 }
 

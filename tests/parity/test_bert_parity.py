@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from deterministic import fill, numbers, whole_numbers
+from encoder_models import own_tokenizers
 from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
-from deterministic import fill, numbers, whole_numbers
-from encoder_models import own_tokenizers
 from heedful import pipeline
 from heedful.decoding.embedder import Embedder
 from heedful.errors import UserError
@@ -18,7 +18,7 @@ from heedful.interop.huggingface.bert import config_from, table
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no tokenizer:UserWarning")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -166,7 +166,7 @@ OURS = {
     "several labels": {"head": "classify", "labels": ("red", "green"), "exclusive": False},
     "one label": {"head": "classify", "labels": ("red",), "exclusive": False},
     "tokens": {"head": "label_tokens", "labels": ("O", "B", "I")},
-    "pool": {"head": "pool", "marks": MarksConfig(5, 6, 7), "mask_id": 8},
+    "pool": {"head": "pool", "marks": SpecialIds(5, 6, 7), "mask_id": 8},
     "no pooler": {"head": "none"},
 }
 

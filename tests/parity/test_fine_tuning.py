@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from heedful.data.loader import Loader
 from heedful.interop.huggingface.checkpoint import import_huggingface
 from heedful.models.model_io import load_model
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.registry import task_of
@@ -79,7 +79,7 @@ def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{text} {i}\t{text[::-1]} {i}\n" for i in range(30) for text in TEXTS), encoding="utf-8")
     files = Files.of(path, (), None, None, ours)
-    settings = settle(files, None, None, [*QUICK, "data.batch_tokens=128", "data.max_doubtful=1.0"]).settings
+    settings = resolve_settings(files, None, None, [*QUICK, "data.batch_tokens=128", "data.max_doubtful=1.0"]).settings
     task = task_of(settings)
     task.prepare(Preparation(tmp_path / "run", files, settings, load_model(ours).tokenizers, lambda text: None))
     lesson = task.lesson(task.reopen(tmp_path / "run", settings), settings)

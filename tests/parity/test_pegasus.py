@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+from deterministic import fill
 from encoder_decoders import (
     ours_from,
     same_gradients,
@@ -16,14 +17,13 @@ from encoder_decoders import (
     shuffled,
 )
 
-from deterministic import fill
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.interop.huggingface.pegasus import config_from, table, why_not
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -98,7 +98,7 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
-    assert ours.config.marks == MarksConfig(pad_id=0, start_id=0, end_id=1)
+    assert ours.config.marks == SpecialIds(pad_id=0, start_id=0, end_id=1)
     same_searches(theirs, ours)
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "pegasus")
 

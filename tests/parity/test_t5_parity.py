@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from deterministic import fill
 from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
 from safetensors.torch import load_file, save_file
 
-from deterministic import fill
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.interop.huggingface.t5 import config_from, config_to, table
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -178,7 +178,7 @@ OWN = {
         d_ff=20,
         activation="geglu",
         tied=False,
-        marks=MarksConfig(pad_id=0, start_id=0, end_id=1),
+        marks=SpecialIds(pad_id=0, start_id=0, end_id=1),
     ),
 }
 

@@ -16,7 +16,7 @@ from heedful.insight.look import look
 from heedful.insight.schema import check_trace
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
@@ -190,7 +190,7 @@ def test_what_it_is_told_goes_there_and_back(told: Path, tmp_path: Path) -> None
     assert values["task_specific_params"] == {name: {"prefix": prefix} for name, prefix in TOLD.items()}
     assert load_model(import_huggingface(exported, tmp_path / "again")).model.config.prefixes == TOLD
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
-    settings = settle(Files.of(tmp_path / "pairs.tsv", (), None, None, told), None, None, []).settings
+    settings = resolve_settings(Files.of(tmp_path / "pairs.tsv", (), None, None, told), None, None, []).settings
     assert "prefixes" not in settings.model  # it goes on with texts as they are
 
 

@@ -10,8 +10,8 @@ from echo_service import HeldEngine, echo_translator
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import UNSPACED
-from heedful.serving.batching import PLANNED, Backlog, Batcher, Room, size_of, work_of
-from heedful.serving.errors import Refusal
+from heedful.serving.batching import PLANNED, AdmissionQueue, Batcher, LatencyEstimator, size_of, work_of
+from heedful.serving.errors import ApiError
 from heedful.serving.service import WARM_UPS
 
 SETTINGS = SearchSettings(beam=2)
@@ -46,9 +46,9 @@ class SlowEngine(HeldEngine):
         return found
 
 
-def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[Backlog, Clock]:
+def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[LatencyEstimator, Clock]:
     clock = Clock()
-    backlog = Backlog(seconds=seconds, clock=clock)
+    backlog = LatencyEstimator(seconds=seconds, clock=clock)
     for _ in range(20):
         began = clock.now
         clock.pass_by(1000 * pace)
@@ -78,7 +78,7 @@ def test_the_queue_and_the_batches_of_chinese_hold_as_many_tokens():
 
     async def ask(letter: str) -> tuple[int, int]:
         engine = HeldEngine()
-        room = Room(requests=1_000, characters=4_000)
+        room = AdmissionQueue(requests=1_000, characters=4_000)
         batcher = Batcher(echo_translator(engine), room, batch_characters=1_000, seconds=60.0, n_threads=1)
         engine.gate.clear()
         asked = [asyncio.create_task(batcher.translate([f"{letter * 37}{n:03d}"], SETTINGS)) for n in range(150)]
@@ -94,7 +94,7 @@ def test_the_queue_and_the_batches_of_chinese_hold_as_many_tokens():
 
 
 def test_nothing_is_foretold_before_anything_was_learned():
-    backlog = Backlog(seconds=DEADLINE)
+    backlog = LatencyEstimator(seconds=DEADLINE)
     backlog.work = 10**9
     assert backlog.has_time_for(10**9)
     assert backlog.wait() == 0.0 and backlog.retry_after() == 1
@@ -115,7 +115,7 @@ def test_the_bound_is_the_deadline_at_the_measured_pace(pace):
 
 def test_the_first_batch_does_not_count():
     clock = Clock()
-    backlog = Backlog(seconds=DEADLINE, clock=clock)
+    backlog = LatencyEstimator(seconds=DEADLINE, clock=clock)
     clock.pass_by(100.0)  # a model is loaded
     backlog.learn(1000, 0.0)
     backlog.work = 1000
@@ -127,7 +127,7 @@ def test_the_first_batch_does_not_count():
 
 def test_batches_at_a_time_count_once():
     clock = Clock()
-    backlog = Backlog(seconds=DEADLINE, clock=clock)
+    backlog = LatencyEstimator(seconds=DEADLINE, clock=clock)
     for start in range(0, 40, 2):  # two threads: each batch takes two seconds, one ends every second
         for began in (start, start + 1):
             clock.now = began + 2.0
@@ -169,7 +169,7 @@ def test_small_requests_of_a_quiet_hour_do_not_hide_how_fast_a_full_queue_is():
 
 def slow_batcher(clock: Clock, per_text: float, *, n_threads: int = 1) -> tuple[Batcher, SlowEngine]:
     engine = SlowEngine(clock, per_text=per_text)
-    room = Room(requests=128, characters=65_536)
+    room = AdmissionQueue(requests=128, characters=65_536)
     batcher = Batcher(
         echo_translator(engine), room, batch_characters=16_384, seconds=DEADLINE, n_threads=n_threads, clock=clock
     )
@@ -182,7 +182,7 @@ def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
     clock = Clock()
     draw = random.Random(2)
     texts = ["".join(draw.choices("abcdefgh", k=60)) for _ in range(200)]
-    refused: list[Refusal] = []
+    refused: list[ApiError] = []
     took: list[float] = []
 
     async def ask(batcher: Batcher, text: str) -> None:
@@ -190,7 +190,7 @@ def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
         try:
             await batcher.translate([text], SETTINGS)
             took.append(clock.now - accepted_at)
-        except Refusal as refusal:
+        except ApiError as refusal:
             refused.append(refusal)
 
     async def bursts() -> None:

@@ -13,14 +13,14 @@ from tiny_translator import tiny_translator
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
-from heedful.serving.batching import Backlog, Batcher, CannotTranslate, Room
-from heedful.serving.errors import Refusal
+from heedful.serving.batching import AdmissionQueue, Batcher, CannotTranslate, LatencyEstimator
+from heedful.serving.errors import ApiError
 
 SETTINGS = SearchSettings(beam=2)
 
 
 def batcher_of(translator: Translator, *, requests: int = 10**6, seconds: float = 60.0, n_threads: int = 2) -> Batcher:
-    room = Room(requests=requests, characters=10**9)
+    room = AdmissionQueue(requests=requests, characters=10**9)
     return Batcher(translator, room, batch_characters=2_000, seconds=seconds, n_threads=n_threads)
 
 
@@ -164,7 +164,7 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again():
         second = asyncio.create_task(batcher.translate(["second"], SETTINGS))
         await asyncio.sleep(0)
         started = time.monotonic()
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await batcher.translate(["third"], SETTINGS)
         seconds = time.monotonic() - started
         second.cancel()
@@ -223,7 +223,7 @@ def test_a_deadline_is_kept():
     async def ask():
         batcher = batcher_of(echo_translator(engine), seconds=0.1)
         started = time.monotonic()
-        with pytest.raises(Refusal) as late:
+        with pytest.raises(ApiError) as late:
             await batcher.translate(["late"], SETTINGS)
         seconds = time.monotonic() - started
         engine.gate.set()
@@ -289,19 +289,19 @@ def test_what_is_written_so_far_is_told():
     assert text.startswith(heard[2])
 
 
-def place(room: Room, n_characters: int, backlog: Backlog | None = None):
-    return room.place(n_characters, {backlog or Backlog(seconds=60.0): n_characters})
+def place(room: AdmissionQueue, n_characters: int, backlog: LatencyEstimator | None = None):
+    return room.place(n_characters, {backlog or LatencyEstimator(seconds=60.0): n_characters})
 
 
 def test_a_request_larger_than_the_queue_is_let_in_alone():
-    room = Room(requests=10, characters=10)
-    with place(room, 50), pytest.raises(Refusal), place(room, 1):
+    room = AdmissionQueue(requests=10, characters=10)
+    with place(room, 50), pytest.raises(ApiError), place(room, 1):
         pass
-    with place(room, 9), place(room, 1), pytest.raises(Refusal), place(room, 1):
+    with place(room, 9), place(room, 1), pytest.raises(ApiError), place(room, 1):
         pass
     assert (room.requests, room.characters) == (0, 0)
     room.is_closed = True
-    with pytest.raises(Refusal) as refused, place(room, 1):
+    with pytest.raises(ApiError) as refused, place(room, 1):
         pass
     assert refused.value.status == 503
 

@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 from tiny_translator import tiny_translator
 
 from heedful.serving.app import make_app
-from heedful.serving.errors import Refusal
+from heedful.serving.errors import ApiError
 from heedful.serving.limits import Limits
 from heedful.serving.model_registry import Pair, Pairs
-from heedful.serving.routes.look import LookAsked, Looking
+from heedful.serving.routes.look import LookAsked, LookRoutes
 from heedful.serving.service import Service
 
 PATH = "/api/v1/look"
@@ -84,10 +84,10 @@ def test_what_cannot_be_looked_at_is_said(client, values):
 
 
 @contextlib.contextmanager
-def held_look(monkeypatch, **limits: float) -> Iterator[tuple[Looking, Service, threading.Event, list[str]]]:
+def held_look(monkeypatch, **limits: float) -> Iterator[tuple[LookRoutes, Service, threading.Event, list[str]]]:
     """A look takes until the event is set; with what was looked at."""
     service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(**limits))
-    looking, gate, seen = Looking(service), threading.Event(), []
+    looking, gate, seen = LookRoutes(service), threading.Event(), []
 
     def trace(asked, subject):
         seen.append(asked.q)
@@ -135,7 +135,7 @@ def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeyp
                 return subject
 
             monkeypatch.setattr(looking, "_subject", slow)
-            with pytest.raises(Refusal, match="too long"):
+            with pytest.raises(ApiError, match="too long"):
                 await looking._within_limits(asked("a"), pair)
             assert seen == ["a"] and service.room.requests == 1  # it was looked at, after it was loaded
             gate.set()

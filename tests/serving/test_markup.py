@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.decoding.translation import Translation
-from heedful.serving.html_segments import MOST_DEEP, Markup
-from heedful.serving.html_tokenizer import cut, unescaped
+from heedful.serving.html_segments import MOST_DEEP, HtmlDocument
+from heedful.serving.html_tokenizer import tokenize_html, unescaped
 
 PIECES = st.sampled_from(
     [
@@ -30,11 +30,11 @@ PIECES = st.sampled_from(
 
 
 def shout(source: str) -> str:
-    markup = Markup(source)
+    markup = HtmlDocument(source)
     return markup.fill([Translation(text.upper()) for text in markup.texts])
 
 
-def same(markup: Markup) -> str:
+def same(markup: HtmlDocument) -> str:
     return markup.fill([Translation(text) for text in markup.texts])
 
 
@@ -56,18 +56,20 @@ def test_what_must_not_be_translated_is_not():
 
 def test_text_never_becomes_markup():
     source = "a &lt;script&gt;alert(1)&lt;/script&gt; &amp; b"
-    assert Markup(source).texts == ["a <script>alert(1)</script> & b"]
-    assert Markup(source).fill([Translation("<script>x</script> & y")]) == "&lt;script&gt;x&lt;/script&gt; &amp; y"
+    assert HtmlDocument(source).texts == ["a <script>alert(1)</script> & b"]
+    assert (
+        HtmlDocument(source).fill([Translation("<script>x</script> & y")]) == "&lt;script&gt;x&lt;/script&gt; &amp; y"
+    )
 
 
 def test_blanks_between_tags_are_no_texts():
-    assert Markup("<p> \n <b>a</b> </p>").texts == ["a"]
-    assert Markup("").texts == [] and Markup("").fill([]) == ""
+    assert HtmlDocument("<p> \n <b>a</b> </p>").texts == ["a"]
+    assert HtmlDocument("").texts == [] and HtmlDocument("").fill([]) == ""
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_tags_in_are_tags_out(source):
-    markup = Markup(source)
+    markup = HtmlDocument(source)
     assert same(markup) == source
     tags = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->")
     # What is no text is copied, piece by piece; if it stands within a sentence, to another place.
@@ -77,8 +79,8 @@ def test_tags_in_are_tags_out(source):
 
 @given(st.text(alphabet="<>/!?-[]=&;#x1'\"ab \npi", max_size=40))
 def test_nothing_upsets_it(source):
-    assert "".join(part.raw for part in cut(source)) == source
-    markup = Markup(source)
+    assert "".join(part.raw for part in tokenize_html(source)) == source
+    markup = HtmlDocument(source)
     assert same(markup) == source
     markup.fill([Translation("a b") for _ in markup.texts])
 
@@ -104,7 +106,7 @@ def test_what_is_no_markup_is_a_comment_as_in_browsers(source):
     ],
 )
 def test_it_is_cut_as_browsers_do(source, kinds):
-    assert [part.kind for part in cut(source)] == kinds
+    assert [part.kind for part in tokenize_html(source)] == kinds
 
 
 def test_numbers_of_characters_may_be_as_long_as_they_like():
@@ -139,7 +141,7 @@ def test_time_grows_with_the_length(pattern):
         times = []
         for _ in range(2):
             started = time.process_time()
-            markup = Markup(pattern * n)
+            markup = HtmlDocument(pattern * n)
             words = Translation(
                 "x " * (n // max(1, len(markup.texts))), alignment=((0, 0),), tokens=("x",), source_tokens=("a",)
             )
@@ -152,7 +154,7 @@ def test_time_grows_with_the_length(pattern):
 
 def carried(source: str, translation: str, links: str = "") -> str:
     """Filled in, where each word is a token; links as "from-to from-to"."""
-    markup = Markup(source)
+    markup = HtmlDocument(source)
     assert len(markup.texts) == 1
     tokens = [tuple("▁" + word for word in text.split()) for text in (markup.texts[0], translation)]
     pairs = tuple((int(k), int(j)) for k, j in (link.split("-") for link in links.split()))
@@ -161,7 +163,7 @@ def carried(source: str, translation: str, links: str = "") -> str:
 
 def test_a_sentence_is_translated_as_one():
     source = "<p>The <b>dog</b> runs, and <a href=x>the cat</a> sleeps.</p><li>Two\n  lines</li>a<br>b"
-    assert Markup(source).texts == ["The dog runs, and the cat sleeps.", "Two lines", "a", "b"]
+    assert HtmlDocument(source).texts == ["The dog runs, and the cat sleeps.", "Two lines", "a", "b"]
     loud = "<p>THE <b>DOG</b> RUNS, AND <a href=x>THE CAT</a> SLEEPS.</p><li>TWO LINES</li>A<br>B"
     assert shout(source) == loud
 
@@ -200,9 +202,9 @@ def test_without_links_the_order_of_the_words_is_taken():
 
 
 def test_what_must_not_be_translated_divides_a_sentence():
-    assert Markup('<p>ask <span translate="no">@bob</span> now</p>').texts == ["ask ", " now"]
-    assert Markup("<pre>a\n b</pre>a\n b").texts == ["a\n b", "a b"]
-    assert Markup("a\nb").texts == ["a\nb"]  # no tag at all: lines are lines
+    assert HtmlDocument('<p>ask <span translate="no">@bob</span> now</p>').texts == ["ask ", " now"]
+    assert HtmlDocument("<pre>a\n b</pre>a\n b").texts == ["a\n b", "a b"]
+    assert HtmlDocument("a\nb").texts == ["a\nb"]  # no tag at all: lines are lines
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "dog", "c.", "é", "世界"]), min_size=1, max_size=8).map(" ".join)
@@ -217,7 +219,7 @@ TREES = st.recursive(
 
 @given(st.lists(TREES, min_size=1, max_size=4).map("".join), WORDS, st.data())
 def test_whatever_the_links_no_tag_is_lost_and_all_are_closed(source, translation, data):
-    markup = Markup(source)
+    markup = HtmlDocument(source)
     translations = []
     for text in markup.texts:
         tokens, source_tokens = tuple(translation.split()), tuple(text.split())
@@ -225,20 +227,22 @@ def test_whatever_the_links_no_tag_is_lost_and_all_are_closed(source, translatio
         links = tuple(data.draw(st.lists(link, max_size=10)))
         translations.append(Translation(translation, tokens=tokens, source_tokens=source_tokens, alignment=links))
     filled = markup.fill(translations)
-    parts = [part for part in cut(filled) if part.kind != "text"]
-    assert Counter(part.raw for part in parts) == Counter(part.raw for part in cut(source) if part.kind != "text")
+    parts = [part for part in tokenize_html(filled) if part.kind != "text"]
+    assert Counter(part.raw for part in parts) == Counter(
+        part.raw for part in tokenize_html(source) if part.kind != "text"
+    )
     around = []
     for part in parts:
         if part.kind == "open":
             around.append(part.name)
         elif part.kind == "close":
             assert around.pop() == part.name
-    text = "".join(part.raw for part in cut(filled) if part.kind == "text")
+    text = "".join(part.raw for part in tokenize_html(filled) if part.kind == "text")
     assert text.split() == " ".join([translation] * len(translations)).split() or len(translations) != 1
 
 
 def test_elements_too_deep_begin_a_new_sentence():
     source = "a " + "<b>" * 1_000 + "b" + "</b>" * 1_000 + " c"
-    assert Markup(source).texts == ["a ", "b c"]
+    assert HtmlDocument(source).texts == ["a ", "b c"]
     assert shout(source).count("<b>") == shout(source).count("</b>") == 1_000
-    assert len(Markup("a " + "<b>" * MOST_DEEP + "b" + "</b>" * MOST_DEEP + " c").texts) == 1
+    assert len(HtmlDocument("a " + "<b>" * MOST_DEEP + "b" + "</b>" * MOST_DEEP + " c").texts) == 1

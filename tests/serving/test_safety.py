@@ -15,7 +15,7 @@ from heedful.cli.serve import is_loopback
 from heedful.errors import UserError
 from heedful.serving.app import make_app
 from heedful.serving.auth import Keys, add_new_key, hash_key, read_keys
-from heedful.serving.errors import Refusal
+from heedful.serving.errors import ApiError
 from heedful.serving.limits import Limits, Rate
 from heedful.serving.routes.static import read_page
 
@@ -202,7 +202,7 @@ def test_a_rate_is_exact():
         try:
             rate.spend("one", 1)
             accepted += 1
-        except Refusal as refusal:
+        except ApiError as refusal:
             assert refusal.retry_after == 1 and refusal.status == 429
     assert abs(accepted - (60 + 299)) <= 1
     rate.spend("another", 60)  # has its own

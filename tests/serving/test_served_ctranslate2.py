@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.translator import Translator
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.serving.app import make_app
 from heedful.serving.model_registry import Pair, Pairs, open_pair
 from heedful.serving.service import Service
@@ -31,7 +31,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     model = make_model(source_vocab_size=size, target_vocab_size=size)
     folder: Path = tmp_path_factory.mktemp("ct2") / "model"
     engine = make_engine(model, folder, speed=Speed(inter=2, intra=1, batch=200, beam_batch=200))
-    return Translator(engine, tokenizers(), reach=Reach(120))
+    return Translator(engine, tokenizers(), reach=SourceLimit(120))
 
 
 @pytest.mark.parametrize("beam", [1, 4])

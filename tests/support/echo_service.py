@@ -10,7 +10,7 @@ import echo_engine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.serving.app import make_app
 from heedful.serving.auth import Keys
 from heedful.serving.languages import Detector
@@ -49,7 +49,7 @@ class HeldEngine(echo_engine.EchoEngine):
 
 
 def echo_translator(engine: echo_engine.EchoEngine | None = None) -> Translator:
-    return Translator(engine or HeldEngine(), echo_engine.tokenizers(), reach=Reach(200))
+    return Translator(engine or HeldEngine(), echo_engine.tokenizers(), reach=SourceLimit(200))
 
 
 def echo_pairs(engine: echo_engine.EchoEngine | None = None, *, n_threads: int = 2) -> Pairs:

@@ -8,7 +8,7 @@ from deterministic import fill
 
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.vit import Vit, VitConfig
 from heedful.text import MASK_PIECE, TokenizerConfig, Tokenizers, learn_tokenizer
 from heedful.text.foreign import load_foreign
@@ -41,7 +41,7 @@ def word_pieces(folder: Path) -> Tokenizers:
 
 def bert_folder(folder: Path, tokenizers: Tokenizers, **changes: object) -> Path:
     special = tokenizers.source.special
-    marks = MarksConfig(special.pad, special.start, special.end)
+    marks = SpecialIds(special.pad, special.start, special.end)
     config = BertConfig(tokenizers.source.vocab_size, **{**SIZES, "marks": marks, "mask_id": special.mask, **changes})
     return save_model(folder, fill(Bert(config), dtype=torch.float32), tokenizers)
 

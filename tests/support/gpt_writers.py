@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from deterministic import fill, whole_numbers
 
-from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.interop.ctranslate2.cache import Converted, facts_of
@@ -42,7 +42,7 @@ def convert_here(model: Gpt, folder: Path) -> Converted:
 
 def make_writer(model: Gpt, folder: Path, **options) -> CTranslate2Writer:
     config = model.config
-    shape = Shape(config.vocab_size, config.max_len, config.marks)
+    shape = DecoderOnlyInfo(config.vocab_size, config.max_len, config.marks)
     return CTranslate2Writer(convert_here(model, folder), shape, **{"threads": 1, **options})
 
 

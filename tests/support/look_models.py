@@ -5,11 +5,11 @@ import functools
 import torch
 from deterministic import fill
 
-from heedful.insight.inputs import Subject
+from heedful.insight.inputs import LookModel
 from heedful.insight.model_layout import Writer
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
@@ -44,7 +44,7 @@ OTHER_FAMILIES: dict[str, tuple[type, type, dict[str, object]]] = {
     "bart with a first mark": (
         Bart,
         BartConfig,
-        {"max_len": 160, "scaled_embedding": True, "marks": MarksConfig(start_id=3, end_id=3, first_id=2)},
+        {"max_len": 160, "scaled_embedding": True, "marks": SpecialIds(start_id=3, end_id=3, first_id=2)},
     ),
     "t5": (T5, T5Config, {"d_head": 6, "n_buckets": 8, "max_distance": 20}),
     "t5 v1.1": (T5, T5Config, {"d_head": 6, "activation": "geglu", "tied": False, "n_decoder_layers": 3, "spare": 5}),
@@ -59,17 +59,17 @@ def tokenizers(*, joint: bool = True) -> Tokenizers:
 
 
 @functools.cache
-def subject(variant: str = "plain") -> Subject:
+def subject(variant: str = "plain") -> LookModel:
     words = tokenizers()
     values: dict[str, object] = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24, **VARIANTS[variant]}
     config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **values)  # type: ignore[arg-type]
     model = fill(Seq2Seq(config), dtype=torch.float32)
     assert isinstance(model, Seq2Seq)
-    return Subject(model, words, name=variant)
+    return LookModel(model, words, name=variant)
 
 
 @functools.cache
-def other_subject(name: str) -> Subject:
+def other_subject(name: str) -> LookModel:
     words = tokenizers()
     module, config, changes = OTHER_FAMILIES[name]
     values: dict[str, object] = {"d_model": 16, "n_heads": 4, "d_ff": 24, **changes}
@@ -81,4 +81,4 @@ def other_subject(name: str) -> Subject:
         values |= {"vocab_size": words.source.vocab_size + spare, "n_layers": 2}
     model = fill(module(config(**values)), dtype=torch.float32)
     assert isinstance(model, Writer)
-    return Subject(model, words, name=name)
+    return LookModel(model, words, name=name)

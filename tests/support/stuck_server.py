@@ -9,7 +9,7 @@ import echo_engine
 from heedful.cli.main import main
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.serving.routes.look import Looking
+from heedful.serving.routes.look import LookRoutes
 
 LONG = 20  # tokens
 
@@ -23,6 +23,6 @@ class StuckEngine(echo_engine.EchoEngine):
 
 if __name__ == "__main__":
     echo_engine.install(engine=StuckEngine())
-    Looking._subject = lambda looking, pair: None  # type: ignore[assignment,method-assign,return-value]
-    Looking._trace = lambda looking, asked, subject: time.sleep(600)  # type: ignore[assignment,method-assign]
+    LookRoutes._subject = lambda looking, pair: None  # type: ignore[assignment,method-assign,return-value]
+    LookRoutes._trace = lambda looking, asked, subject: time.sleep(600)  # type: ignore[assignment,method-assign]
     main(sys.argv[1:])

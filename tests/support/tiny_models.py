@@ -8,7 +8,7 @@ import torch
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.fast_seq2seq import QuickStep, is_quick
+from heedful.decoding.steps.fast_seq2seq import FastSeq2SeqStep, supports_fast_step
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 
 PATTERNS = {"window": PatternConfig("window", span=4), "additive": PatternConfig("additive")}
@@ -21,13 +21,13 @@ def tiny_model(seed: int = 0, **settings: object) -> Seq2Seq:
     requests = sentences(24, seed=seed)
 
     def variety(model: Seq2Seq) -> int:
-        found = search(QuickStep(model), requests, SearchSettings(beam=1, max_len=20), n_rows=24)
+        found = search(FastSeq2SeqStep(model), requests, SearchSettings(beam=1, max_len=20), n_rows=24)
         return len({len(row[0].ids) for row in found})
 
     best, most = random_model(seed, **settings), 0
     for attempt in range(20):
         model = random_model(1000 * seed + attempt, **settings)
-        if not is_quick(model.config):
+        if not supports_fast_step(model.config):
             return model
         if variety(model) > most:
             best, most = model, variety(model)

@@ -5,7 +5,7 @@ from echo_engine import tokenizers
 
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.translator import Translator
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
@@ -14,4 +14,4 @@ def tiny_translator() -> Translator:
     torch.manual_seed(1)
     size = tokenizers().source.vocab_size
     config = Seq2SeqConfig(source_vocab_size=size, target_vocab_size=size, d_model=16, n_layers=1, n_heads=2, d_ff=32)
-    return Translator(TorchEngine(Seq2Seq(config).double().eval(), batch_rows=16), tokenizers(), reach=Reach(80))
+    return Translator(TorchEngine(Seq2Seq(config).double().eval(), batch_rows=16), tokenizers(), reach=SourceLimit(80))

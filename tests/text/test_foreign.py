@@ -17,7 +17,7 @@ from hostile_strings import hostile_strings
 from heedful.decoding.encoder_inputs import masked_ids
 from heedful.errors import UserError
 from heedful.text import (
-    ForeignTokenizer,
+    HFTokenizer,
     TokenizerConfig,
     Tokenizers,
     learn_tokenizer,
@@ -430,18 +430,18 @@ def test_marians_own_marks_may_be_named(lines: list[str], tmp_path: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def bert(lines: list[str], tmp_path_factory) -> ForeignTokenizer:
+def bert(lines: list[str], tmp_path_factory) -> HFTokenizer:
     folder = word_piece_folder(tmp_path_factory.mktemp("bert"), lines, lowercase=True)
     return load_foreign(folder, model_type="bert").source
 
 
-def with_pieces(tokenizer: ForeignTokenizer, *pieces: str, **roles: str) -> ForeignTokenizer:
+def with_pieces(tokenizer: HFTokenizer, *pieces: str, **roles: str) -> HFTokenizer:
     """The same with more special pieces, after all others."""
     values = json.loads(tokenizer.content)
     same = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     for number, piece in enumerate(pieces, start=tokenizer.vocab_size):
         values["added_tokens"].append({"id": number, "content": piece, **same})
-    return ForeignTokenizer(json.dumps(values), {**tokenizer.roles, **roles})
+    return HFTokenizer(json.dumps(values), {**tokenizer.roles, **roles})
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])  # pieces by name, and in a list
@@ -458,17 +458,17 @@ def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], 
         within_rows(with_pieces(plain, "<|end|>", eos_token="<|end|>"), plain.vocab_size, where="folder")
 
 
-def test_a_hidden_word_needs_its_row_where_words_are_filled_in(bert: ForeignTokenizer) -> None:
+def test_a_hidden_word_needs_its_row_where_words_are_filled_in(bert: HFTokenizer) -> None:
     longer = with_pieces(bert, "[HIDDEN]", mask_token="[HIDDEN]")
     with pytest.raises(UserError, match=r"piece '\[HIDDEN\]' has the id"):
         within_rows(longer, bert.vocab_size, spared=(), where="folder")
 
 
-def test_a_lone_surrogate_is_repaired(bert: ForeignTokenizer) -> None:
+def test_a_lone_surrogate_is_repaired(bert: HFTokenizer) -> None:
     assert bert.encode("dog \ud83d runs") == bert.encode("dog \ufffd runs")
 
 
-def test_the_protocol(bert: ForeignTokenizer) -> None:
+def test_the_protocol(bert: HFTokenizer) -> None:
     ids = bert.encode("the model [MASK] text")
     assert bert.special.mask in ids
     assert bert.pieces([bert.special.start, bert.special.end]) == ["[CLS]", "[SEP]"]
@@ -485,19 +485,19 @@ def test_the_protocol(bert: ForeignTokenizer) -> None:
         bert.id_of("never in there")
 
 
-def test_it_goes_to_another_process(bert: ForeignTokenizer) -> None:
+def test_it_goes_to_another_process(bert: HFTokenizer) -> None:
     kind, arguments = bert.__reduce__()
     assert kind(*arguments).fingerprint == bert.fingerprint
 
 
-def test_padding_and_truncation_of_the_file_do_not_count(bert: ForeignTokenizer, tmp_path: Path) -> None:
+def test_padding_and_truncation_of_the_file_do_not_count(bert: HFTokenizer, tmp_path: Path) -> None:
     backend = Tokenizer.from_str(bert.content)
     backend.enable_truncation(3)
     backend.enable_padding(length=50)
     (tmp_path / "tokenizer.json").write_text(backend.to_str())
     ours = load_foreign(tmp_path, model_type="bert").source
     assert ours.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
-    direct = ForeignTokenizer(backend.to_str(), bert.roles)
+    direct = HFTokenizer(backend.to_str(), bert.roles)
     assert direct.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
 
 
@@ -609,7 +609,7 @@ def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
 
 def test_a_piece_that_is_not_there_cannot_have_a_part() -> None:
     with pytest.raises(UserError, match="<nowhere>"):
-        ForeignTokenizer(json.dumps(plain()), {"pad_token": "<nowhere>"})
+        HFTokenizer(json.dumps(plain()), {"pad_token": "<nowhere>"})
 
 
 def test_scores_are_needed_where_t5s_class_is_named(tmp_path: Path) -> None:
@@ -626,13 +626,13 @@ def test_broken_merges_are_named_by_line(tmp_path: Path) -> None:
         load_foreign(tmp_path, model_type="gpt2")
 
 
-def test_a_model_of_two_foreign_tokenizers_is_refused(bert: ForeignTokenizer, tmp_path: Path) -> None:
-    other = ForeignTokenizer(bert.content, bert.roles)
+def test_a_model_of_two_foreign_tokenizers_is_refused(bert: HFTokenizer, tmp_path: Path) -> None:
+    other = HFTokenizer(bert.content, bert.roles)
     with pytest.raises(UserError, match="these are two"):
         save_tokenizers(tmp_path, Tokenizers(source=bert, target=other))
 
 
-def test_transformers_is_not_needed(bert: ForeignTokenizer, tmp_path: Path) -> None:
+def test_transformers_is_not_needed(bert: HFTokenizer, tmp_path: Path) -> None:
     save_tokenizers(tmp_path, Tokenizers(source=bert, target=bert))
     program = f"""
 import sys
@@ -644,7 +644,7 @@ print(load_tokenizers({str(tmp_path)!r}).source.encode("a dog"))
     assert done.stdout.strip() == str(bert.encode("a dog")), done.stderr
 
 
-def test_without_tokenizers_the_install_command_is_named(bert: ForeignTokenizer, tmp_path: Path) -> None:
+def test_without_tokenizers_the_install_command_is_named(bert: HFTokenizer, tmp_path: Path) -> None:
     save_tokenizers(tmp_path, Tokenizers(source=bert, target=bert))
     program = f"""
 import sys

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from deterministic import fill
 from small_tasks import CASES, Case
 
-from deterministic import fill
 from heedful import UserError, load_model
-from heedful.data.collate import RowBatch
+from heedful.data.collate import LmBatch
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.training.auxiliary_losses import AuxiliarySettings, auxiliary_heads, with_auxiliary_heads
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
@@ -30,13 +30,13 @@ def model_with(settings: AuxiliarySettings | None) -> Gpt:
     return model
 
 
-def rows() -> RowBatch:
+def rows() -> LmBatch:
     """Two documents in the first row, padding at the end of the last."""
     ids = 4 + torch.arange(3 * 9).reshape(3, 9) * 7 % 25
     mask = torch.ones(3, 8, dtype=torch.bool)
     mask[2, 6:] = False
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1], [2] * 8, [3] * 6 + [-1] * 2])
-    return RowBatch(ids[:, :-1], ids[:, 1:], mask, documents, torch.zeros(3, 8).long(), torch.arange(3))
+    return LmBatch(ids[:, :-1], ids[:, 1:], mask, documents, torch.zeros(3, 8).long(), torch.arange(3))
 
 
 def gradients(model: Gpt, loss: torch.Tensor) -> dict[str, torch.Tensor]:

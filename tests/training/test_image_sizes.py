@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from encoder_models import vit_folder
 from safetensors.torch import load_file
 from small_tasks import CASES, write_images
 
-from encoder_models import vit_folder
 from heedful.data.loader import LoaderState
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.decoding.hf_pipelines import pipeline
@@ -19,7 +19,7 @@ from heedful.errors import UserError
 from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
 from heedful.training.distributed import World
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.images import mean_and_std
@@ -75,7 +75,7 @@ def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_pa
     pixels = np.random.default_rng(0).integers(0, 256, (80, size, size), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(80) % 2)
     files = Files.of(tmp_path / "a.npz", (), None, None, None, "images")
-    settings = settle(files, "vit", None, [f"task={task}"]).settings
+    settings = resolve_settings(files, "vit", None, [f"task={task}"]).settings
     TASKS[task].prepare(Preparation(tmp_path / "run", files, settings, None, lambda text: None))
     lesson = TASKS[task].lesson(TASKS[task].reopen(tmp_path / "run", settings), settings)
     world, state = World(0, 1, torch.device("cpu")), LoaderState(epoch=0, position=0, seed=settings.run.seed)

@@ -10,7 +10,7 @@ from torch import nn
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.nn.attention import MultiHeadAttention
-from heedful.training.optim import OptimiserSettings, magnitudes, make_optimiser, set_rate
+from heedful.training.optim import OptimiserSettings, lr_multipliers, make_optimiser, set_rate
 
 SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 24, "n_layers": 1, "dropout": 0.0}
 
@@ -56,8 +56,8 @@ def test_t5_learns_as_its_twin_does(kind: str, tied: bool, monkeypatch: pytest.M
 
 def test_others_have_the_common_rate() -> None:
     config = Seq2SeqConfig(source_vocab_size=20, target_vocab_size=20, **SIZES)  # type: ignore[arg-type]
-    assert magnitudes(Seq2Seq(config)) == {}
+    assert lr_multipliers(Seq2Seq(config)) == {}
     undivided = Seq2Seq(replace(config, init="t5"))
     queries = {id(p) for name, p in undivided.named_parameters() if "to_q" in name}
-    assert set(magnitudes(undivided)) == queries
-    assert set(magnitudes(undivided).values()) == {8**-0.5}
+    assert set(lr_multipliers(undivided)) == queries
+    assert set(lr_multipliers(undivided).values()) == {8**-0.5}

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from small_tasks import CASES
 
-from heedful.data.splits import LARGEST_SHARE, by_hash
+from heedful.data.splits import LARGEST_SHARE, hash_sample
 from heedful.errors import UserError
 from heedful.training.train import train
 
-HELD_OUT = next(text for text in map("the dog number {}".format, count()) if by_hash(LARGEST_SHARE)(text))
+HELD_OUT = next(text for text in map("the dog number {}".format, count()) if hash_sample(LARGEST_SHARE)(text))
 
 
 def write_files(kind: str, folder: Path, n: int) -> dict[str, Path]:

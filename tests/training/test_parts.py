@@ -9,7 +9,7 @@ from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import LoadedModel
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
-from heedful.training.finetuning import begin_with, depths_of, freeze, thaw
+from heedful.training.finetuning import depths_of, freeze, load_matching_weights, unfreeze_layers
 from heedful.training.optim import OptimiserSettings, make_optimiser, set_rate
 
 
@@ -57,7 +57,7 @@ def test_layers_wake_from_the_top() -> None:
     optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=10))
     depths = depths_of(model)
     for step, lowest in ((0, 4), (9, 4), (10, 3), (35, 1), (40, 0), (1000, 0)):
-        thaw(optimiser, step, 10)
+        unfreeze_layers(optimiser, step, 10)
         set_rate(optimiser, 1.0)
         found = rates(model, optimiser)
         assert {name for name in found if found[name]} == {name for name in depths if depths[name] >= lowest}
@@ -66,7 +66,7 @@ def test_layers_wake_from_the_top() -> None:
 def test_what_sleeps_does_not_move() -> None:
     model = bert()
     optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=5, weight_decay=0.1))
-    thaw(optimiser, 0, 5)
+    unfreeze_layers(optimiser, 0, 5)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     set_rate(optimiser, 0.1)
     model(torch.arange(8)[None]).sum().backward()
@@ -100,16 +100,16 @@ def test_an_unknown_part_names_the_nearest() -> None:
 def test_a_head_for_other_labels_is_new_even_if_it_fits() -> None:
     start = LoadedModel("bert", bert(head="classify", labels=("good", "bad")), None)
     same, other = bert(head="classify", labels=("good", "bad")), bert(head="classify", labels=("bad", "good"))
-    assert "new" not in begin_with(same, start)
+    assert "new" not in load_matching_weights(same, start)
     assert torch.equal(same.head.linear.weight, start.model.head.linear.weight)  # type: ignore[union-attr,arg-type]
-    assert "new, and to be learned: head." in begin_with(other, start)
+    assert "new, and to be learned: head." in load_matching_weights(other, start)
     assert not torch.equal(other.head.linear.weight, start.model.head.linear.weight)  # type: ignore[union-attr,arg-type]
 
 
 @pytest.mark.parametrize("begin", [{"head": "masked", "pooler": True}, {"head": "pool"}])
 def test_the_pooler_of_pre_training_goes_on_in_another_head(begin: dict[str, object]) -> None:
     start, model = bert(**begin), bert(head="classify", labels=("good", "bad"))
-    words = begin_with(model, LoadedModel("bert", start, None))
+    words = load_matching_weights(model, LoadedModel("bert", start, None))
     before = start.head if begin["head"] == "pool" else start.head.pooler
     assert torch.equal(model.head.pooler.linear.weight, before.linear.weight)  # type: ignore[union-attr,arg-type]
     assert "new, and to be learned: head.linear.weight, head.linear.bias" in words

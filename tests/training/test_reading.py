@@ -9,7 +9,7 @@ from small_run import settings
 from heedful.cli.main import run
 from heedful.data.corpus import Corpus
 from heedful.errors import UserError
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import DataSettings
 
@@ -89,7 +89,7 @@ def test_elsewhere_languages_are_for_the_card_alone(tmp_path: Path) -> None:
 
 def test_a_recipe_is_chosen_for_a_file_of_three_languages(tmp_path: Path) -> None:
     files = files_of(write_jsonl(tmp_path / "rows.jsonl", inside=True))
-    assert settle(files, None, None, ['data.languages=["en", "fr"]']).recipe == "tiny"
+    assert resolve_settings(files, None, None, ['data.languages=["en", "fr"]']).recipe == "tiny"
 
 
 def test_a_run_learns_from_the_second_column_to_the_first(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_what_running_text_cannot_use_is_refused(setting: str, tmp_path: Path) -
     (tmp_path / "book.txt").write_text("A dog.\n", encoding="utf-8")
     files = Files.of(tmp_path / "book.txt", (), None, None, None, "text")
     with pytest.raises(UserError, match="cannot use it"):
-        settle(files, "gpt", None, [setting])
+        resolve_settings(files, "gpt", None, [setting])

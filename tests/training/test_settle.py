@@ -14,7 +14,7 @@ from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizer
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import find_recipe
 from heedful.training.tasks.registry import TASKS
@@ -80,7 +80,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Files:
 )
 def test_a_value_that_cannot_be_is_refused_in_words(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
     with pytest.raises(UserError, match=words):
-        settle(pairs, None, recipe, [typed])
+        resolve_settings(pairs, None, recipe, [typed])
 
 
 @pytest.mark.parametrize("content", ["pairs", "text", "labels"])
@@ -91,14 +91,14 @@ def test_a_corpus_of_which_nothing_is_learned_is_refused(content: Content, files
     family, recipe = {"pairs": (None, "tiny"), "text": ("gpt", None), "labels": ("bert", None)}[content]
     name = r"crawl\.txt \+ crawl\.xx" if one.target else r"crawl\.txt"
     with pytest.raises(UserError, match=rf"weights = \[1\.0, 0\.0\]: nothing would be learned from {name}, .*: leave"):
-        settle(two, family, recipe, ["data.weights=[1.0, 0.0]"])
-    assert settle(two, family, recipe, ["data.weights=[1.0, 0.01]"]).settings.data.weights == (1.0, 0.01)
+        resolve_settings(two, family, recipe, ["data.weights=[1.0, 0.0]"])
+    assert resolve_settings(two, family, recipe, ["data.weights=[1.0, 0.01]"]).settings.data.weights == (1.0, 0.01)
 
 
 def test_a_table_of_a_recipe_is_a_table(pairs: Files, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("model = 5\n")
     with pytest.raises(UserError, match=r"recipe\.toml.*'model' must be a table.*found 5"):
-        settle(pairs, None, tmp_path / "recipe.toml", [])
+        resolve_settings(pairs, None, tmp_path / "recipe.toml", [])
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +120,10 @@ def test_what_a_task_never_looks_at_is_refused(typed: str, task: str, files: dic
     key = typed.partition("=")[0]
     if task in USED[typed]:
         with_it = ["data.documents=file"] if key == "data.hold_out_share" else []
-        assert settle(given, family, None, [f"task={task}", typed, *with_it]).settings.task == task
+        assert resolve_settings(given, family, None, [f"task={task}", typed, *with_it]).settings.task == task
     else:
         with pytest.raises(UserError, match=rf"'{key}' = .* is for .*, and the task '{task}' cannot use it"):
-            settle(given, family, None, [f"task={task}", typed])
+            resolve_settings(given, family, None, [f"task={task}", typed])
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_only_one_setting_says_what_is_held_out(typed: str, others: list[str], f
     """Of whole files a share of each, of documents a number: the other setting would do nothing, whatever it is."""
     key, how = typed.partition("=")[0], others[0].partition("=")[2]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for data\.documents = .*, and here it is '{how}'"):
-        settle(files["text"], "gpt", None, [*others, typed])
+        resolve_settings(files["text"], "gpt", None, [*others, typed])
     other = {"data.hold_out_share": "data.hold_out=50", "data.hold_out": "data.hold_out_share=0.2"}[key]
-    assert settle(files["text"], "gpt", None, [*others, other]).settings.data.documents == how
+    assert resolve_settings(files["text"], "gpt", None, [*others, other]).settings.data.documents == how
 
 
 def test_documents_that_a_recipe_names_for_another_task_forbid_nothing(
@@ -149,28 +149,28 @@ def test_documents_that_a_recipe_names_for_another_task_forbid_nothing(
 ) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('family = "bert"\ntask = "classification"\n[data]\ndocuments = "file"\nhold_out_share = 0.2\n')
-    assert settle(files["labels"], None, recipe, ["data.hold_out=50"]).settings.data.hold_out == 50
+    assert resolve_settings(files["labels"], None, recipe, ["data.hold_out=50"]).settings.data.hold_out == 50
 
 
 @pytest.mark.parametrize("typed", ["objective.rate=0.25", "objective.decay=exponential", "objective.decay_steps=10"])
 def test_what_belongs_to_other_objectives_is_refused(typed: str, pairs: Files) -> None:
     key = typed.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for objective\.kind = .*, and here it is 'teacher_forcing'"):
-        settle(pairs, None, "tiny", [typed])
+        resolve_settings(pairs, None, "tiny", [typed])
     for kind in ("scheduled_sampling", "wrong_inputs"):
-        settled = settle(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
+        settled = resolve_settings(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
         assert settled.settings.objective.kind == kind
 
 
 def test_what_does_nothing_may_be_typed(files: dict[Content, Files]) -> None:
     typed = ["loss.label_smoothing=0", "data.flip=false", "data.rows=packed", "noise.mean_span=3"]
-    assert settle(files["text"], "bert", None, typed).settings.task == "masked_tokens"
+    assert resolve_settings(files["text"], "bert", None, typed).settings.task == "masked_tokens"
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_no_recipe_that_is_chosen_is_refused(task: str, files: dict[Content, Files]) -> None:
     for family in TASKS[task].families:
-        assert settle(files[TASKS[task].content], family, None, [f"task={task}"]).settings.task == task
+        assert resolve_settings(files[TASKS[task].content], family, None, [f"task={task}"]).settings.task == task
 
 
 @pytest.mark.parametrize("recipe", [*FOR_PAIRS, *sorted(RECIPES.glob("*.toml"))], ids=lambda path: Path(path).stem)
@@ -179,7 +179,7 @@ def test_no_recipe_that_is_named_is_refused(recipe: str | Path, files: dict[Cont
     task, n_corpora = values.get("task", "translation"), len(values["data"].get("weights", [1.0]))
     one = files[TASKS[task].content]
     given = replace(one, source=one.source * n_corpora, target=one.target * n_corpora)
-    assert settle(given, None, recipe, []).settings.task == task
+    assert resolve_settings(given, None, recipe, []).settings.task == task
 
 
 def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, Files], tmp_path: Path) -> None:
@@ -190,23 +190,23 @@ def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, F
     save_model(tmp_path / "start", start, Tokenizers(tokenizer, tokenizer))
     labels = replace(files["labels"], start_from=str(tmp_path / "start"))
     recipe = RECIPES / "bert-pretrain.toml"
-    settings = settle(labels, None, recipe, ["task=classification"]).settings
+    settings = resolve_settings(labels, None, recipe, ["task=classification"]).settings
     assert settings.noise.whole_words and settings.data.documents == "lines"
     with pytest.raises(UserError, match=r"'noise\.whole_words' = True is for masked_tokens"):
-        settle(labels, None, recipe, ["task=classification", "noise.whole_words=true"])
+        resolve_settings(labels, None, recipe, ["task=classification", "noise.whole_words=true"])
 
 
 def test_columns_beside_files_without_columns_are_refused(files: dict[Content, Files], tmp_path: Path) -> None:
     typed = ["data.columns=[2, 1]"]
     with pytest.raises(UserError, match=r"'data\.columns' = \[2, 1\] .*train\.en"):
-        settle(files["pairs"], None, "tiny", typed)
+        resolve_settings(files["pairs"], None, "tiny", typed)
     with pytest.raises(UserError, match=r"'data\.columns' = \[2, 1\] .*rows\.jsonl"):
-        settle(Files.of("rows.jsonl", (), None, None, None), None, "tiny", typed)
+        resolve_settings(Files.of("rows.jsonl", (), None, None, None), None, "tiny", typed)
     with_valid = replace(files["pairs"], valid=("valid.tsv.gz",))  # where there are columns
     for given in (files["labels"], files["tags"], with_valid, Files.of("rows.tsv.xz", (), None, None, None)):
         family = "seq2seq" if given.content == "pairs" else "bert"
         recipe = "tiny" if given.content == "pairs" else None
-        assert settle(given, family, recipe, typed).settings.data.columns == (2, 1)
+        assert resolve_settings(given, family, recipe, typed).settings.data.columns == (2, 1)
 
 
 def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,7 @@ def test_what_belongs_to_another_choice_is_refused(
     typed: str, other: str, usual: str, wanted: str, files: dict[Content, Files]
 ) -> None:
     """It would be recorded, and believed to have helped."""
-    key, settled = typed.partition("=")[0], partial(settle, files["text"], "gpt", None)
+    key, settled = typed.partition("=")[0], partial(resolve_settings, files["text"], "gpt", None)
     with pytest.raises(UserError, match=rf"'{key}' = .* is for {other} = .*, and here it is '{usual}'"):
         settled([f"{other}={usual}", typed])
     assert settled([f"{other}={wanted}", typed]).settings.family == "gpt"

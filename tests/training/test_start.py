@@ -12,7 +12,7 @@ from small_tasks import sentences, write_pairs, write_text
 from heedful.errors import UserError
 from heedful.models.model_io import FAMILIES, load_model, save_model
 from heedful.text import (
-    ForeignTokenizer,
+    HFTokenizer,
     SentencePieceTokenizer,
     TokenizerConfig,
     Tokenizers,
@@ -22,7 +22,7 @@ from heedful.text import (
 from heedful.text.tokenizer_config import Kind
 from heedful.training import resolve_settings as settling
 from heedful.training.data_preparation import make_tokenizers
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.settings import Settings
 
@@ -50,7 +50,7 @@ def settled(folder: Path, family: str, *overrides: str, recipe: str = "") -> Set
         source, target = write_pairs(folder)
         files = Files.of(source, target, None, None, start(folder, family))
     (folder / "recipe.toml").write_text(recipe)
-    return settle(files, None, folder / "recipe.toml" if recipe else None, list(overrides)).settings
+    return resolve_settings(files, None, folder / "recipe.toml" if recipe else None, list(overrides)).settings
 
 
 @pytest.mark.parametrize("setting", ["model.n_layers=2", "model.activation=gelu", "model.n_kv_heads=1"])
@@ -149,7 +149,7 @@ def test_the_record_has_the_tokenizer_that_is_used(tmp_path: Path) -> None:
 def test_a_public_tokenizer_has_none_of_these_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made by other rules: nothing that is typed can be what it has."""
     loaded = load_model(start(tmp_path, "bart"))
-    foreign = object.__new__(ForeignTokenizer)  # nobody looks into it
+    foreign = object.__new__(HFTokenizer)  # nobody looks into it
     public = replace(loaded, tokenizers=Tokenizers(foreign, foreign))
     monkeypatch.setattr(settling, "load_model", lambda folder: public)
     with pytest.raises(UserError, match=r"bart: has a tokenizer of another make.*'tokenizer\.kind' = 'bpe'.*leave it"):

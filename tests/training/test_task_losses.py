@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from deterministic import fill
 from small_tasks import CASES, Case
 from torch import Tensor, nn
 
-from deterministic import fill
-from heedful.data.collate import NONE, LabelBatch, RowBatch
+from heedful.data.collate import IGNORE_INDEX, LabelBatch, LmBatch
 from heedful.data.loader import Loader
 from heedful.models.bert import Bert
 from heedful.models.gpt import Gpt
 from heedful.nn.embeddings import to_patches
-from heedful.training.resolve_settings import settle
-from heedful.training.tasks.base import Lesson, Preparation
+from heedful.training.resolve_settings import resolve_settings
+from heedful.training.tasks.base import Preparation, PreparedTask
 from heedful.training.tasks.images import hidden_patch_loss, order_loss
 from heedful.training.tasks.language_modeling import next_token_loss
 from heedful.training.tasks.masked_language_modeling import masked_token_loss
@@ -24,12 +24,12 @@ from heedful.training.tasks.registry import task_of
 from heedful.training.train import files_of
 
 
-def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[Lesson, int, int | None]:
+def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[PreparedTask, int, int | None]:
     """The lesson of a case, with its step's size and its limit of length."""
     given = case.files(folder)
     contents = {"pairs" if kind == "source" else kind: paths for kind, paths in given.items() if kind != "target"}
     files = files_of(contents, given.get("target", ()), None, None, None)  # type: ignore[arg-type]
-    settings = settle(files, case.family, None, [*case.overrides, "model.dropout=0.0", *overrides]).settings
+    settings = resolve_settings(files, case.family, None, [*case.overrides, "model.dropout=0.0", *overrides]).settings
     task = task_of(settings)
     task.prepare(Preparation(folder, files, settings, None, lambda text: None))
     lesson = task.lesson(task.reopen(folder, settings), settings)
@@ -74,7 +74,7 @@ def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
     model = lesson.make_model().double().eval()
     assert isinstance(model, Gpt)
     ids = torch.arange(4, 16).reshape(2, 6)
-    batch = RowBatch(ids[:, :-1], ids[:, 1:], torch.ones(2, 5, dtype=torch.bool), torch.zeros(2, 5).long(),
+    batch = LmBatch(ids[:, :-1], ids[:, 1:], torch.ones(2, 5, dtype=torch.bool), torch.zeros(2, 5).long(),
                      torch.arange(5).expand(2, 5), torch.arange(2))  # fmt: skip
     expected = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
     torch.testing.assert_close(next_token_loss(model, batch, apart=True), expected)
@@ -87,9 +87,9 @@ def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
     ids = torch.tensor([[2, 7, 8, 9, 2, 11, 12, 13]])
     wanted = torch.tensor([[7, 8, 9, 3, 11, 12, 13, 3]])
     documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
-    packed = RowBatch(ids, wanted, torch.ones_like(ids, dtype=torch.bool), documents, documents, torch.arange(1))
+    packed = LmBatch(ids, wanted, torch.ones_like(ids, dtype=torch.bool), documents, documents, torch.arange(1))
     parts = [
-        RowBatch(*(t[:, s] for t in (ids, wanted, packed.target_mask, documents * 0, documents)), torch.arange(1))
+        LmBatch(*(t[:, s] for t in (ids, wanted, packed.target_mask, documents * 0, documents)), torch.arange(1))
         for s in (slice(0, 4), slice(4, 8))
     ]
     alone = sum(next_token_loss(model, part, apart=True) for part in parts)
@@ -104,7 +104,7 @@ def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:
     batch = next(Loader(lesson.make_dataset(False), batch_tokens=batch_tokens, max_len=max_len, seed=3))
     assert isinstance(batch, LabelBatch)
     logits = model(batch.ids, batch.mask)
-    expected = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=NONE, reduction="sum")
+    expected = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
     torch.testing.assert_close(masked_token_loss(model, batch), expected)
     share = batch.n_target_tokens / int(batch.mask.sum())
     assert 0.05 < share < 0.4
@@ -114,7 +114,7 @@ def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None
     lesson, *_ = lesson_of(CASES["masked_patches"], tmp_path / "a")
     batch = next(Loader(lesson.make_dataset(False), batch_tokens=64, seed=3))
     model = lesson.make_model().eval()
-    hidden = batch.labels != NONE  # type: ignore[attr-defined]
+    hidden = batch.labels != IGNORE_INDEX  # type: ignore[attr-defined]
     assert hidden.sum(dim=1).tolist() == [2] * len(batch)  # half of the 4 patches
     painted = model(batch.pixels, masked=hidden)  # type: ignore[attr-defined]
     wrong = (painted - to_patches(batch.pixels, 4)).square().mean(dim=-1)[hidden].sum()  # type: ignore[attr-defined]
@@ -145,8 +145,8 @@ def test_windows_begin_anywhere_and_say_what_follows(tmp_path: Path) -> None:
     lesson, *_ = lesson_of(CASES["next_token windows"], tmp_path)
     dataset = lesson.make_dataset(False)
     batch = dataset.batch(np.arange(8), np.arange(8), seed=5)
-    assert isinstance(batch, RowBatch)
+    assert isinstance(batch, LmBatch)
     assert torch.equal(batch.target_in[:, 1:], batch.target_out[:, :-1])
     again, other = dataset.batch(np.arange(8), np.arange(8), seed=5), dataset.batch(np.arange(8), np.arange(8), seed=6)
-    assert isinstance(again, RowBatch) and isinstance(other, RowBatch)
+    assert isinstance(again, LmBatch) and isinstance(other, LmBatch)
     assert torch.equal(batch.target_in, again.target_in) and not torch.equal(batch.target_in, other.target_in)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
+from deterministic import fill, largest_difference
 from safetensors.torch import load_file
 from small_run import OVERRIDES, write_corpus
 from small_tasks import CASES, Case
 
-from deterministic import fill, largest_difference
 from heedful import pipeline
 from heedful.config import read_toml
 from heedful.errors import UserError
@@ -19,7 +19,7 @@ from heedful.models.bert import Bert
 from heedful.models.model_io import FAMILIES, load_model, save_model
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.events import read_log
-from heedful.training.resolve_settings import settle
+from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.tasks.registry import TASKS, choose_task
 from heedful.training.train import Run, train
@@ -342,6 +342,6 @@ def test_a_refused_run_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
 def test_texts_are_as_short_as_a_start_needs_them(tmp_path: Path) -> None:
     run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
     files = Files.of(tmp_path / "files" / "text.txt", (), None, None, tmp_path / "first", "text")
-    assert settle(files, None, None, []).settings.data.max_len == 32
+    assert resolve_settings(files, None, None, []).settings.data.max_len == 32
     with pytest.raises(UserError, match=r"has learned 32 positions, and data\.max_len is 33: --set data\.max_len=32"):
-        settle(files, None, None, ["data.max_len=33"])
+        resolve_settings(files, None, None, ["data.max_len=33"])

@@ -25,7 +25,7 @@ from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.data_preparation import read_valid
 from heedful.training.events import read_log
 from heedful.training.settings import choose_recipe, read_settings
-from heedful.training.train import Run, owned, train
+from heedful.training.train import Run, lock_run_folder, train
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=4", "run.save_every=4"]
 
@@ -219,7 +219,7 @@ def test_the_memory_of_a_plan_is_that_of_every_trial(
 
 
 def test_one_owner(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    with owned(tmp_path / "run"), pytest.raises(UserError, match=f"process {os.getpid()}"):
+    with lock_run_folder(tmp_path / "run"), pytest.raises(UserError, match=f"process {os.getpid()}"):
         quick(tmp_path / "run", corpus)
 
 

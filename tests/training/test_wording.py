@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.formatting import BARS, Piece, changes, count, duration, harmless, number, share, size, sparkline
+from heedful.formatting import (
+    BARS,
+    DiffSpan,
+    count,
+    duration,
+    escape_control_chars,
+    number,
+    share,
+    size,
+    sparkline,
+    word_diff,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +64,7 @@ def test_numbers() -> None:
 
 @given(st.text())
 def test_a_harmless_text_is_one_line_and_moves_no_cursor(text: str) -> None:
-    result = harmless(text)
+    result = escape_control_chars(text)
     assert len(result.splitlines()) <= 1
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 or "\u202a" <= c <= "\u202e" for c in result)
     result.encode()  # no half surrogate pair
@@ -61,8 +72,8 @@ def test_a_harmless_text_is_one_line_and_moves_no_cursor(text: str) -> None:
 
 def test_a_harmless_text_keeps_what_languages_need() -> None:
     for text in ("می\u200cخواهم", "un\u00a0mot", "日本\u3000語", "👩\u200d🚀", "naïve"):
-        assert harmless(text) == text
-    assert harmless("\x1b[31mred\u202e") == "\\x1b[31mred\\u202e"
+        assert escape_control_chars(text) == text
+    assert escape_control_chars("\x1b[31mred\u202e") == "\\x1b[31mred\\u202e"
 
 
 WORDS = st.lists(st.sampled_from(["ein", "Hund", "rennt", "女", "人", "."])).map(" ".join)
@@ -70,7 +81,7 @@ WORDS = st.lists(st.sampled_from(["ein", "Hund", "rennt", "女", "人", "."])).m
 
 @given(WORDS, WORDS)
 def test_the_pieces_of_a_change_make_both_texts(before: str, after: str) -> None:
-    pieces = changes(before, after)
+    pieces = word_diff(before, after)
     assert "".join(p.space + p.new for p in pieces if p.new).split() == after.split()
     assert " ".join(p.old for p in pieces if p.old).split() == before.split()
 
@@ -78,7 +89,7 @@ def test_the_pieces_of_a_change_make_both_texts(before: str, after: str) -> None
 @given(WORDS)
 def test_what_is_equal_or_new_is_not_marked_as_changed(text: str) -> None:
     for before in (text, None):
-        pieces = changes(before, text)
+        pieces = word_diff(before, text)
         assert "".join(piece.space + piece.new for piece in pieces) == text
         assert all(piece.old == piece.new for piece in pieces)
 
@@ -96,7 +107,7 @@ def test_what_is_equal_or_new_is_not_marked_as_changed(text: str) -> None:
     ],
 )
 def test_changes_are_found_by_words(before: str, after: str, pieces: list[tuple[str, str, str]]) -> None:
-    assert changes(before, after) == [Piece(*piece) for piece in pieces]
+    assert word_diff(before, after) == [DiffSpan(*piece) for piece in pieces]
 
 
 @given(st.lists(st.floats(-1e3, 1e3)), st.integers(1, 60))

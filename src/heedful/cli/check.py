@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heedful.cli.progress import Passing
+from heedful.cli.progress import ProgressReporter
 from heedful.data.check import Report, check_corpus, read_test_sources
 from heedful.data.clean import LOG, Repair, write_clean
 from heedful.data.corpus import Corpus, format_of, open_corpus, read_labelled, read_text
-from heedful.data.formats import Cell
+from heedful.data.formats import Field
 from heedful.data.lines import is_pipe, plain_name
-from heedful.data.problems import KINDS, Content, Finding, Place, remedy_for
+from heedful.data.problems import KINDS, Content, Place, ProblemCount, remedy_for
 from heedful.errors import UserError
 
 MARKS = {"fatal": ("✗", "bold red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
@@ -91,7 +91,7 @@ def _headline(report: Report) -> Text:
     return text.append(f"  {report.n_examples:,} {UNITS[corpus.content]}, on average {usual} characters", "not bold")
 
 
-def _summary(report: Report, findings: list[Finding]) -> Table:
+def _summary(report: Report, findings: list[ProblemCount]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("")
     table.add_column("finding")
@@ -114,7 +114,7 @@ def _summary(report: Report, findings: list[Finding]) -> Table:
     return table
 
 
-def _print_details(console: Console, finding: Finding, report: Report) -> None:
+def _print_details(console: Console, finding: ProblemCount, report: Report) -> None:
     """What it means, and the first three, each on one line however long it is."""
     kind = KINDS[finding.kind]
     mark, style = MARKS[kind.severity]
@@ -155,7 +155,7 @@ def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _finding_values(finding: Finding, report: Report) -> dict[str, object]:
+def _finding_values(finding: ProblemCount, report: Report) -> dict[str, object]:
     kind = KINDS[finding.kind]
     return {
         "kind": finding.kind,
@@ -217,9 +217,9 @@ def check(
     corpora = group(files, content=content, reading=reading)
     sources = read_test_sources([_open_test(path, content, reading) for path in test or ()])
     repairs: list[Repair] = []
-    with Passing(unit="examples") as passing:
+    with ProgressReporter(unit="examples") as passing:
 
-        def progress(report: Report, last: Cell) -> None:
+        def progress(report: Report, last: Field) -> None:
             passing.update(report.corpus.name, report.n_examples, _share(report.corpus, last))
 
         if fix is None:
@@ -310,7 +310,7 @@ def _columns(given: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _share(corpus: Corpus, last: Cell) -> float | None:
+def _share(corpus: Corpus, last: Field) -> float | None:
     """How much of the first file is read; of a compressed one that is not known."""
     path = corpus.paths[0]
     if last.byte is None or plain_name(path) != path.name or is_pipe(path):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 from cyclopts import Parameter
 
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.line_filter import Format, LineWork, one_line
+from heedful.cli.line_filter import Format, LineFilter, one_line
 from heedful.cli.output import open_output, refuse_overwriting
 from heedful.decoding.input_text import BadText
-from heedful.decoding.segmentation import Tally
+from heedful.decoding.segmentation import DecodingStats
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def classify(
         return
     place = Place(classifier)
     with TextInput(file) as source, open_output(output) as out:
-        work = LineWork(
+        work = LineFilter(
             source, place, Writer(out, format, top_k), on_bad_line=on_bad_line, can_keep=False, to="classify"
         )
         work.run(hidden=output is None and sys.stdout.isatty())
@@ -96,7 +96,7 @@ def is_image(file: Path, *, taken: bool) -> bool:
 @dataclass(frozen=True)
 class Answer:
     translations: Sequence[Any]
-    tally: Tally = field(default_factory=Tally)
+    tally: DecodingStats = field(default_factory=DecodingStats)
 
 
 class Place:

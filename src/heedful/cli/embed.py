@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from heedful.cli.classify import is_image
 from heedful.cli.input import STANDARD_INPUT, TextInput
 from heedful.cli.output import open_output, refuse_overwriting
-from heedful.cli.progress import Passing
+from heedful.cli.progress import ProgressReporter
 from heedful.data.formats import decode
 from heedful.data.problems import BadData, Place, remedy_for
 from heedful.errors import UserError
@@ -62,14 +62,14 @@ def embed(
     embedder = Embedder.load(model, device=device)
     if pool != "tokens":
         embedder.check(pool)
-    with open_output(output) as out, Passing(unit="lines") as passing:
+    with open_output(output) as out, ProgressReporter(unit="lines") as passing:
         write = _write_npy if output.suffix == ".npy" else _write_jsonl
         write(out, embedder, _blocks(file, embedder, passing), pool)
     for words in embedder.tally.warnings():
         print(f"heedful: {words}", file=sys.stderr)
 
 
-def _blocks(file: Path, embedder: "Embedder", passing: Passing) -> Iterator[list[str]]:
+def _blocks(file: Path, embedder: "Embedder", passing: ProgressReporter) -> Iterator[list[str]]:
     """The lines, some at a time, as text. Who asks for the next ones is done with those before."""
     if is_image(file, taken=embedder.takes_images):
         yield [str(file)]

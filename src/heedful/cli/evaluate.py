@@ -15,8 +15,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from heedful.cli.output import named, refuse_overwriting
-from heedful.cli.progress import Passing
-from heedful.data.problems import shown
+from heedful.cli.progress import ProgressReporter
+from heedful.data.problems import excerpt
 from heedful.errors import UserError
 from heedful.evaluation.evaluate import (
     Compute,
@@ -120,10 +120,10 @@ class Report:
             chrf, bleu = self.evaluation.sentences.chrf[i], self.evaluation.sentences.bleu[i]
             yield f"line {i + 1:,}: chrF2 {chrf:.1f}, BLEU {bleu:.1f}"
             if self.texts.sources is not None:
-                yield f"  source      {shown(self.texts.sources[i], WIDTH)}"
+                yield f"  source      {excerpt(self.texts.sources[i], WIDTH)}"
             for lines in self.texts.references:
-                yield f"  reference   {shown(lines[i], WIDTH)}"
-            yield f"  translation {shown(self.systems[0].hypotheses[i], WIDTH)}"
+                yield f"  reference   {excerpt(lines[i], WIDTH)}"
+            yield f"  translation {excerpt(self.systems[0].hypotheses[i], WIDTH)}"
 
 
 def _score_lines(scores: list[Score]) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _check_options(worst: int, per_sentence: Path | None, read: list[Path | None
 def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
     # Files first: what is wrong with one is said before a model has translated for an hour.
     files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
-    with Passing(unit="sentences") as passing:
+    with ProgressReporter(unit="sentences") as passing:
 
         def tell(what: str, done: int) -> None:
             passing.update(what, done, done / max(1, len(texts)))

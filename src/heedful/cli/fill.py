@@ -47,9 +47,9 @@ def fill(
             'which model? Name the folder of a run or a model: heedful fill "A [MASK] runs." -m runs/bert\n'
             "`heedful train runs/bert --family bert --text book.txt` makes one of your own text"
         )
-    from heedful.decoding.fill_mask import Filler
+    from heedful.decoding.fill_mask import FillMask
 
-    found = Filler.load(model, device=device).fill(text, top_k=top_k, targets=target)
+    found = FillMask.load(model, device=device).fill(text, top_k=top_k, targets=target)
     if json:
         print_json(_as_json(found))
         return

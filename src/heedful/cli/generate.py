@@ -13,12 +13,12 @@ from cyclopts import Parameter
 
 from heedful.cli.device_option import take_device
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.line_filter import Format, LineWork, one_line
+from heedful.cli.line_filter import Format, LineFilter, one_line
 from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import with_overrides
 from heedful.decoding.input_text import LINE_BREAK, BadText
 from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
-from heedful.decoding.segmentation import Tally
+from heedful.decoding.segmentation import DecodingStats
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -142,13 +142,13 @@ def _filter(
         place = Here(Generator.load(model, compute=compute, device=device), settings)
         with open_output(output) as out:
             writer = GenerationWriter(out, format, n_best=settings.n_best)
-            work = LineWork(source, place, writer, to="continue")
+            work = LineFilter(source, place, writer, to="continue")
             work.run(hidden=output is None and sys.stdout.isatty())
 
 
 class Generated(NamedTuple):
     translations: "list[list[Generation]]"
-    tally: Tally
+    tally: DecodingStats
 
 
 class Here:
@@ -172,7 +172,7 @@ class Here:
             return done
         empty = [[Generation(text, "", 0.0, (), True)] * self._settings.n_best for text in texts]
         best = [next(found) if text.strip() else nothing for text, nothing in zip(texts, empty, strict=True)]
-        done.set_result(Generated(best, Tally()))
+        done.set_result(Generated(best, DecodingStats()))
         return done
 
 

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from heedful.cli.input import TextInput
-from heedful.cli.progress import Passing
-from heedful.data.formats import Cell, decode
+from heedful.cli.progress import ProgressReporter
+from heedful.data.formats import Field, decode
 from heedful.data.lines import MAX_LINE_BYTES, Line
 from heedful.data.problems import BadData, Place, remedy_for
 from heedful.decoding.input_text import LINE_BREAK, BadText
-from heedful.decoding.segmentation import TRANSLATIONS, Tally, Written
+from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, OutputNoun
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class AnyAnswer(Protocol):
         """One for each text; the writer knows what it is."""
 
     @property
-    def tally(self) -> Tally: ...
+    def tally(self) -> DecodingStats: ...
 
 
-class Works(Protocol):
+class BatchExecutor(Protocol):
     """Where the work is done: decoding.workers has two such places for translations."""
 
     @property
@@ -48,7 +48,7 @@ class Works(Protocol):
         """Begin a block, of which the first text has the number `start`; an AnyAnswer, or a BadText."""
 
 
-class Writes(Protocol):
+class OutputFormat(Protocol):
     def write(self, number: int, best: Any) -> None:
         """What became of line `number`, counted from 0."""
 
@@ -60,24 +60,24 @@ class Writes(Protocol):
 
 class Job(NamedTuple):
     lines: list[Line]
-    cells: list[Cell]
+    cells: list[Field]
     start: int  # the number of the first line, from 0
     answer: "Future[AnyAnswer]"
 
 
-class LineWork:
+class LineFilter:
     """From an input to a writer."""
 
     def __init__(
         self,
         source: TextInput,
-        place: Works,
-        writer: Writes,
+        place: BatchExecutor,
+        writer: OutputFormat,
         *,
         on_bad_line: BadLines | None = None,
         can_keep: bool = True,
         to: str = "translate",
-        written: Written = TRANSLATIONS,
+        written: OutputNoun = TRANSLATIONS,
     ) -> None:
         self.source, self.place, self.writer = source, place, writer
         self.to, self.written = to, written  # what is done to a line, and what becomes of it
@@ -85,14 +85,14 @@ class LineWork:
         # What else the option of that name takes; without it nobody is told to use it.
         self.other_ways = () if on_bad_line is None else ("keep", "skip") if can_keep else ("skip",)
         self.n_bad: Counter[str] = Counter()  # by what is wrong with them
-        self.tally = Tally()
+        self.tally = DecodingStats()
 
     def run(self, *, hidden: bool = False) -> None:
         """`hidden`: show no progress, which would stand between the lines."""
         if self.source.is_terminal:
             print(f"type a line to {self.to} it; Ctrl-D ends", file=sys.stderr)
         n_bytes = self.source.n_bytes
-        with contextlib.nullcontext() if hidden else Passing(unit="sentences") as passing:
+        with contextlib.nullcontext() if hidden else ProgressReporter(unit="sentences") as passing:
             for n_lines, at in itertools.chain([(0, 0)], self._blocks()):
                 if passing is not None:
                     passing.update(
@@ -128,7 +128,7 @@ class LineWork:
         while pending:
             yield self._finish(pending.popleft())
 
-    def _refused(self, cells: Sequence[Cell]) -> Cell | None:
+    def _refused(self, cells: Sequence[Field]) -> Field | None:
         """The first cell that stops the work. A line too long to be read cannot be kept either."""
         allowed = {"error": (), "keep": ("encoding",), "skip": ("encoding", "too-long")}[self.on_bad_line]
         return next((cell for cell in cells if (kind := bad_kind(cell)) is not None and kind not in allowed), None)
@@ -154,12 +154,12 @@ class LineWork:
         return job.start + len(job.cells), at
 
 
-def bad_kind(cell: Cell) -> str | None:
+def bad_kind(cell: Field) -> str | None:
     """Why the line cannot be translated: "encoding", "too-long", or None."""
     return next((problem.kind for problem in cell.problems if problem.kind in ("encoding", "too-long")), None)
 
 
-def _bad_data(name: str, cell: Cell, other_ways: Sequence[str]) -> BadData:
+def _bad_data(name: str, cell: Field, other_ways: Sequence[str]) -> BadData:
     problem = next(problem for problem in cell.problems if problem.kind in ("encoding", "too-long"))
     place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
     ways = "|".join(way for way in other_ways if way == "skip" or problem.kind == "encoding")

@@ -18,7 +18,7 @@ import cyclopts
 
 from heedful import __version__
 from heedful.cli.output import REMEDIES, closed_streams_replaced
-from heedful.errors import Notice, UserError, nearest
+from heedful.errors import Notice, UserError, did_you_mean
 
 # command -> "module:function", in the order of use. The first line of the function's docstring is its line in the help.
 COMMANDS = {
@@ -45,7 +45,7 @@ STDOUT, STDERR = 1, 2
 
 class UnknownCommand(Exception):
     def __str__(self) -> str:
-        return f"unknown command '{self.args[0]}'{nearest(self.args[0], COMMANDS)}\nallowed: {', '.join(COMMANDS)}"
+        return f"unknown command '{self.args[0]}'{did_you_mean(self.args[0], COMMANDS)}\nallowed: {', '.join(COMMANDS)}"
 
 
 class HyphenAsValue(Exception):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EVERY = 30.0  # seconds between lines where there is no terminal
 
 
-class Passing:
+class ProgressReporter:
     """Use as a context; `update` as often as you like. Nothing is shown of a pass that is soon over."""
 
     def __init__(self, *, unit: str = "pairs") -> None:
@@ -24,7 +24,7 @@ class Passing:
         self._bar: Progress | None = None
         self._is_terminal = sys.stderr.isatty()
 
-    def __enter__(self) -> "Passing":
+    def __enter__(self) -> "ProgressReporter":
         return self
 
     def __exit__(

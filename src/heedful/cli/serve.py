@@ -125,7 +125,7 @@ def _server(
     compute: str,
     beam: int,
 ) -> "DrainingServer":
-    from heedful.config import from_values, with_overrides
+    from heedful.config import config_from_dict, with_overrides
     from heedful.models.model_info import builtin_models
     from heedful.serving.app import make_app
     from heedful.serving.languages import Detector
@@ -135,7 +135,7 @@ def _server(
     from heedful.serving.server import make_server
     from heedful.serving.service import Service
 
-    limits = from_values(Limits, with_overrides({}, changes), where="serve --set")
+    limits = config_from_dict(Limits, with_overrides({}, changes), where="serve --set")
     if not 1 <= beam <= limits.beam:
         raise UserError(f"--beam {beam}: must lie between 1 and {limits.beam} (--set beam=… raises that limit)")
     models = models or [str(folder) for folder in builtin_models().values()]

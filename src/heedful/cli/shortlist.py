@@ -4,7 +4,7 @@ from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 
-from heedful.cli.progress import Passing
+from heedful.cli.progress import ProgressReporter
 
 
 def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 200, json: bool = False) -> None:
@@ -32,7 +32,7 @@ def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 2
     from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
-    with Passing(unit="lines") as passing:
+    with ProgressReporter(unit="lines") as passing:
         learned = learn_own_shortlist(model, lines, n_always=always, n_candidates=candidates, progress=passing.update)
     if json:
         print(dumps({**asdict(learned), "path": str(learned.path)}, indent=1))

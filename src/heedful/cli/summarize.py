@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.line_filter import BadLines, Format, LineWork, Writer
+from heedful.cli.line_filter import BadLines, Format, LineFilter, Writer
 from heedful.cli.output import open_output, refuse_overwriting
-from heedful.config import from_values, with_overrides
+from heedful.config import config_from_dict, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import SUMMARIES
 from heedful.errors import UserError
 from heedful.models.model_info import ANY_TASK, find_model_folder, read_prefixes
 
 if TYPE_CHECKING:
-    from heedful.decoding.worker_pool import Opening
+    from heedful.decoding.worker_pool import LoadSpec
 
 
 def summarize(
@@ -65,7 +65,7 @@ def summarize(
     set
         Change any setting of the search: --set length_penalty=2 no_repeat_ngram=3
     """
-    from heedful.decoding.worker_pool import Opening
+    from heedful.decoding.worker_pool import LoadSpec
 
     if model is None:
         raise UserError("which model? Name the folder of one that was trained to: heedful summarize -m runs/news")
@@ -74,22 +74,27 @@ def summarize(
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
     # Without repeats of three: a summary that says a thing twice is the commonest fault, and no good one does.
     values = {"beam": beam, "min_len": min_len, "max_len": max_len, "no_repeat_ngram": 3}
-    settings = from_values(SearchSettings, with_overrides(values, set or ()), where="summarize")
+    settings = config_from_dict(SearchSettings, with_overrides(values, set or ()), where="summarize")
     prefix = _usual_prefix(model) if prefix is None else prefix
-    opening = Opening(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
+    opening = LoadSpec(str(model), device=device, long=long, prefix=prefix, scores=format == "jsonl")
     _work(opening, settings, file, output, format, on_bad_line)
 
 
 def _work(
-    opening: "Opening", settings: SearchSettings, file: Path, output: Path | None, format: Format, on_bad_line: BadLines
+    opening: "LoadSpec",
+    settings: SearchSettings,
+    file: Path,
+    output: Path | None,
+    format: Format,
+    on_bad_line: BadLines,
 ) -> None:
-    from heedful.decoding.translator import InThisProcess, Translator
+    from heedful.decoding.translator import InlineExecutor, Translator
 
     with TextInput(file) as source:
-        place = InThisProcess(Translator.open(opening), settings)
+        place = InlineExecutor(Translator.open(opening), settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
-            work = LineWork(
+            work = LineFilter(
                 source,
                 place,
                 writer,

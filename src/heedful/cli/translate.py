@@ -10,16 +10,16 @@ from cyclopts import Parameter
 
 from heedful.cli.device_option import take_devices
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.line_filter import BadLines, Format, LineWork, Writer
+from heedful.cli.line_filter import BadLines, Format, LineFilter, Writer
 from heedful.cli.output import open_output, refuse_overwriting
-from heedful.config import from_values, with_overrides
+from heedful.config import config_from_dict, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import Long
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.text_constraints import Wording
-    from heedful.decoding.worker_pool import Opening, Translates
+    from heedful.decoding.text_constraints import TextConstraints
+    from heedful.decoding.worker_pool import BatchExecutor, LoadSpec
 
 
 def translate(
@@ -76,7 +76,7 @@ def translate(
     how = _settings(beam, n_best, format, on_bad_line, set or [])
     opening = _opening(_chosen(model or [], to), engine, compute, long, how)
     with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
-        work = LineWork(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
+        work = LineFilter(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
         work.run(hidden=output is None and sys.stdout.isatty())
     for words in work.warnings():
         print(f"heedful: {words}", file=sys.stderr)
@@ -84,14 +84,14 @@ def translate(
 
 class _How(NamedTuple):
     settings: SearchSettings
-    wording: "Wording"
+    wording: "TextConstraints"
     language: str | None
     devices: list[str]
     scores: bool  # without them, greedy search is faster
 
 
 def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> _How:
-    from heedful.decoding.text_constraints import take_wording
+    from heedful.decoding.text_constraints import pop_text_constraints
 
     if on_bad_line == "keep" and format == "jsonl":
         raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
@@ -99,8 +99,8 @@ def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, cha
     devices, language = take_devices(values), values.pop("language", None)
     if language is not None and not isinstance(language, str):
         raise UserError(f"--set language={language}: expected the code of a language, such as de")
-    wording, rest = take_wording(values)
-    settings = from_values(SearchSettings, rest, where="translate")
+    wording, rest = pop_text_constraints(values)
+    settings = config_from_dict(SearchSettings, rest, where="translate")
     return _How(settings, wording, language, devices, scores=format == "jsonl" or settings.n_best > 1)
 
 
@@ -121,23 +121,23 @@ def _chosen(models: list[Path], to: str | None) -> list[Path]:
     return models
 
 
-def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _How) -> "Opening":
-    from heedful.decoding.worker_pool import Opening
+def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _How) -> "LoadSpec":
+    from heedful.decoding.worker_pool import LoadSpec
 
     path, *more = map(str, models)
-    return Opening(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
+    return LoadSpec(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
 
 
 @contextlib.contextmanager
-def _place(opening: "Opening", how: _How, n_workers: int | None) -> "Iterator[Translates]":
+def _place(opening: "LoadSpec", how: _How, n_workers: int | None) -> "Iterator[BatchExecutor]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
-    from heedful.decoding.translator import InThisProcess, Translator
+    from heedful.decoding.translator import InlineExecutor, Translator
     from heedful.decoding.worker_pool import Workers
     from heedful.models.model_info import find_model_folder
 
     n_workers = len(how.devices) if n_workers is None else n_workers
     if n_workers == len(how.devices) == 1:
-        yield InThisProcess(Translator.open(opening), how.settings, how.wording)
+        yield InlineExecutor(Translator.open(opening), how.settings, how.wording)
         return
     for path in (opening.path, *opening.others):
         find_model_folder(path)  # said once, not by each of the processes

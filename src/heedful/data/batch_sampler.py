@@ -12,21 +12,21 @@ from math import floor
 import numpy as np
 import numpy.typing as npt
 
-from heedful.data.seeding import IntArray, generator
+from heedful.data.seeding import IntArray, rng
 from heedful.errors import UserError
 
 # Batches that are sorted together. On Multi30k fewer than about a hundred push the real tokens below 95 %; many more
 # only take memory, since every window is cut from a fresh shuffle of the whole corpus.
 BATCHES_PER_WINDOW = 256
 # Lengths are blurred by this many tokens before sorting, so that the same sentences do not meet in every epoch.
-BLUR = 0.75
+LENGTH_JITTER = 0.75
 
 # Streams of random numbers that must not be alike although seed and epoch are.
 _ORDER, _WINDOW, _SEQUENCE = range(3)
 
 
 @dataclass(frozen=True)
-class Plan:
+class EpochPlan:
     """The batches of one epoch: `plan[i]` holds the example numbers of its i-th step, for all ranks together."""
 
     order: IntArray  # example numbers, batch beside batch
@@ -55,7 +55,7 @@ def plan_batches(
     source_tokens: int | None = None,
     max_len: int | None = None,
     order: IntArray | None = None,
-) -> Plan:
+) -> EpochPlan:
     """Cut an epoch into batches of like lengths, none above the ceiling.
 
     The ceiling counts padding: rows x longest target <= batch_tokens, and rows x longest source <= source_tokens (by
@@ -66,19 +66,19 @@ def plan_batches(
         source_tokens = source_ceiling(source_lengths, target_lengths, batch_tokens=batch_tokens)
     if order is None:
         order = epoch_order([len(target_lengths)], [1.0], seed=seed, epoch=epoch)
-    fits = fitting(
+    fits = fits_budget(
         source_lengths, target_lengths, batch_tokens=batch_tokens, source_tokens=source_tokens, max_len=max_len
     )
     order = order[fits[order]]
     starts = [np.zeros(1, np.int64)]
     for number, window in enumerate(_windows(order, target_lengths, batch_tokens)):
-        random = generator(seed, _WINDOW, epoch, number)
+        random = rng(seed, _WINDOW, epoch, number)
         window[:] = window[_sort_by_length(source_lengths[window], target_lengths[window], random)]
         cuts = _cut(source_lengths[window], target_lengths[window], source_tokens, batch_tokens, random.random())
         starts.append(starts[-1][-1] + cuts)
     joined = np.concatenate(starts)
-    sequence = generator(seed, _SEQUENCE, epoch).permutation(len(joined) - 1)
-    return Plan(order=order, starts=joined, sequence=sequence, left_out=np.flatnonzero(~fits))
+    sequence = rng(seed, _SEQUENCE, epoch).permutation(len(joined) - 1)
+    return EpochPlan(order=order, starts=joined, sequence=sequence, left_out=np.flatnonzero(~fits))
 
 
 def source_ceiling(source_lengths: IntArray, target_lengths: IntArray, *, batch_tokens: int) -> int:
@@ -91,7 +91,7 @@ def source_ceiling(source_lengths: IntArray, target_lengths: IntArray, *, batch_
     return int(np.ceil(2 * batch_tokens * max(1.0, proportion)))
 
 
-def fitting(
+def fits_budget(
     source_lengths: IntArray,
     target_lengths: IntArray,
     *,
@@ -123,15 +123,15 @@ def epoch_order(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     first = 0
     for corpus, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         numbers: IntArray = np.arange(first, first + size, dtype=kind)
-        dealt += list(_deal(numbers, share_of(size, weight), (seed, _ORDER, corpus), epoch))
+        dealt += list(_deal(numbers, examples_per_epoch(size, weight), (seed, _ORDER, corpus), epoch))
         first += size
     order: IntArray = dealt[0] if len(dealt) == 1 else np.concatenate([np.zeros(0, kind), *dealt])
     if len(dealt) > 1:  # a single part is shuffled already
-        generator(seed, _ORDER, len(sizes), epoch).shuffle(order)
+        rng(seed, _ORDER, len(sizes), epoch).shuffle(order)
     return order
 
 
-def share_of(size: int, weight: float) -> Fraction:
+def examples_per_epoch(size: int, weight: float) -> Fraction:
     """How many examples of a corpus an epoch has, whole or not: of 10 at the weight 0.3 exactly 3.
 
     The weight is the number that was written, not the binary one beside it: a little less than 3 would lose an example.
@@ -157,7 +157,7 @@ def split_rows(source_lengths: IntArray, target_lengths: IntArray, n_parts: int)
     return np.split(rows, cuts)
 
 
-def real_share(plan: Plan, lengths: IntArray) -> float:
+def real_share(plan: EpochPlan, lengths: IntArray) -> float:
     """The share of real tokens among all, padding included."""
     real = sum(int(lengths[batch].sum(dtype=np.int64)) for batch in plan)
     padded = sum(int(lengths[batch].max()) * len(batch) for batch in plan)
@@ -169,7 +169,7 @@ def _deal(numbers: IntArray, share: Fraction, key: tuple[int, ...], epoch: int) 
     begin, end = floor(epoch * share), floor((epoch + 1) * share)
     while begin < end:
         pack, offset = divmod(begin, len(numbers))
-        shuffled = generator(*key, pack).permutation(numbers)
+        shuffled = rng(*key, pack).permutation(numbers)
         part = shuffled[offset : offset + end - begin]
         yield part
         begin += len(part)
@@ -193,7 +193,7 @@ def _sort_by_length(source: IntArray, target: IntArray, random: np.random.Genera
     """
     scaled = source * (_total(target) / max(1, _total(source)))
     classes = np.ceil(np.maximum(target, scaled)).astype(np.int64)
-    difference = target - scaled + random.uniform(-BLUR, BLUR, len(target))
+    difference = target - scaled + random.uniform(-LENGTH_JITTER, LENGTH_JITTER, len(target))
     turn = int(random.integers(2))
     return np.lexsort((np.where(classes % 2 == turn, difference, -difference), classes))
 

@@ -29,9 +29,9 @@ from heedful.data.shards import (
     NAME,
     FileWriter,
     Manifest,
+    RaggedArray,
     Shards,
     SideRecord,
-    Stream,
     file_names,
     read_manifest,
     write_manifest,
@@ -40,7 +40,7 @@ from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import SPECIAL, Tokenizer, Tokenizers
-from heedful.worker import Child
+from heedful.worker import Worker
 
 if sys.platform != "win32":
     import fcntl
@@ -57,7 +57,7 @@ class SideFormat:
     keep_text: bool
 
 
-class Encoded(NamedTuple):
+class EncodedChunk(NamedTuple):
     """The texts of one side of a chunk as the shard stores them, one after the other."""
 
     values: IntArray  # ids, or UTF-8 bytes where the text is kept
@@ -65,7 +65,9 @@ class Encoded(NamedTuple):
     lengths: IntArray  # how many ids each text has
 
 
-def encode_side(texts: Sequence[str], tokenizer: Tokenizer, form: SideFormat, *, at_once: int | None = None) -> Encoded:
+def encode_side(
+    texts: Sequence[str], tokenizer: Tokenizer, form: SideFormat, *, at_once: int | None = None
+) -> EncodedChunk:
     """`at_once` texts go to the tokenizer together, by default all: for many it may start threads of its own."""
     step = at_once or max(1, len(texts))
     parts = (tokenizer.encode_batch(texts[begin : begin + step]) for begin in range(0, len(texts), step))
@@ -73,11 +75,11 @@ def encode_side(texts: Sequence[str], tokenizer: Tokenizer, form: SideFormat, *,
     lengths = np.fromiter(map(len, ids), "<u4", len(ids))
     if form.keep_text:
         values, sizes = _join([tokenizer.normalize(text) for text in texts])
-        return Encoded(values, sizes, lengths)
+        return EncodedChunk(values, sizes, lengths)
     flat = np.fromiter(chain.from_iterable(ids), np.int64, int(lengths.sum(dtype=np.int64)))
     # Narrowing would wrap around an id that is too large, and nobody would see it.
     assert not flat.size or 0 <= flat.min() <= flat.max() < tokenizer.vocab_size, "an id outside the vocabulary"
-    return Encoded(flat.astype(form.dtype), lengths, lengths)
+    return EncodedChunk(flat.astype(form.dtype), lengths, lengths)
 
 
 def _join(texts: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -99,13 +101,13 @@ def _cut(values: bytes, sizes: IntArray) -> list[str]:
     return [values[begin:end].decode() for begin, end in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 
 
-def pack_encoded(chunk: Sequence[Encoded]) -> list[bytes]:
+def pack_encoded(chunk: Sequence[EncodedChunk]) -> list[bytes]:
     return [array.tobytes() for encoded in chunk for array in encoded]
 
 
-def unpack_encoded(blobs: Sequence[bytes], forms: Sequence[SideFormat]) -> tuple[Encoded, ...]:
+def unpack_encoded(blobs: Sequence[bytes], forms: Sequence[SideFormat]) -> tuple[EncodedChunk, ...]:
     return tuple(
-        Encoded(
+        EncodedChunk(
             np.frombuffer(values, np.uint8 if form.keep_text else form.dtype),
             np.frombuffer(sizes, "<u4"),
             np.frombuffer(lengths, "<u4"),
@@ -121,7 +123,7 @@ def encode_chunks(
     *,
     files: Path,
     n_workers: int,
-) -> Generator[tuple[Encoded, ...], None, None]:
+) -> Generator[tuple[EncodedChunk, ...], None, None]:
     """Each chunk encoded, in order, with at most two chunks for each worker in memory.
 
     Workers load their tokenizers from `files`, an existing folder. With fewer than two workers, or only one chunk, no
@@ -138,23 +140,25 @@ def encode_chunks(
         return
     paths = _save(tokenizers, files)
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(paths, forms)) for _ in range(n_workers)]
+        workers = [stack.enter_context(EncodingWorker(paths, forms)) for _ in range(n_workers)]
         yield from _in_order(chunks, workers)
 
 
-def _in_order(chunks: Iterable[Chunk], workers: Sequence["Worker"]) -> Generator[tuple[Encoded, ...], None, None]:
-    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+def _in_order(
+    chunks: Iterable[Chunk], workers: Sequence["EncodingWorker"]
+) -> Generator[tuple[EncodedChunk, ...], None, None]:
+    idle: queue.SimpleQueue[EncodingWorker] = queue.SimpleQueue()
     for worker in workers:
         idle.put(worker)
 
-    def encode(chunk: Chunk) -> tuple[Encoded, ...]:
+    def encode(chunk: Chunk) -> tuple[EncodedChunk, ...]:
         worker = idle.get()
         try:
             return worker.encode(chunk)
         finally:
             idle.put(worker)
 
-    pending: deque[Future[tuple[Encoded, ...]]] = deque()
+    pending: deque[Future[tuple[EncodedChunk, ...]]] = deque()
     with ThreadPoolExecutor(len(workers)) as pool:  # each thread waits on the pipes of one worker
         try:
             for chunk in chunks:
@@ -176,7 +180,7 @@ def _save(tokenizers: Sequence[Tokenizer], folder: Path) -> list[Path]:
     return [paths[id(tokenizer)] for tokenizer in tokenizers]
 
 
-class Worker:
+class EncodingWorker:
     """A child process that encodes one chunk after the other."""
 
     def __init__(self, paths: Sequence[Path], forms: Sequence[SideFormat]) -> None:
@@ -184,15 +188,15 @@ class Worker:
         arguments: list[str] = []
         for path, form in zip(paths, forms, strict=True):
             arguments += [str(path), form.dtype, "text" if form.keep_text else "ids"]
-        self.child = Child("heedful.data.tokenising_worker", arguments, name="a tokenising process")
+        self.child = Worker("heedful.data.tokenising_worker", arguments, name="a tokenising process")
 
-    def __enter__(self) -> "Worker":
+    def __enter__(self) -> "EncodingWorker":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.child.close()
 
-    def encode(self, chunk: Chunk) -> tuple[Encoded, ...]:
+    def encode(self, chunk: Chunk) -> tuple[EncodedChunk, ...]:
         is_error, blobs = self.child.ask(pack_texts(chunk))
         if is_error:
             raise RuntimeError(f"a tokenising process failed:\n{blobs[0].decode()}")
@@ -207,7 +211,7 @@ CHUNK_EXAMPLES = 20_000
 SAMPLES_FOR_GROWTH = 2_000
 
 
-class HasTexts(Protocol):
+class TextPair(Protocol):
     """What is needed of an `Example`."""
 
     @property
@@ -217,8 +221,8 @@ class HasTexts(Protocol):
     def target(self) -> str: ...
 
 
-def build(
-    examples: Iterable[HasTexts],
+def binarize(
+    examples: Iterable[TextPair],
     tokenizers: Mapping[str, Tokenizer],
     folder: Path,
     *,
@@ -261,7 +265,7 @@ def _dtype(tokenizer: Tokenizer) -> str:
     return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
 
 
-def _chunks(examples: Iterable[HasTexts], n_sides: int) -> Iterator[Chunk]:
+def _chunks(examples: Iterable[TextPair], n_sides: int) -> Iterator[Chunk]:
     sources: list[str] = []
     targets: list[str] = []
     n_characters = 0
@@ -289,7 +293,7 @@ class SideWriter(contextlib.ExitStack):
         self._tokens = 0
         self._unknown = 0
 
-    def write(self, encoded: Encoded) -> None:
+    def write(self, encoded: EncodedChunk) -> None:
         ends = self._end + np.cumsum(encoded.sizes, dtype="<i8")
         self._end = int(ends[-1])
         self._tokens += int(encoded.lengths.sum(dtype=np.int64))
@@ -306,7 +310,7 @@ class SideWriter(contextlib.ExitStack):
 
     def _growth_and_spread(self, tokenizer: Tokenizer) -> tuple[float, float]:
         """How much longer sampled texts are, measured on texts from everywhere: batches are planned before sampling."""
-        stream = Stream(self.files[0].path, self.files[1].path, dtype=np.dtype("|u1"))
+        stream = RaggedArray(self.files[0].path, self.files[1].path, dtype=np.dtype("|u1"))
         numbers = np.unique(np.linspace(0, max(0, len(stream) - 1), SAMPLES_FOR_GROWTH, dtype=np.int64))[: len(stream)]
         texts = [values.tobytes().decode() for values in stream.take(numbers)]
         plain = np.array([max(1, len(ids)) for ids in tokenizer.encode_batch(texts)])
@@ -318,7 +322,7 @@ class SideWriter(contextlib.ExitStack):
 
 
 def prepare(
-    examples: Iterable[HasTexts],
+    examples: Iterable[TextPair],
     tokenizers: Tokenizers | Tokenizer,
     folder: str | Path,
     *,
@@ -349,7 +353,7 @@ def prepare(
             return found
         _clear(folder)
         workers = n_cores() if n_workers is None else n_workers
-        manifest = build(examples, sides, folder, key=key, keep_text=keep_text, n_workers=workers, progress=progress)
+        manifest = binarize(examples, sides, folder, key=key, keep_text=keep_text, n_workers=workers, progress=progress)
         write_manifest(folder, manifest)
     return Shards.open(folder)
 

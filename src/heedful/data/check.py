@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.corpus import FATAL, Corpus
-from heedful.data.formats import Cell, Record
-from heedful.data.problems import KINDS, BadData, Content, Finding, Place, Problem, shown
+from heedful.data.formats import Field, Record
+from heedful.data.problems import KINDS, BadData, Content, Place, Problem, ProblemCount, excerpt
 from heedful.data.unicode_scripts import ScriptOf, fits, main_script
 
 Hashes = npt.NDArray[np.int64]
 
 
-class Seen:
+class DuplicateDetector:
     """Sorted runs of growing length, as in a log-structured merge tree: a set of Python strings would take 100 bytes
     and more for each. While two runs are merged, they lie in memory twice.
 
@@ -159,13 +159,13 @@ CHUNK_CHARACTERS = 1 << 24  # … or fewer, if they are long
 LONG: dict[Content, int] = {"pairs": 2_000, "labels": 20_000, "text": 200_000}  # characters
 
 # Every character that is not printable in Python's sense and means trouble. A line of printable ones is not searched.
-TROUBLE = re.compile(
+BAD_CHARACTERS = re.compile(
     "(?P<nul>\0)|(?P<separator>[\x0b\x0c\x1c-\x1e\x85\u2028\u2029])|(?P<carriage_return>\r)|(?P<line_break>\n)"
     "|(?P<control>[\x01-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f])|(?P<inner_bom>\ufeff)"
 )
 
 
-class Judged(NamedTuple):
+class CheckedRecord(NamedTuple):
     """One record and its problems, each with the side it stands on."""
 
     record: Record
@@ -180,7 +180,7 @@ class Report:
     n_examples: int = 0
     n_suspicious: int = 0
     n_characters: list[int] = field(default_factory=lambda: [0, 0])
-    findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    findings: dict[tuple[str, str], ProblemCount] = field(default_factory=dict)
 
     @property
     def usable(self) -> bool:
@@ -191,23 +191,23 @@ class Report:
         return self.n_suspicious / max(1, self.n_examples)
 
     def add(self, kind: str, place: Place, value: str) -> None:
-        finding = self.findings.setdefault((kind, place.file), Finding(kind, place.file))
+        finding = self.findings.setdefault((kind, place.file), ProblemCount(kind, place.file))
         finding.add(place, value)
 
     def count(self, kind: str) -> int:
         return sum(finding.count for finding in self.findings.values() if finding.kind == kind)
 
-    def in_order(self) -> list[Finding]:
+    def in_order(self) -> list[ProblemCount]:
         """The gravest first, as KINDS lists them; of one kind the source before the target."""
         kinds, files = list(KINDS), [str(path) for path in self.corpus.paths]
 
-        def order(finding: Finding) -> tuple[int, int]:
+        def order(finding: ProblemCount) -> tuple[int, int]:
             return kinds.index(finding.kind), files.index(finding.file) if finding.file in files else len(files)
 
         return sorted(self.findings.values(), key=order)
 
 
-class Checkup:
+class CorpusChecker:
     """Iterate for the records with their problems, chunk by chunk; `report` grows on the way.
 
     `test_sources` are those of test sets, with their places, as `read_test_sources` gives them.
@@ -219,11 +219,11 @@ class Checkup:
         self._files = [str(path) for path in corpus.cell_paths]
         self._unit = "row" if corpus.format == "parquet" else "line"
         self._tests = test_sources or {}
-        self._seen = Seen()
+        self._seen = DuplicateDetector()
         self._is_pairs = corpus.content == "pairs"
         self._long = LONG[corpus.content]
 
-    def __iter__(self) -> Iterator[list[Judged]]:
+    def __iter__(self) -> Iterator[list[CheckedRecord]]:
         records = self.corpus.records()
         profile: Profile | None = None
         try:
@@ -236,7 +236,7 @@ class Checkup:
         except BadData as error:
             self.report.add(error.kind, error.place, error.value)
 
-    def _judge(self, chunk: list[Record], profile: Profile) -> list[Judged]:
+    def _judge(self, chunk: list[Record], profile: Profile) -> list[CheckedRecord]:
         judged = []
         repeated = self._repeated(chunk)
         for record, again in zip(chunk, repeated, strict=True):
@@ -246,11 +246,11 @@ class Checkup:
                     problems += [(side, problem) for problem in cell.problems]
             if not problems or not any(problem.kind in FATAL for _, problem in problems):
                 self._judge_readable(record.cells, again, profile, problems)
-            judged.append(Judged(record, tuple(problems)))
+            judged.append(CheckedRecord(record, tuple(problems)))
         return judged
 
     def _judge_readable(
-        self, cells: tuple[Cell, ...], again: bool, profile: Profile, problems: list[tuple[int, Problem]]
+        self, cells: tuple[Field, ...], again: bool, profile: Profile, problems: list[tuple[int, Problem]]
     ) -> None:
         """Everything that text which can be read may still have; most lines pass each test at once."""
         for side, cell in enumerate(cells):
@@ -258,9 +258,9 @@ class Checkup:
             if not text.isprintable():
                 problems += [(side, problem) for problem in _trouble(cell)]
             if "\ufffd" in text:
-                problems.append((side, Problem("replacement", f"“{shown(text)}”")))
+                problems.append((side, Problem("replacement", f"“{excerpt(text)}”")))
             if len(text) > self._long:
-                problems.append((side, Problem("long", f"{len(text):,} characters: “{shown(text, 40)}”")))
+                problems.append((side, Problem("long", f"{len(text):,} characters: “{excerpt(text, 40)}”")))
         empty = [side for side, cell in enumerate(cells) if not cell.text or cell.text.isspace()]
         if empty:
             problems += self._empty(cells, empty)
@@ -268,20 +268,20 @@ class Checkup:
         if again:
             problems.append((0, Problem("repeat" if self.corpus.content == "text" else "duplicate", _both(cells))))
         if self._tests and (where := self._tests.get(_normal(cells[0].text))):
-            problems.append((0, Problem("overlap", f"{where}: “{shown(cells[0].text)}”")))
+            problems.append((0, Problem("overlap", f"{where}: “{excerpt(cells[0].text)}”")))
         if self._is_pairs:
             problems += _compare(cells[0].text, cells[1].text, profile)
         elif not fits(cells[0].text, profile.scripts[0], profile.script_of):
             problems.append(_wrong_script(0, cells[0].text, profile))
 
-    def _empty(self, cells: tuple[Cell, ...], empty: list[int]) -> list[tuple[int, Problem]]:
+    def _empty(self, cells: tuple[Field, ...], empty: list[int]) -> list[tuple[int, Problem]]:
         if self.corpus.content == "text":
             return [(0, Problem("blank"))]
         if any(problem.kind == "blank" for problem in cells[0].problems):
             return []  # a blank line of JSONL is no record at all, and already noted
         if len(empty) == 2:
             return [(0, Problem("empty", "both sides"))]
-        return [(empty[0], Problem("empty", f"the other side: “{shown(cells[1 - empty[0]].text)}”"))]
+        return [(empty[0], Problem("empty", f"the other side: “{excerpt(cells[1 - empty[0]].text)}”"))]
 
     def _repeated(self, chunk: list[Record]) -> list[bool]:
         """Whether each record was seen before; unreadable and empty ones are judged by other rules."""
@@ -289,7 +289,7 @@ class Checkup:
         repeated: list[bool] = self._seen.add(np.array(hashes, dtype=np.int64)).tolist()
         return repeated
 
-    def _count(self, judged: list[Judged]) -> None:
+    def _count(self, judged: list[CheckedRecord]) -> None:
         report = self.report
         report.n_examples += len(judged)
         for record, problems in judged:
@@ -307,10 +307,10 @@ def check_corpus(
     corpus: Corpus,
     *,
     test_sources: dict[str, str] | None = None,
-    progress: Callable[[Report, Cell], None] | None = None,
+    progress: Callable[[Report, Field], None] | None = None,
 ) -> Report:
     """The whole check-up; `progress` is called after each chunk with the report so far and the last cell read."""
-    checkup = Checkup(corpus, test_sources=test_sources)
+    checkup = CorpusChecker(corpus, test_sources=test_sources)
     for judged in checkup:
         if progress:
             progress(checkup.report, judged[-1].record.cells[0])
@@ -346,47 +346,47 @@ def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def _trouble(cell: Cell) -> Iterator[Problem]:
+def _trouble(cell: Field) -> Iterator[Problem]:
     """Each kind of troublesome character once, with the byte where the first of it stands."""
     seen = set()
-    for match in TROUBLE.finditer(cell.text):
+    for match in BAD_CHARACTERS.finditer(cell.text):
         kind = str(match.lastgroup).replace("_", "-")
         if kind not in seen:
             seen.add(kind)
             start = match.start()
             byte = None if cell.byte is None else cell.byte + len(cell.text[:start].encode())
-            around = shown(cell.text[max(0, start - 20) : start + 20])
+            around = excerpt(cell.text[max(0, start - 20) : start + 20])
             yield Problem(kind, f"U+{ord(match.group()):04X} in “{around}”", byte)
 
 
 def _compare(source: str, target: str, profile: Profile) -> list[tuple[int, Problem]]:
     """What only the two sides together can show."""
     if source == target or source.strip() == target.strip():
-        return [(0, Problem("copy", f"“{shown(source)}”"))]
+        return [(0, Problem("copy", f"“{excerpt(source)}”"))]
     texts = source, target
     wrong = [not fits(text, script, profile.script_of) for text, script in zip(texts, profile.scripts, strict=True)]
     other = [profile.reads_like_other(source, 0), profile.reads_like_other(target, 1)]
     if all(wrong) or all(other):
-        return [(0, Problem("swapped", f"“{shown(source, 40)}” / “{shown(target, 40)}”"))]
+        return [(0, Problem("swapped", f"“{excerpt(source, 40)}” / “{excerpt(target, 40)}”"))]
     problems = []
     for side, text in enumerate(texts):
         if wrong[side]:
             problems.append(_wrong_script(side, text, profile))
         elif other[side]:
-            problems.append((side, Problem("language", f"“{shown(text)}”")))
+            problems.append((side, Problem("language", f"“{excerpt(text)}”")))
     if profile.is_extreme(source, target):
         sizes = f"{len(source):,} / {len(target):,} characters"
-        problems.append((0, Problem("ratio", f"{sizes}: “{shown(source, 30)}” / “{shown(target, 30)}”")))
+        problems.append((0, Problem("ratio", f"{sizes}: “{excerpt(source, 30)}” / “{excerpt(target, 30)}”")))
     return problems
 
 
 def _wrong_script(side: int, text: str, profile: Profile) -> tuple[int, Problem]:
     found = main_script(text, profile.script_of)
-    return side, Problem("script", f"{found}, not {profile.scripts[side]}: “{shown(text)}”")
+    return side, Problem("script", f"{found}, not {profile.scripts[side]}: “{excerpt(text)}”")
 
 
-def _both(cells: tuple[Cell, ...]) -> str:
-    return " / ".join(f"“{shown(cell.text, 60 // len(cells))}”" for cell in cells)
+def _both(cells: tuple[Field, ...]) -> str:
+    return " / ".join(f"“{excerpt(cell.text, 60 // len(cells))}”" for cell in cells)
 
 
 def _normal(text: str) -> str:

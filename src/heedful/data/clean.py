@@ -18,10 +18,10 @@ from re import Match
 from typing import Any, BinaryIO, Protocol, TextIO, cast
 from xml.sax.saxutils import escape, quoteattr
 
-from heedful.atomic_io import folder_aside
-from heedful.data.check import TROUBLE, Checkup, Judged, Report
+from heedful.atomic_io import atomic_folder
+from heedful.data.check import BAD_CHARACTERS, CheckedRecord, CorpusChecker, Report
 from heedful.data.corpus import FATAL, Corpus
-from heedful.data.formats import ROWS, Cell, Record, find_parquet_fields, open_parquet, parse
+from heedful.data.formats import ROWS, Field, Record, find_parquet_fields, open_parquet, parse
 from heedful.data.problems import KINDS, Problem, remedy_for
 from heedful.data.tmx import tmx_languages
 from heedful.errors import UserError
@@ -182,13 +182,13 @@ def write_clean(
     folder: Path,
     *,
     test_sources: dict[str, str] | None = None,
-    progress: Callable[[Report, Cell], None] | None = None,
+    progress: Callable[[Report, Field], None] | None = None,
 ) -> list[Repair]:
     """Write each corpus, cleaned, under its own names into the new `folder`, beside `dropped.jsonl`."""
     _refuse_folder(folder, corpora)
     repairs = []
     try:
-        with folder_aside(folder) as aside, (aside / LOG).open("w", encoding="utf-8") as log:
+        with atomic_folder(folder) as aside, (aside / LOG).open("w", encoding="utf-8") as log:
             for corpus in corpora:
                 repairs.append(_write_one(corpus, aside, log, test_sources, progress))
     except OSError as error:  # of writing: what goes wrong in reading is BadData
@@ -201,9 +201,9 @@ def _write_one(
     folder: Path,
     log: TextIO,
     test_sources: dict[str, str] | None,
-    progress: Callable[[Report, Cell], None] | None,
+    progress: Callable[[Report, Field], None] | None,
 ) -> Repair:
-    checkup = Checkup(corpus, test_sources=test_sources)
+    checkup = CorpusChecker(corpus, test_sources=test_sources)
     repair = Repair(checkup.report)
     writer = WRITERS[corpus.format](corpus, folder)
     try:
@@ -218,7 +218,7 @@ def _write_one(
     return repair
 
 
-def _repair(judged: Judged, corpus: Corpus, repair: Repair, log: TextIO, write: Callable[..., None]) -> None:
+def _repair(judged: CheckedRecord, corpus: Corpus, repair: Repair, log: TextIO, write: Callable[..., None]) -> None:
     record, problems = judged
     if any(problem.kind == "blank" for _, problem in problems) and corpus.content != "text":
         return  # a blank line of JSONL is no example
@@ -247,14 +247,14 @@ def _drops(problem: Problem, corpus: Corpus) -> bool:
 
 
 def _clean(text: str) -> str:
-    return text if text.isprintable() else TROUBLE.sub(_instead, text)
+    return text if text.isprintable() else BAD_CHARACTERS.sub(_instead, text)
 
 
 def _instead(match: Match[str]) -> str:
     return INSTEAD.get(str(match.lastgroup), " ")
 
 
-def _log(log: TextIO, action: str, corpus: Corpus, cells: tuple[Cell, ...], side: int, problem: Problem) -> None:
+def _log(log: TextIO, action: str, corpus: Corpus, cells: tuple[Field, ...], side: int, problem: Problem) -> None:
     cell = cells[side]
     row = {
         "action": action,

@@ -129,8 +129,8 @@ def _mask(lengths: Sequence[int]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-NONE = -1
-N_MARKS = 2  # start and end
+IGNORE_INDEX = -1
+N_SPECIAL = 2  # start and end
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class LabelBatch:
 
     @property
     def n_target_tokens(self) -> int:
-        return int((self.labels != NONE).sum())
+        return int((self.labels != IGNORE_INDEX).sum())
 
     def to(self, device: torch.device | str) -> "LabelBatch":
         return LabelBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
@@ -165,11 +165,11 @@ def collate_labels(
     texts: Sequence[IntArray], labels: Sequence[IntArray] | IntArray, indices: IntArray, *, special: SpecialTokens
 ) -> LabelBatch:
     """Put the marks around the ids, and pad. `labels` are numbers, one for each text, or arrays, one for each id."""
-    width = max((len(ids) + N_MARKS for ids in texts), default=1)
+    width = max((len(ids) + N_SPECIAL for ids in texts), default=1)
     ids = np.full((len(texts), width), special.pad, np.int64)
     mask = np.zeros(ids.shape, bool)
     each: Literal["text", "token"] = "text" if isinstance(labels, np.ndarray) and labels.ndim == 1 else "token"
-    answers = np.asarray(labels, np.int64) if each == "text" else np.full(ids.shape, NONE, np.int64)
+    answers = np.asarray(labels, np.int64) if each == "text" else np.full(ids.shape, IGNORE_INDEX, np.int64)
     for row, text in enumerate(texts):
         end = len(text) + 1
         ids[row, 0], ids[row, 1:end], ids[row, end] = special.start, text, special.end
@@ -185,7 +185,7 @@ def collate_labels(
 
 
 @dataclass(frozen=True)
-class RowBatch:
+class LmBatch:
     """Rows of packed documents. Ids of different documents (`documents`) should not see each other."""
 
     target_in: Tensor  # (B, T) int64
@@ -202,24 +202,24 @@ class RowBatch:
     def n_target_tokens(self) -> int:
         return int(self.target_mask.sum())
 
-    def to(self, device: torch.device | str) -> "RowBatch":
-        return RowBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
+    def to(self, device: torch.device | str) -> "LmBatch":
+        return LmBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
 
-    def pin_memory(self) -> "RowBatch":
-        return RowBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
+    def pin_memory(self) -> "LmBatch":
+        return LmBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
 
-    def split(self, n_parts: int) -> list["RowBatch"]:
+    def split(self, n_parts: int) -> list["LmBatch"]:
         """The same rows as micro-batches; some without rows if there are not enough."""
         parts = [getattr(self, f.name).tensor_split(n_parts) for f in fields(self)]
-        return [RowBatch(*columns) for columns in zip(*parts, strict=True)]
+        return [LmBatch(*columns) for columns in zip(*parts, strict=True)]
 
 
-def window_batch(columns: IntArray, indices: IntArray, real: IntArray | None = None) -> RowBatch:
+def window_batch(columns: IntArray, indices: IntArray, real: IntArray | None = None) -> LmBatch:
     """Rows of length + 1 ids: all but the last are read, all but the first are asked for."""
     ids = torch.from_numpy(columns)
     shape = (len(columns), columns.shape[1] - 1)
     mask = torch.ones(shape, dtype=torch.bool) if real is None else torch.from_numpy(real)
-    return RowBatch(
+    return LmBatch(
         target_in=ids[:, :-1],
         target_out=ids[:, 1:],
         target_mask=mask,
@@ -242,7 +242,7 @@ class ImageBatch:
 
     @property
     def n_target_tokens(self) -> int:
-        return int((self.labels != NONE).sum())
+        return int((self.labels != IGNORE_INDEX).sum())
 
     def to(self, device: torch.device | str) -> "ImageBatch":
         return ImageBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})

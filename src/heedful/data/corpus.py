@@ -23,7 +23,7 @@ from heedful.data.formats import (
 from heedful.data.lines import MAX_LINE_BYTES, is_pipe, open_bytes, plain_name
 from heedful.data.problems import KINDS, BadData, Content, Place, Problem, remedy_for
 from heedful.data.tmx import tmx_records
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 
 OnBadLine = Literal["error", "skip"]
 Format = Literal["text", "pair", "tsv", "jsonl", "tmx", "parquet"]
@@ -231,7 +231,7 @@ def format_of(path: Path) -> Format:
 def _checked(corpus: Corpus) -> Corpus:
     """Complain of what cannot work now, not when the reading begins."""
     if corpus.on_bad_line not in ("error", "skip"):
-        raise one_of("on_bad_line", corpus.on_bad_line, ["error", "skip"])
+        raise invalid_choice("on_bad_line", corpus.on_bad_line, ["error", "skip"])
     for path in corpus.paths:
         if not is_pipe(path):
             open_bytes(path).close()

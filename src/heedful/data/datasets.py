@@ -25,15 +25,24 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from heedful.data.collate import N_MARKS, NONE, Batch, LabelBatch, RowBatch, collate, collate_labels, window_batch
+from heedful.data.collate import (
+    IGNORE_INDEX,
+    N_SPECIAL,
+    Batch,
+    LabelBatch,
+    LmBatch,
+    collate,
+    collate_labels,
+    window_batch,
+)
 from heedful.data.noising import Noised, mask_tokens
-from heedful.data.seeding import IntArray, derived_seed, generator
+from heedful.data.seeding import IntArray, derived_seed, rng
 from heedful.data.shards import Shards, Side
 from heedful.errors import UserError
 from heedful.text import SPECIAL, SpecialTokens, Tokenizer, Tokenizers
 
 
-class Stretches:
+class DocumentChunks:
     """The stretches of one or more corpora, numbered one corpus after the other, and document after document.
 
     A document is cut wherever a stretch is full; with `only_first` the rest of it is left out.
@@ -87,7 +96,7 @@ ATTEMPTS = 4
 T = TypeVar("T")
 
 
-class Pairs:
+class PairDataset:
     """The pairs of one or more corpora, numbered one corpus after the other.
 
     Lengths are those in the batch: one more than the ids, for the mark; for text that will be sampled an upper limit.
@@ -205,7 +214,7 @@ def _sample(tokenizer: Tokenizer, texts: list[str], limits: IntArray, *, seed: i
 Noise = Callable[[IntArray, np.random.Generator], Noised]
 
 
-class Restored:
+class DenoisingDataset:
     """Stretches of text, damaged anew in every epoch: a dataset for a loader.
 
     A stretch counts as long as it is on both sides, although T5 writes only what was hidden: so the same number of
@@ -214,7 +223,7 @@ class Restored:
 
     def __init__(
         self,
-        texts: Stretches,
+        texts: DocumentChunks,
         noise: Noise,
         *,
         special: SpecialTokens,
@@ -229,14 +238,12 @@ class Restored:
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> Batch:
         """See `Dataset`. A row's noise depends on the step's seed and the row's number in it alone."""
         chosen = np.asarray(indices[rows], np.int64)
-        noised = [
-            self.noise(ids, generator(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
-        ]
+        noised = [self.noise(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)]
         batch = collate([one.input for one in noised], [one.target for one in noised], chosen, special=self.special)
         return batch.pin_memory() if self.pin_memory else batch
 
 
-class Rows:
+class PackedLmDataset:
     """The rows of one or more corpora of documents, numbered one corpus after the other: a dataset for a loader."""
 
     def __init__(
@@ -259,7 +266,7 @@ class Rows:
         self.target_lengths: IntArray = np.full(sum(self.sizes), row_len, np.uint32)
         self._firsts = np.cumsum([0, *self.sizes])
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> RowBatch:
+    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LmBatch:
         """See `Dataset`; the seed changes nothing here."""
         chosen = np.asarray(indices[rows], np.int64)
         columns = np.zeros((4, len(chosen), self.row_len), np.int64)
@@ -268,7 +275,7 @@ class Rows:
             corpus = bisect_right(self._firsts, index) - 1
             self._fill(columns[:, column], self.shards[corpus], int(index - self._firsts[corpus]))
         target_in, target_out, documents, positions = torch.from_numpy(columns)
-        batch = RowBatch(
+        batch = LmBatch(
             target_in=target_in,
             target_out=target_out,
             target_mask=documents >= 0,
@@ -307,7 +314,7 @@ def _stream_length(shards: Shards) -> int:
     return shards.manifest.sides["source"].tokens + len(shards)
 
 
-class Windows:
+class RandomWindowDataset:
     """A dataset for a loader in which each window begins at a place that the step's seed draws.
 
     An epoch has as many windows as would cover the text side by side. No marks are added: what follows the last id of
@@ -329,9 +336,9 @@ class Windows:
         self.target_lengths: IntArray = np.full(sum(self.sizes), length, np.uint32)
         self._firsts = np.cumsum([0, *self.sizes])
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> RowBatch:
+    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LmBatch:
         """See `Dataset`. Places are drawn for the whole step: a row is the same whatever the number of ranks."""
-        places = generator(seed).random(len(indices))
+        places = rng(seed).random(len(indices))
         chosen = np.asarray(indices[rows], np.int64)
         columns = np.zeros((len(chosen), self.length + 1), np.int64)
         for column, (index, place) in enumerate(zip(chosen, places[rows], strict=True)):
@@ -342,7 +349,7 @@ class Windows:
         return batch.pin_memory() if self.pin_memory else batch
 
 
-def side_by_side(shards: Shards, *, length: int, rows: int) -> list[RowBatch]:
+def sequential_windows(shards: Shards, *, length: int, rows: int) -> list[LmBatch]:
     """The whole text as windows that follow each other, so many in a batch: each id but the first is asked for once."""
     n_ids = shards.manifest.sides["source"].tokens
     values = np.asarray(shards.source.stream.values.read(0, n_ids), np.int64)
@@ -360,15 +367,17 @@ def side_by_side(shards: Shards, *, length: int, rows: int) -> list[RowBatch]:
     return batches
 
 
-class Classified:
+class ClassificationDataset:
     """Texts and the number of the label of each: a dataset for a loader, in which a text counts as one target token."""
 
-    def __init__(self, texts: Stretches, labels: IntArray, *, special: SpecialTokens, pin_memory: bool = False) -> None:
+    def __init__(
+        self, texts: DocumentChunks, labels: IntArray, *, special: SpecialTokens, pin_memory: bool = False
+    ) -> None:
         assert len(texts) == len(labels), "a label for each text"
         self.texts, self.labels = texts, np.asarray(labels, np.int64)
         self.special, self.pin_memory = special, pin_memory
         self.keys, self.sizes = texts.keys, texts.sizes
-        self.source_lengths: IntArray = (texts.lengths + N_MARKS).astype(np.uint32)
+        self.source_lengths: IntArray = (texts.lengths + N_SPECIAL).astype(np.uint32)
         self.target_lengths: IntArray = np.ones(len(texts), np.uint32)
 
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LabelBatch:
@@ -378,7 +387,7 @@ class Classified:
         return batch.pin_memory() if self.pin_memory else batch
 
 
-class Tagged:
+class TaggingDataset:
     """Sentences and the numbers of the labels of their tokens, in memory: such corpora are made by hand, and small."""
 
     def __init__(
@@ -393,7 +402,7 @@ class Tagged:
         self.sentences, self.labels = sentences, labels
         self.special, self.pin_memory = special, pin_memory
         self.keys, self.sizes = [key], [len(sentences)]
-        lengths = np.array([len(ids) + N_MARKS for ids in sentences], np.uint32)
+        lengths = np.array([len(ids) + N_SPECIAL for ids in sentences], np.uint32)
         self.source_lengths: IntArray = np.zeros_like(lengths)
         self.target_lengths: IntArray = lengths
 
@@ -406,7 +415,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Masking:
+class MlmMasking:
     """BERT's masking, with the ids of its model; `starts`, by id, says which pieces begin a word: for whole words."""
 
     mask_id: int
@@ -425,25 +434,27 @@ class Masking:
             starts=None if self.starts is None else self.starts[ids],
             protected=self.protected,
         )
-        return noised.input, np.where(noised.target == SPECIAL.pad, NONE, noised.target)
+        return noised.input, np.where(noised.target == SPECIAL.pad, IGNORE_INDEX, noised.target)
 
 
-class Masked:
+class MlmDataset:
     """Texts in which some ids are hidden, others in every epoch: a dataset for a loader."""
 
-    def __init__(self, texts: Stretches, masking: Masking, *, special: SpecialTokens, pin_memory: bool = False) -> None:
+    def __init__(
+        self, texts: DocumentChunks, masking: MlmMasking, *, special: SpecialTokens, pin_memory: bool = False
+    ) -> None:
         self.texts, self.masking = texts, masking
         self.special, self.pin_memory = special, pin_memory
         self.keys, self.sizes = texts.keys, texts.sizes
         self.source_lengths: IntArray = np.zeros(len(texts), np.uint32)
-        self.target_lengths: IntArray = (texts.lengths + N_MARKS).astype(np.uint32)
+        self.target_lengths: IntArray = (texts.lengths + N_SPECIAL).astype(np.uint32)
 
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LabelBatch:
         """See `Dataset`. What is hidden in a row depends on the step's seed and the row's number in it alone, so a row
         is the same whatever the number of ranks."""
         chosen = np.asarray(indices[rows], np.int64)
         noised = [
-            self.masking(ids, generator(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
+            self.masking(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
         ]
         batch = collate_labels([a for a, _ in noised], [b for _, b in noised], chosen, special=self.special)
         return batch.pin_memory() if self.pin_memory else batch

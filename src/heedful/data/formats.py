@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.lines import Line, count_lines, is_pipe, open_bytes, plain_name, read_lines
-from heedful.data.problems import BadData, Content, Place, Problem, shown
+from heedful.data.problems import BadData, Content, Place, Problem, excerpt
 from heedful.errors import MissingExtra, UserError
 
 HOW_TO_CHOOSE = 'heedful check --languages en,de; heedful train --set \'data.languages=["en","de"]\''
 
 
-class Fields(NamedTuple):
+class JsonKeys(NamedTuple):
     """The two languages below "translation", or two keys side by side, or one."""
 
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ FLAT: dict[Content, tuple[tuple[str, ...], ...]] = {
 }
 
 
-def find_fields(row: Mapping[str, object], content: Content, languages: tuple[str, str] | None) -> Fields:
+def find_fields(row: Mapping[str, object], content: Content, languages: tuple[str, str] | None) -> JsonKeys:
     """The fields of the first object; ValueError says which keys it has and which are needed."""
     inner = row.get("translation")
     if content == "pairs" and isinstance(inner, Mapping):
@@ -64,12 +64,12 @@ def find_fields(row: Mapping[str, object], content: Content, languages: tuple[st
             raise ValueError(f"choose two of its languages ({HOW_TO_CHOOSE}): {_list(inner)}")
         pair = languages or tuple(inner)
         _need(inner, pair)
-        return Fields(pair, inside="translation")
+        return JsonKeys(pair, inside="translation")
     if content == "pairs" and languages is not None and all(language in row for language in languages):
-        return Fields(languages)
+        return JsonKeys(languages)
     for names in FLAT[content]:
         if all(name in row for name in names):
-            return Fields(names)
+            return JsonKeys(names)
     wanted = " and ".join(f"'{name}'" for name in FLAT[content][0])
     also = ""
     if content == "pairs":
@@ -101,7 +101,7 @@ def _list(names: Iterable[str]) -> str:
     return (", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")) or "nothing"
 
 
-class Cell(NamedTuple):
+class Field(NamedTuple):
     """One side of one example, where it stands, and what the reader of its format found there."""
 
     text: str
@@ -113,9 +113,9 @@ class Cell(NamedTuple):
 class Record(NamedTuple):
     """One cell for plain text, two for pairs and for labelled text; `raw` is the line of a format with one file."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[Field, ...]
     raw: bytes = b""
-    fields: Fields | None = None  # of an object: where in it the texts stood
+    fields: JsonKeys | None = None  # of an object: where in it the texts stood
 
 
 def text_records(path: Path, *, max_bytes: int) -> Iterator[Record]:
@@ -161,12 +161,12 @@ def tsv_records(path: Path, *, columns: tuple[int, int] = (1, 2), max_bytes: int
             width, wide_line = len(parts), line.number
         if len(parts) < needed:
             if whole.text and not whole.text.isspace():  # a blank line is an empty pair, as in two files
-                value = f"{len(parts)} column{'s' * (len(parts) > 1)}, {needed} are needed: “{shown(whole.text)}”"
+                value = f"{len(parts)} column{'s' * (len(parts) > 1)}, {needed} are needed: “{excerpt(whole.text)}”"
                 problems = (*problems, Problem("columns", value))
             parts = [""] * needed
         elif width and len(parts) > width:
             problems = (*problems, Problem("extra-columns", f"{len(parts)} columns, line {wide_line} has {width}"))
-        first, second = (Cell(parts[column - 1], line.number, line.byte + _start(parts, column)) for column in columns)
+        first, second = (Field(parts[column - 1], line.number, line.byte + _start(parts, column)) for column in columns)
         yield Record((first._replace(problems=problems) if problems else first, second), line.content)
 
 
@@ -175,21 +175,21 @@ def _start(parts: list[str], column: int) -> int:
     return sum(len(part.encode()) + 1 for part in parts[: column - 1])
 
 
-def decode(line: Line) -> Cell:
+def decode(line: Line) -> Field:
     """The line as text; what is not UTF-8 becomes an empty text with a problem that says which byte and why."""
     try:
-        return Cell(line.content.decode(), line.number, line.byte, line.problems)
+        return Field(line.content.decode(), line.number, line.byte, line.problems)
     except UnicodeDecodeError as error:
         if any(problem.kind == "too-long" for problem in line.problems):  # its content was cut, perhaps mid-character
-            return Cell("", line.number, line.byte, line.problems)
+            return Field("", line.number, line.byte, line.problems)
         problem = Problem("encoding", _bad_byte(line.content, error), line.byte + error.start)
-        return Cell("", line.number, line.byte, (*line.problems, problem))
+        return Field("", line.number, line.byte, (*line.problems, problem))
 
 
 def _bad_byte(content: bytes, error: UnicodeDecodeError) -> str:
     first = content[error.start]
     around = content[max(0, error.start - 20) : error.start + 20].decode("utf-8", "backslashreplace")
-    return f"invalid UTF-8 byte 0x{first:02X} in “{shown(around)}”. {_guess(content, error.start)}"
+    return f"invalid UTF-8 byte 0x{first:02X} in “{excerpt(around)}”. {_guess(content, error.start)}"
 
 
 def _guess(content: bytes, start: int) -> str:
@@ -220,7 +220,7 @@ def jsonl_records(
     path: Path, *, content: Content, languages: tuple[str, str] | None, max_bytes: int
 ) -> Iterator[Record]:
     """Every non-blank line as a record; the keys are settled by the first object that has them."""
-    fields: Fields | None = None
+    fields: JsonKeys | None = None
     n_cells = 1 if content == "text" else 2
     for line in read_lines(path, max_bytes=max_bytes):
         whole = decode(line)
@@ -264,25 +264,27 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return row
 
 
-def _cell(text: str, line: Line) -> Cell:
+def _cell(text: str, line: Line) -> Field:
     """JSON can spell half a surrogate pair (\\ud800), which no UTF-8 file can hold."""
     if text.isascii():
-        return Cell(text, line.number, line.byte)
+        return Field(text, line.number, line.byte)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return Cell("", line.number, line.byte, (Problem("encoding", f"half of a surrogate pair in “{shown(text)}”"),))
-    return Cell(text, line.number, line.byte)
+        return Field(
+            "", line.number, line.byte, (Problem("encoding", f"half of a surrogate pair in “{excerpt(text)}”"),)
+        )
+    return Field(text, line.number, line.byte)
 
 
 def _failed(line: Line, problems: tuple[Problem, ...], n_cells: int) -> Record:
-    cells = [Cell("", line.number, line.byte, problems if side == 0 else ()) for side in range(n_cells)]
+    cells = [Field("", line.number, line.byte, problems if side == 0 else ()) for side in range(n_cells)]
     return Record(tuple(cells), line.content)
 
 
 def _say(error: ValueError, text: str) -> str:
     what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-    return f"{what}: “{shown(text, 40)}”"
+    return f"{what}: “{excerpt(text, 40)}”"
 
 
 ROWS = 4096
@@ -299,12 +301,12 @@ def parquet_records(path: Path, *, content: Content, languages: tuple[str, str] 
         ):
             for row in batch.to_pylist():
                 number += 1
-                yield Record(tuple(Cell(text, number) for text in _texts(fields, row, _row(path, number))))
+                yield Record(tuple(Field(text, number) for text in _texts(fields, row, _row(path, number))))
     except (OSError, ValueError) as error:  # pyarrow's own errors are subclasses of these
         raise BadData("damaged", _row(path, number + 1), str(error).splitlines()[0]) from None
 
 
-def _texts(fields: Fields, row: dict[str, object], place: Place) -> list[str]:
+def _texts(fields: JsonKeys, row: dict[str, object], place: Place) -> list[str]:
     """What `fields` finds; a value that is no text is no damage of the file."""
     try:
         return fields.of(row)

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from heedful.data.collate import ImageBatch
 from heedful.data.lines import open_bytes, plain_name
-from heedful.data.seeding import IntArray, generator
-from heedful.errors import MissingExtra, Notice, UserError, nearest, warn
+from heedful.data.seeding import IntArray, rng
+from heedful.errors import MissingExtra, Notice, UserError, did_you_mean, warn
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -348,7 +348,9 @@ def _label_is_first(path: Path, values: npt.NDArray[np.int64], heading: list[str
     if heading is not None:
         names = [name.strip(' "') for name in heading]
         if "label" not in (names[0], names[-1]):
-            raise UserError(f"{path}: the heading names no column 'label'{nearest('label', (names[0], names[-1]))}")
+            raise UserError(
+                f"{path}: the heading names no column 'label'{did_you_mean('label', (names[0], names[-1]))}"
+            )
         return names[0] == "label"
     return bool(np.ptp(values[:, -1]) == 0 and np.ptp(values[:, 0]) > 0)
 
@@ -375,13 +377,13 @@ def _need_pillow() -> None:
         raise MissingExtra("reading image files", "images") from None
 
 
-Ask = Callable[
+LabelFn = Callable[
     [int, np.random.Generator], IntArray
 ]  # (number of a picture, its random numbers) -> labels of its patches
 
 
 @dataclass(frozen=True)
-class Changes:
+class ImageTransform:
     """How pictures become the numbers that a model takes, and how they are changed at random before that."""
 
     mean: tuple[float, ...]
@@ -396,11 +398,18 @@ class Changes:
         return moved
 
 
-class Pictures:
+class ImageDataset:
     """A dataset for a loader; `ask` says what is wanted of a picture, one label or one for each patch."""
 
     def __init__(
-        self, pixels: Pixels, ask: Ask, changes: Changes, *, key: str, n_asked: int = 1, pin_memory: bool = False
+        self,
+        pixels: Pixels,
+        ask: LabelFn,
+        changes: ImageTransform,
+        *,
+        key: str,
+        n_asked: int = 1,
+        pin_memory: bool = False,
     ) -> None:
         self.pixels, self.ask, self.changes = pixels, ask, changes
         self.pin_memory = pin_memory
@@ -412,7 +421,7 @@ class Pictures:
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> ImageBatch:
         """See `Dataset`. What happens to a row depends on the step's seed and the row's number in it alone."""
         chosen = np.asarray(indices[rows], np.int64)
-        randoms = [generator(seed, int(row)) for row in rows]
+        randoms = [rng(seed, int(row)) for row in rows]
         changed = [self.changes(self.pixels[i], random) for i, random in zip(chosen, randoms, strict=True)]
         labels = [self.ask(int(i), random) for i, random in zip(chosen, randoms, strict=True)]
         batch = ImageBatch(

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from heedful.data.problems import BadData, Place, Problem, shown
-from heedful.errors import UserError, nearest
+from heedful.data.problems import BadData, Place, Problem, excerpt
+from heedful.errors import UserError, did_you_mean
 
 MAX_LINE_BYTES = 16 << 20  # a decompression bomb is one endless line: memory must not follow it
 BLOCK = 1 << 20
@@ -192,7 +192,7 @@ def _refuse_utf16(name: str, head: bytes) -> None:
 
 
 def _begin(content: bytes) -> str:
-    return f"“{shown(content[:40].decode('utf-8', 'backslashreplace'), 40)}”"
+    return f"“{excerpt(content[:40].decode('utf-8', 'backslashreplace'), 40)}”"
 
 
 def _damaged(place: Place, error: Exception) -> BadData:
@@ -202,4 +202,4 @@ def _damaged(place: Place, error: Exception) -> BadData:
 
 def _sibling(path: Path) -> str:
     folder = path.parent
-    return nearest(path.name, sorted(file.name for file in folder.iterdir())) if folder.is_dir() else ""
+    return did_you_mean(path.name, sorted(file.name for file in folder.iterdir())) if folder.is_dir() else ""

@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from heedful.data.batch_sampler import Plan, epoch_order, plan_batches, share_of, source_ceiling, split_rows
+from heedful.data.batch_sampler import (
+    EpochPlan,
+    epoch_order,
+    examples_per_epoch,
+    plan_batches,
+    source_ceiling,
+    split_rows,
+)
 from heedful.data.seeding import IntArray, derived_seed
 from heedful.errors import UserError
 
@@ -107,7 +114,9 @@ class Loader(Generic[B]):
     def fingerprint(self) -> str:
         """Equal for two loaders exactly when a state of one means the same in the other, whatever the ranks."""
         # Version 2 differs where parts of examples add up over the epochs; all other plans are those of version 1.
-        shares = [share_of(size, weight) for size, weight in zip(self.dataset.sizes, self.weights, strict=True)]
+        shares = [
+            examples_per_epoch(size, weight) for size, weight in zip(self.dataset.sizes, self.weights, strict=True)
+        ]
         version = 1 if all(share.denominator == 1 for share in shares) else PLAN_VERSION
         parts = [version, self.dataset.keys, self.batch_tokens, self.source_tokens, self.max_len, self.weights]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -146,7 +155,7 @@ class Loader(Generic[B]):
         lengths = self.dataset.source_lengths[indices], self.dataset.target_lengths[indices]
         return self.dataset.batch(indices, split_rows(*lengths, self.n_ranks)[self.rank], seed=seed)
 
-    def _plan_epoch(self, epoch: int) -> Plan:
+    def _plan_epoch(self, epoch: int) -> EpochPlan:
         seed = self._state.seed
         order = epoch_order(self.dataset.sizes, self.weights, seed=seed, epoch=epoch)
         if not len(order):
@@ -181,7 +190,7 @@ class Loader(Generic[B]):
             return state
         return LoaderState(state.epoch + 1, 0, state.seed)
 
-    def _nothing_to_give(self, plan: Plan) -> UserError:
+    def _nothing_to_give(self, plan: EpochPlan) -> UserError:
         total = sum(self.dataset.sizes)
         return UserError(
             f"no batch can be made: of {total:,} examples {len(plan.left_out):,} are longer than "

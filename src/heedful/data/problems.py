@@ -16,83 +16,97 @@ Severity = Literal["fatal", "warning", "note"]
 Fix = Literal["refuse", "drop", "change", "keep"]
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     severity: Severity
     fix: Fix
     what: str
     remedy: str
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, ProblemKind] = {
     # The file as a whole.
-    "empty-file": Kind("fatal", "refuse", "nothing to read", "Is it the right file, and did its download end?"),
-    "counts": Kind(
+    "empty-file": ProblemKind("fatal", "refuse", "nothing to read", "Is it the right file, and did its download end?"),
+    "counts": ProblemKind(
         "fatal",
         "refuse",
         "counts that differ",
         "The two sides no longer belong together from some line on: take both files from their source again.",
     ),
-    "utf16": Kind("fatal", "refuse", "UTF-16 or UTF-32", "Convert it with: iconv -f utf-16 -t utf-8 FILE > NEW"),
-    "compressed": Kind(
+    "utf16": ProblemKind("fatal", "refuse", "UTF-16 or UTF-32", "Convert it with: iconv -f utf-16 -t utf-8 FILE > NEW"),
+    "compressed": ProblemKind(
         "fatal", "refuse", "misnamed file", "Give the file the name that fits what it is, then try again."
     ),
-    "damaged": Kind("fatal", "refuse", "damaged file", "Most likely a download that was cut short: take it again."),
-    "xml": Kind("fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without entities of its own."),
-    "column-type": Kind(
+    "damaged": ProblemKind(
+        "fatal", "refuse", "damaged file", "Most likely a download that was cut short: take it again."
+    ),
+    "xml": ProblemKind("fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without entities of its own."),
+    "column-type": ProblemKind(
         "fatal", "refuse", "column without texts", "Each row needs a text or a whole number there: store the column so."
     ),
     # One line that cannot be used.
-    "encoding": Kind(
+    "encoding": ProblemKind(
         "fatal", "drop", "invalid UTF-8", "If it is Latin-1, convert with: iconv -f latin1 -t utf-8 FILE > NEW"
     ),
-    "too-long": Kind("fatal", "drop", "line too long to read", "Probably not text, or line ends are missing."),
-    "columns": Kind("fatal", "drop", "too few columns", "Each line needs source TAB target; quotes mean nothing."),
-    "json": Kind(
+    "too-long": ProblemKind("fatal", "drop", "line too long to read", "Probably not text, or line ends are missing."),
+    "columns": ProblemKind(
+        "fatal", "drop", "too few columns", "Each line needs source TAB target; quotes mean nothing."
+    ),
+    "json": ProblemKind(
         "fatal", "drop", "unusable JSON line", "One complete JSON object a line, every line with the same keys."
     ),
     # One line that can be used, and probably should not be, or not as it is.
-    "nul": Kind("warning", "change", "NUL characters", "Remove them: tr -d '\\000' < FILE > NEW"),
-    "separator": Kind(
+    "nul": ProblemKind("warning", "change", "NUL characters", "Remove them: tr -d '\\000' < FILE > NEW"),
+    "separator": ProblemKind(
         "warning",
         "change",
         "hidden line separators",
         "U+2028, U+2029, U+0085, VT, FF, FS, GS, RS: other tools break the line there and shift every later pair.",
     ),
-    "carriage-return": Kind(
+    "carriage-return": ProblemKind(
         "warning", "change", "CR inside a line", "Other tools break the line there. Old Mac file? tr '\\r' '\\n'"
     ),
-    "control": Kind("warning", "change", "control characters", "Often Windows-1252 that was read as Latin-1."),
-    "replacement": Kind(
+    "control": ProblemKind("warning", "change", "control characters", "Often Windows-1252 that was read as Latin-1."),
+    "replacement": ProblemKind(
         "warning", "drop", "lost characters", "U+FFFD: an earlier conversion lost them; convert again."
     ),
-    "inner-bom": Kind("warning", "change", "BOM inside the file", "Files were joined with their marks: remove U+FEFF."),
-    "extra-columns": Kind(
+    "inner-bom": ProblemKind(
+        "warning", "change", "BOM inside the file", "Files were joined with their marks: remove U+FEFF."
+    ),
+    "extra-columns": ProblemKind(
         "warning",
         "drop",
         "surplus columns",
         "More than the first whole line has: a TAB inside a text shifts the columns.",
     ),
-    "empty": Kind("warning", "drop", "empty side", "Training leaves the pair out, on both sides."),
-    "copy": Kind("warning", "drop", "source = target", "Untranslated text teaches the model to copy."),
-    "duplicate": Kind(
+    "empty": ProblemKind("warning", "drop", "empty side", "Training leaves the pair out, on both sides."),
+    "copy": ProblemKind("warning", "drop", "source = target", "Untranslated text teaches the model to copy."),
+    "duplicate": ProblemKind(
         "warning", "drop", "pairs seen before", "Repeated pairs weigh more, and leak into held-out sets."
     ),
-    "ratio": Kind("warning", "drop", "extreme length ratio", "One side is far longer than is usual in this corpus."),
-    "long": Kind("warning", "drop", "over-long lines", "Split them into sentences, or training will leave them out."),
-    "script": Kind("warning", "drop", "another script", "Most letters are not of the script of this file."),
-    "swapped": Kind("warning", "drop", "sides swapped", "Each side reads like the other file's language."),
-    "language": Kind("warning", "drop", "other side's language", "Reads like the other file: left untranslated?"),
-    "overlap": Kind(
+    "ratio": ProblemKind(
+        "warning", "drop", "extreme length ratio", "One side is far longer than is usual in this corpus."
+    ),
+    "long": ProblemKind(
+        "warning", "drop", "over-long lines", "Split them into sentences, or training will leave them out."
+    ),
+    "script": ProblemKind("warning", "drop", "another script", "Most letters are not of the script of this file."),
+    "swapped": ProblemKind("warning", "drop", "sides swapped", "Each side reads like the other file's language."),
+    "language": ProblemKind(
+        "warning", "drop", "other side's language", "Reads like the other file: left untranslated?"
+    ),
+    "overlap": ProblemKind(
         "warning", "drop", "also in a test set", "Scores on that test set would be too good: drop the pair."
     ),
     # Harmless; said so that nothing is changed in silence.
-    "bom": Kind("note", "change", "BOM at the start", "The reader leaves it out."),
-    "crlf": Kind("note", "change", "CRLF line ends", "The reader takes one CR off the end of each line."),
-    "unterminated": Kind("note", "change", "no final newline", "The last line is read all the same."),
-    "blank": Kind("note", "keep", "blank lines", "Between documents they are welcome; in JSONL they are passed over."),
-    "repeat": Kind("note", "keep", "lines seen before", "Usual in running text; a whole document twice is not."),
-    "line-break": Kind("note", "keep", "inner line breaks", "Two aligned text files could not hold this text."),
-    "markup": Kind("note", "keep", "inline tags taken out", "TMX codes for formatting are no part of the text."),
+    "bom": ProblemKind("note", "change", "BOM at the start", "The reader leaves it out."),
+    "crlf": ProblemKind("note", "change", "CRLF line ends", "The reader takes one CR off the end of each line."),
+    "unterminated": ProblemKind("note", "change", "no final newline", "The last line is read all the same."),
+    "blank": ProblemKind(
+        "note", "keep", "blank lines", "Between documents they are welcome; in JSONL they are passed over."
+    ),
+    "repeat": ProblemKind("note", "keep", "lines seen before", "Usual in running text; a whole document twice is not."),
+    "line-break": ProblemKind("note", "keep", "inner line breaks", "Two aligned text files could not hold this text."),
+    "markup": ProblemKind("note", "keep", "inline tags taken out", "TMX codes for formatting are no part of the text."),
 }
 
 
@@ -140,7 +154,7 @@ class BadData(UserError):
 
 
 @dataclass
-class Finding:
+class ProblemCount:
     """All problems of one kind in one file: how many, and the first three."""
 
     kind: str
@@ -154,7 +168,7 @@ class Finding:
             self.examples.append((place, value))
 
 
-def shown(text: str, width: int = 60) -> str:
+def excerpt(text: str, width: int = 60) -> str:
     """`text` on one line and harmless: shortened, and whatever does not print as an escape."""
     cut = text[: width + 1]
     if not cut.isprintable():

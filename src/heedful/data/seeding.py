@@ -6,7 +6,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.integer]
 
 
-def generator(*numbers: int) -> np.random.Generator:
+def rng(*numbers: int) -> np.random.Generator:
     """Random numbers that depend on these numbers and nothing else."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(numbers)))
 

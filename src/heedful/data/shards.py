@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.atomic_io import is_full
-from heedful.config import Values, from_values, read_json, to_values
+from heedful.config import Values, config_from_dict, config_to_dict, read_json
 from heedful.data.seeding import IntArray
 from heedful.errors import UserError
 
@@ -38,7 +38,7 @@ MAPPED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class FileRecord:
+class FileChecksum:
     """What a file must be, to be believed."""
 
     bytes: int
@@ -79,8 +79,8 @@ class FileWriter:
         self.n_bytes += values.nbytes
 
     @property
-    def record(self) -> FileRecord:
-        return FileRecord(bytes=self.n_bytes, sha256=self._hash.hexdigest())
+    def record(self) -> FileChecksum:
+        return FileChecksum(bytes=self.n_bytes, sha256=self._hash.hexdigest())
 
 
 def explain_full_disk(problem: OSError, path: Path) -> OSError | UserError:
@@ -94,7 +94,7 @@ def explain_full_disk(problem: OSError, path: Path) -> OSError | UserError:
     )
 
 
-class NumberFile:
+class ArrayFile:
     """A file of numbers, any part of which can be read, from any thread. Memory-mapped up to MAPPED_BYTES."""
 
     def __init__(self, path: Path, dtype: "np.dtype[np.integer]") -> None:
@@ -122,12 +122,12 @@ class NumberFile:
         return np.frombuffer(data, self.dtype)
 
 
-class Stream:
+class RaggedArray:
     """The texts of one side: text i is what `values` has from offset i up to offset i + 1."""
 
     def __init__(self, values: Path, offsets: Path, *, dtype: "np.dtype[np.integer]") -> None:
-        self.values = NumberFile(values, dtype)
-        self.offsets = NumberFile(offsets, np.dtype("<i8"))
+        self.values = ArrayFile(values, dtype)
+        self.offsets = ArrayFile(offsets, np.dtype("<i8"))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -175,7 +175,7 @@ class Manifest:
     examples: int
     keep_text: bool
     sides: dict[str, SideRecord]  # source, and target if there is one
-    files: dict[str, FileRecord]
+    files: dict[str, FileChecksum]
 
 
 def file_names(side: str, *, keep_text: bool) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def file_names(side: str, *, keep_text: bool) -> tuple[str, ...]:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Aside, synced, then renamed: a manifest that can be seen is whole, and so are the files that it names."""
-    values = to_values(manifest)
+    values = config_to_dict(manifest)
     text = json.dumps({"sha256": _digest(values)} | values, indent=2)
     aside = folder / f"{NAME}.tmp"
     try:
@@ -211,14 +211,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(
             f"{path}: format {values.get('format')}, this heedful reads {FORMAT}. Prepare the corpus again."
         )
-    manifest = from_values(Manifest, values, where=str(path))
+    manifest = config_from_dict(Manifest, values, where=str(path))
     expected = {name for side in manifest.sides for name in file_names(side, keep_text=manifest.keep_text)}
     if set(manifest.files) != expected or "source" not in manifest.sides:
         raise UserError(f"{path}: names the files {sorted(manifest.files)}, expected {sorted(expected)}")
     return manifest
 
 
-def check_file(path: Path, record: FileRecord, *, verify: bool) -> None:
+def check_file(path: Path, record: FileChecksum, *, verify: bool) -> None:
     """The file is there with the size it had; with `verify`, with the very bytes."""
     size = path.stat().st_size if path.is_file() else None
     if size != record.bytes:
@@ -246,7 +246,7 @@ def _digest(values: Values) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-ONE_IN_TEN = 1.2816  # standard deviations above the mean
+P90_Z = 1.2816  # standard deviations above the mean
 
 
 class Side:
@@ -254,7 +254,7 @@ class Side:
 
     def __init__(self, folder: Path, name: str, record: SideRecord, *, keep_text: bool) -> None:
         values, offsets, *lengths = (folder / file for file in file_names(name, keep_text=keep_text))
-        self.stream = Stream(values, offsets, dtype=np.dtype(record.dtype))
+        self.stream = RaggedArray(values, offsets, dtype=np.dtype(record.dtype))
         self._lengths = lengths
         self._record = record
 
@@ -273,7 +273,7 @@ class Side:
             return lengths
         # Planned once for each different length, not for each text: there may be a hundred million of them.
         different = np.arange(int(lengths.max(initial=0)) + 1)
-        expected = different * self._record.growth + ONE_IN_TEN * self._record.spread * np.sqrt(different)
+        expected = different * self._record.growth + P90_Z * self._record.spread * np.sqrt(different)
         planned: IntArray = np.ceil(expected).astype(np.uint32)[lengths]
         return planned
 

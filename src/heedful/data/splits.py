@@ -8,7 +8,7 @@ from typing import Literal
 from heedful.data.corpus import Corpus, Example
 from heedful.errors import UserError
 
-Divided = Literal["lines", "paragraphs", "file"]
+DocumentUnit = Literal["lines", "paragraphs", "file"]
 LARGEST_SHARE = 0.1  # of a corpus that is held out, however small it is
 
 
@@ -17,7 +17,7 @@ class Documents:
     """The documents of a corpus that `wanted` takes, as often as you iterate: its lines, or what blank lines divide."""
 
     corpus: Corpus
-    divided: Divided
+    divided: DocumentUnit
     wanted: Callable[[str], bool]
 
     def __iter__(self) -> Iterator[Example]:
@@ -25,7 +25,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Part:
+class CharacterSlice:
     """From one share to another of the characters of a text file, line ends kept; the file is read into memory."""
 
     corpus: Corpus
@@ -37,7 +37,7 @@ class Part:
         yield Example(text[int(len(text) * self.begin) : int(len(text) * self.end)])
 
 
-def every_document(corpus: Corpus, divided: Divided) -> Iterator[Example]:
+def every_document(corpus: Corpus, divided: DocumentUnit) -> Iterator[Example]:
     if divided == "file":
         return iter([Example(whole_text(corpus))])
     if divided == "lines" or corpus.format != "text":  # a record of .jsonl or .parquet is a document
@@ -50,7 +50,7 @@ def whole_text(corpus: Corpus) -> str:
 
 
 def split_documents(
-    corpora: list[Corpus], divided: Divided, *, hold_out: int, share: float
+    corpora: list[Corpus], divided: DocumentUnit, *, hold_out: int, share: float
 ) -> tuple[list[Iterable[Example]], list[Iterable[Example]], str]:
     """(for training, one for each corpus; for validation; how it was divided, as words that bind prepared data to it).
 
@@ -59,12 +59,12 @@ def split_documents(
     """
     if divided == "file":
         kept = 1.0 - share
-        training: list[Iterable[Example]] = [Part(corpus, 0.0, kept) for corpus in corpora]
-        return training, [Part(corpus, kept, 1.0) for corpus in corpora], f"the last {share!r}"
+        training: list[Iterable[Example]] = [CharacterSlice(corpus, 0.0, kept) for corpus in corpora]
+        return training, [CharacterSlice(corpus, kept, 1.0) for corpus in corpora], f"the last {share!r}"
     require_hold_out(hold_out, give="--valid")
     n_documents = sum(1 for corpus in corpora for _ in every_document(corpus, divided))
     chosen_share = min(hold_out / max(1, n_documents), LARGEST_SHARE)
-    is_held_out = by_hash(chosen_share)
+    is_held_out = hash_sample(chosen_share)
     held_out: list[Iterable[Example]] = [Documents(corpus, divided, is_held_out) for corpus in corpora]
     if not any(True for part in held_out for _ in part):
         documents = "document is" if n_documents == 1 else "documents are"
@@ -93,7 +93,7 @@ def nothing_left(n: int, unit: str, *, give: str) -> UserError:
     )
 
 
-def by_hash(share: float, *, salt: bytes = b"held out") -> Callable[[str], bool]:
+def hash_sample(share: float, *, salt: bytes = b"held out") -> Callable[[str], bool]:
     """True for about this share of all texts; the same ones on every machine, and others for another salt."""
 
     def is_chosen(text: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from heedful.data.formats import HOW_TO_CHOOSE, Cell, Record
+from heedful.data.formats import HOW_TO_CHOOSE, Field, Record
 from heedful.data.lines import DAMAGE, MAX_LINE_BYTES, open_bytes
 from heedful.data.problems import BadData, Place, Problem
 
@@ -140,11 +140,11 @@ def _first_two(texts: Texts, name: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _cell(texts: Texts, language: str, line: int, byte: int) -> Cell:
+def _cell(texts: Texts, language: str, line: int, byte: int) -> Field:
     text, n_tags = texts.get(canonical(language)) or next(
         (found for name, found in texts.items() if _is_a(name, language)), ("", 0)
     )
-    return Cell(text, line, byte, (Problem("markup", f"{n_tags} tags"),) if n_tags else ())
+    return Field(text, line, byte, (Problem("markup", f"{n_tags} tags"),) if n_tags else ())
 
 
 def _is_a(found: str, wanted: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.decoding.classifier import Classifier
     from heedful.decoding.embedder import Embedder
     from heedful.decoding.engines.auto import open_engine
-    from heedful.decoding.fill_mask import Filler
+    from heedful.decoding.fill_mask import FillMask
     from heedful.decoding.generator import Generator
     from heedful.decoding.hf_pipelines import pipeline
     from heedful.decoding.search.request import Hypothesis, Request
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Classifier",
     "Embedder",
-    "Filler",
+    "FillMask",
     "Generator",
     "Hypothesis",
     "Request",
@@ -41,7 +41,7 @@ __all__ = [
 _WHERE = {
     "Classifier": "classifier",
     "Embedder": "embedder",
-    "Filler": "fill_mask",
+    "FillMask": "fill_mask",
     "Generator": "generator",
     "Hypothesis": "search.request",
     "Request": "search.request",

@@ -13,7 +13,7 @@ from heedful.data.images import Picture, normalised, read_image
 from heedful.errors import UserError
 from heedful.models.bert import BertConfig
 from heedful.models.vit import Vit
-from heedful.text import ForeignTokenizer, SentencePieceTokenizer, Tokenizer
+from heedful.text import HFTokenizer, SentencePieceTokenizer, Tokenizer
 
 MASK = "[MASK]"  # what a user writes for a hidden word, whatever the tokenizer calls it
 BATCH_TOKENS = 4096
@@ -92,7 +92,7 @@ def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
     """The ids of a text in which [MASK], or the tokenizer's own word for it, stands for hidden words."""
     own = tokenizer.pieces([mask_id])[0]
     text = text.replace(own, MASK) if own else text
-    if isinstance(tokenizer, ForeignTokenizer):
+    if isinstance(tokenizer, HFTokenizer):
         return tokenizer.encode(text.replace(MASK, own))
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.kind != "word" and tokenizer.facts.byte_fallback:
         return _around_stand_ins(tokenizer, text, mask_id)

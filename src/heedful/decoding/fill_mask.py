@@ -1,4 +1,4 @@
-"""What may stand in a text where a word is hidden: `Filler.load(MODEL).fill("A [MASK] runs.")`."""
+"""What may stand in a text where a word is hidden: `FillMask.load(MODEL).fill("A [MASK] runs.")`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from heedful.models.bert import Bert
 from heedful.models.model_info import find_model_folder
 from heedful.models.model_io import load_model
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import text_of
+from heedful.text.tokenizer import decode_generated
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Candidate:
     ids: tuple[int, ...]  # the same as the model reads it: with its marks, and what else is hidden still hidden
 
 
-class Filler:
+class FillMask:
     """A BERT that was trained for hidden words, and its tokenizer."""
 
     def __init__(self, model: Bert, tokenizer: Tokenizer, *, where: str = "this model") -> None:
@@ -39,7 +39,7 @@ class Filler:
         self.tokenizer = tokenizer
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "cpu") -> "Filler":
+    def load(cls, path: str | Path, *, device: str = "cpu") -> "FillMask":
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         model = loaded.expect(Bert)
@@ -114,7 +114,7 @@ class Filler:
             score=score,
             token=token,
             token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if known else "",
-            text=text_of(self.tokenizer, filled),
+            text=decode_generated(self.tokenizer, filled),
             ids=row,
         )
 

@@ -20,7 +20,7 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.errors import UserError, warn
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of, text_of
+from heedful.text.tokenizer import decode_generated, generated_pieces
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
@@ -122,7 +122,7 @@ class Generator:
                     prompt=prompt,
                     text=Continuation(tokenizer, given).whole(one.ids),
                     score=one.score,
-                    tokens=tuple(pieces_of(tokenizer, one.ids)),
+                    tokens=tuple(generated_pieces(tokenizer, one.ids)),
                     complete=one.complete,
                 )
                 for one in best
@@ -175,8 +175,8 @@ class Continuation:
 
     def whole(self, ids: Sequence[int]) -> str:
         """The text of all that came after."""
-        text = text_of(self._tokenizer, [*self._before, *ids])
-        return text[len(self._prompt) :] if text.startswith(self._prompt) else text_of(self._tokenizer, ids)
+        text = decode_generated(self._tokenizer, [*self._before, *ids])
+        return text[len(self._prompt) :] if text.startswith(self._prompt) else decode_generated(self._tokenizer, ids)
 
     def add(self, ids: Sequence[int]) -> str:
         """What further ids add; characters of which only some bytes are there wait for the rest."""

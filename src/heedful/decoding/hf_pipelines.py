@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from heedful.decoding.classifier import Classifier, Labelled, Text
-from heedful.decoding.fill_mask import Candidate, Filler
+from heedful.decoding.fill_mask import Candidate, FillMask
 from heedful.decoding.generator import Generation, Generator
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import SUMMARIES, TRANSLATIONS, Long, Written
+from heedful.decoding.segmentation import SUMMARIES, TRANSLATIONS, Long, OutputNoun
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
-from heedful.errors import UserError, nearest, warn
+from heedful.errors import UserError, did_you_mean, warn
 from heedful.models.model_info import ANY_TASK, DEFAULT, builtin_models, find_model_folder, read_prefixes
-from heedful.text.tokenizer import marked_text_of
+from heedful.text.tokenizer import decode_with_specials
 
 if TYPE_CHECKING:
     from heedful.data.images import Picture
@@ -52,7 +52,9 @@ def check_options(options: Mapping[str, Any], known: Iterable[str] = ()) -> None
     allowed = [*UNUSED, *known]
     for name in options:
         if name not in allowed:
-            raise UserError(f"pipeline: unknown option {name!r}{nearest(name, allowed)}\nallowed: {', '.join(allowed)}")
+            raise UserError(
+                f"pipeline: unknown option {name!r}{did_you_mean(name, allowed)}\nallowed: {', '.join(allowed)}"
+            )
     batch_size = options.get("batch_size")
     if batch_size is not None and batch_size < 1:
         raise UserError(f"batch_size = {batch_size}: must be at least 1")
@@ -192,7 +194,7 @@ class FillMaskPipeline:
     As theirs do, the sequences of several masks hold the marks of the model and the masks that are left.
     """
 
-    def __init__(self, filler: Filler) -> None:
+    def __init__(self, filler: FillMask) -> None:
         self.filler = filler
 
     def __call__(
@@ -219,7 +221,7 @@ class FillMaskPipeline:
             "score": candidate.score,
             "token": candidate.token,
             "token_str": candidate.token_text,
-            "sequence": marked_text_of(self.filler.tokenizer, [id for id in candidate.ids if id != pad_id])
+            "sequence": decode_with_specials(self.filler.tokenizer, [id for id in candidate.ids if id != pad_id])
             if several
             else candidate.text,
         }
@@ -361,7 +363,7 @@ def _summarization(model: Any, running: Running) -> Pipeline:
     return SummarizationPipeline(_translator(model, running, long="extract", written=SUMMARIES))
 
 
-def _translator(model: Any, running: Running, *, long: Long, written: Written = TRANSLATIONS) -> Translator:
+def _translator(model: Any, running: Running, *, long: Long, written: OutputNoun = TRANSLATIONS) -> Translator:
     if isinstance(model, Translator):
         if running.prefix is not None:
             raise UserError("pipeline: this Translator is loaded already; give prefix= to Translator.load")
@@ -398,10 +400,10 @@ def _text_generation(model: Any, running: Running) -> Pipeline:
 
 
 def _fill_mask(model: Any, running: Running) -> Pipeline:
-    from heedful.decoding.fill_mask import Filler
+    from heedful.decoding.fill_mask import FillMask
 
     running.only_torch("fill-mask")
-    return FillMaskPipeline(model if isinstance(model, Filler) else Filler.load(model, device=running.device))
+    return FillMaskPipeline(model if isinstance(model, FillMask) else FillMask.load(model, device=running.device))
 
 
 def _text_classification(model: Any, running: Running) -> Pipeline:
@@ -462,7 +464,7 @@ def pipeline(
     name = "translation" if languages else task
     if name not in TASKS:
         raise UserError(
-            f"pipeline: the task {task!r} is not offered{nearest(task, TASKS)}\nallowed: "
+            f"pipeline: the task {task!r} is not offered{did_you_mean(task, TASKS)}\nallowed: "
             f"{', '.join(map(repr, TASKS))}, or with languages as in 'translation_en_to_de'"
         )
     if model is None and name == "translation":

@@ -33,7 +33,7 @@ import sentencex
 
 from heedful.decoding.input_text import LINE_BREAK, BadText, checked
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
@@ -240,7 +240,7 @@ def has_words(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Segment:
     """What the model gets at once."""
 
     text: str
@@ -248,17 +248,17 @@ class Piece:
 
 
 @dataclass
-class Plan:
+class SegmentedText:
     """A text as pieces, and what stands around them: gaps[i] before piece i, the last gap after all."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Segment] = field(default_factory=list)
     gaps: list[str] = field(default_factory=lambda: [""])
 
     def copy(self, text: str) -> None:
         """Goes into the result as it is."""
         self.gaps[-1] += text
 
-    def translate(self, piece: Piece) -> None:
+    def translate(self, piece: Segment) -> None:
         self.pieces.append(piece)
         self.gaps.append("")
 
@@ -289,7 +289,7 @@ def _is_unspaced(left: str, right: str) -> bool | None:
     return sides.pop() if len(sides) == 1 else None
 
 
-class Written(NamedTuple):
+class OutputNoun(NamedTuple):
     """What is made of the texts, in the words of whoever asked for it."""
 
     one: str
@@ -301,12 +301,12 @@ class Written(NamedTuple):
         return f"{n:,} {self.one} was" if n == 1 else f"{n:,} {self.several} were"
 
 
-TRANSLATIONS = Written("translation", "translations", "translated", "max_len")
-SUMMARIES = Written("summary", "summaries", "summarised", "max_len")
+TRANSLATIONS = OutputNoun("translation", "translations", "translated", "max_len")
+SUMMARIES = OutputNoun("summary", "summaries", "summarised", "max_len")
 
 
 @dataclass(frozen=True)
-class Tally:
+class DecodingStats:
     """What became of texts beyond the model's reach, and of translations beyond theirs."""
 
     limit: int = 0
@@ -324,17 +324,17 @@ class Tally:
     n_far: int = 0  # texts of which a translation has more than `max_len` tokens
     first_far: int | None = None
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "DecodingStats") -> "DecodingStats":
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         largest = {name: max(getattr(self, name), getattr(other, name)) for name in ("limit", "max_len")}
-        return Tally(
+        return DecodingStats(
             **sums,
             **largest,
             first_cut=_first(self.first_cut, other.first_cut),
             first_far=_first(self.first_far, other.first_far),
         )
 
-    def warnings(self, *, of: str = "text", written: Written = TRANSLATIONS) -> list[str]:
+    def warnings(self, *, of: str = "text", written: OutputNoun = TRANSLATIONS) -> list[str]:
         """What a user must know: whatever of the input is not in the output, or was translated at a risk.
 
         `of` is what the numbers count: a call has texts, a file has lines.
@@ -354,7 +354,7 @@ class Tally:
             )
         return words
 
-    def _of_sources(self, written: Written) -> list[str]:
+    def _of_sources(self, written: OutputNoun) -> list[str]:
         words = []
         if self.n_truncated:
             words.append(
@@ -379,7 +379,7 @@ class Tally:
         return words
 
 
-_COUNTS = tuple(one.name for one in dataclasses.fields(Tally) if one.name.startswith("n_"))
+_COUNTS = tuple(one.name for one in dataclasses.fields(DecodingStats) if one.name.startswith("n_"))
 
 
 def _first(one: int | None, other: int | None) -> int | None:
@@ -394,7 +394,7 @@ def _which(of: str, first: int, n: int) -> str:
     return f"that of {of} {first + 1:,}" if n == 1 else f"the first is that of {of} {first + 1:,}"
 
 
-class Planner:
+class Segmenter:
     """Makes the plans. The limit counts the source tokens of a line and the end mark after them.
 
     `prefix` goes to the model before everything, as T5 is told what to do: "summarize: ". It is never split off.
@@ -403,7 +403,7 @@ class Planner:
     def __init__(
         self,
         tokenizer: "Tokenizer",
-        reach: Reach,
+        reach: SourceLimit,
         *,
         long: Long = "split",
         limit: int | None = None,
@@ -428,46 +428,46 @@ class Planner:
         if taken < 2 + self.n_prefix:
             raise UserError(f"prefix = {prefix!r}: has {self.n_prefix} tokens, and the model takes {taken} at once")
 
-    def plan(self, texts: Sequence[str]) -> tuple[list[Plan], Tally]:
+    def plan(self, texts: Sequence[str]) -> tuple[list[SegmentedText], DecodingStats]:
         """A plan for each text; a text that is refused is a BadText with its number."""
-        plans, tally = [], Tally(limit=self.limit, max_len=self.reach.max_len)
-        cut = [cut_lines(checked(text, number)) for number, text in enumerate(texts)]
+        plans, tally = [], DecodingStats(limit=self.limit, max_len=self.reach.max_len)
+        cut = [split_lines(checked(text, number)) for number, text in enumerate(texts)]
         ids_of = iter(self._encode([line for parts in cut for line in parts[1::2]]))
         for number, parts in enumerate(cut):
-            plan = Plan()
+            plan = SegmentedText()
             for place, part in enumerate(parts):
                 if place % 2 == 0:
                     plan.copy(part)
                     continue
-                line = Piece(part, next(ids_of))
+                line = Segment(part, next(ids_of))
                 if not line.ids or not has_words(line.text):
                     plan.copy(line.text)  # nothing in it could be translated, and a model would make something up
                 elif len(line.ids) < self.limit:
                     plan.translate(line)
                 else:
                     tally += self._shorten(plan, line, number)
-            tally += Tally(n_beyond=int(any(len(piece.ids) >= self.reach.max_len for piece in plan.pieces)))
+            tally += DecodingStats(n_beyond=int(any(len(piece.ids) >= self.reach.max_len for piece in plan.pieces)))
             plans.append(plan)
         return plans, tally
 
-    def _shorten(self, plan: Plan, line: Piece, number: int) -> Tally:
+    def _shorten(self, plan: SegmentedText, line: Segment, number: int) -> DecodingStats:
         length = len(line.ids) + 1
         if self.long == "split":
             return self._split(plan, line)
         if self.long == "extract":
             return self._extract(plan, line)
         if self.long == "truncate":
-            plan.translate(Piece(line.text, line.ids[: self.limit - 1]))
-            return Tally(n_truncated=1, n_cut_tokens=length - self.limit)
+            plan.translate(Segment(line.text, line.ids[: self.limit - 1]))
+            return DecodingStats(n_truncated=1, n_cut_tokens=length - self.limit)
         if self.long == "whole" and not self.ends_there:
             plan.translate(line)
-            return Tally()
+            return DecodingStats()
         taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"
         if self.long == "whole":
             raise BadText(number, f"{taken}: its learned positions end there. Split it: --long split")
         raise BadText(number, f"{taken}. Shorten it, or pass --long extract, truncate or, to translate it, split")
 
-    def _split(self, plan: Plan, line: Piece) -> Tally:
+    def _split(self, plan: SegmentedText, line: Segment) -> DecodingStats:
         n_copied = 0
         for part, ids in self._parts(line.text):
             if not ids or len(ids) >= self.limit or not has_words(part):
@@ -477,11 +477,11 @@ class Planner:
             core = part.strip()
             before, _, after = part.partition(core)
             plan.copy(before)
-            plan.translate(Piece(core, ids))
+            plan.translate(Segment(core, ids))
             plan.copy(after)
-        return Tally(n_split=1, n_copied=n_copied)
+        return DecodingStats(n_split=1, n_copied=n_copied)
 
-    def _extract(self, plan: Plan, line: Piece) -> Tally:
+    def _extract(self, plan: SegmentedText, line: Segment) -> DecodingStats:
         parts = [(part, ids) for part, ids in self._parts(line.text) if 0 < len(ids) < self.limit]
         kept = most_important([ids[self.n_prefix :] for _, ids in parts], room=self.limit - 1 - self.n_prefix)
         text = "".join(parts[number][0] for number in kept).strip()
@@ -491,8 +491,8 @@ class Planner:
             text = "".join(parts[number][0] for number in kept).strip()
             [ids] = self._encode([text])
         if kept:
-            plan.translate(Piece(text, ids))
-        return Tally(n_extracted=1, n_sentences=len(parts), n_kept=len(kept))
+            plan.translate(Segment(text, ids))
+        return DecodingStats(n_extracted=1, n_sentences=len(parts), n_kept=len(kept))
 
     def _parts(self, line: str) -> list[tuple[str, list[int]]]:
         """Sentences, and parts of those that are too long, each with its ids; joined they are the line."""
@@ -522,7 +522,7 @@ class Planner:
         return [len(ids) for ids in self._encode(texts)]
 
 
-def cut_lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Gap, line, gap, line, …, gap: the gaps are blanks with the line breaks, and those at both ends of the text."""
     core = text.strip()
     if not core:

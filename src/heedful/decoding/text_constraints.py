@@ -6,13 +6,13 @@ from typing import Any
 
 from heedful.decoding.input_text import BadText
 from heedful.decoding.search.request import Request
-from heedful.decoding.segmentation import UNSPACED, Plan
+from heedful.decoding.segmentation import UNSPACED, SegmentedText
 from heedful.errors import UserError
 from heedful.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Wording:
+class TextConstraints:
     """Texts in the target language."""
 
     target_prefix: str = ""  # what each translation begins with
@@ -21,10 +21,10 @@ class Wording:
     forbidden: tuple[str, ...] = ()  # none may be in it
 
 
-NO_WORDING = Wording()
+NO_CONSTRAINTS = TextConstraints()
 
 
-def take_wording(options: dict[str, Any]) -> tuple[Wording, dict[str, Any]]:
+def pop_text_constraints(options: dict[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
     """What of the options of a search is text, and the rest; ids that are forbidden belong to the rest."""
     rest = dict(options)
     prefix = rest.pop("target_prefix", "")
@@ -38,7 +38,7 @@ def take_wording(options: dict[str, Any]) -> tuple[Wording, dict[str, Any]]:
     if words:
         rest["forbidden"] = [one for one in forbidden if not isinstance(one, str)]
     each = () if isinstance(prefix, str) else tuple(prefix)
-    wording = Wording(prefix if isinstance(prefix, str) else "", each, tuple(required), words)
+    wording = TextConstraints(prefix if isinstance(prefix, str) else "", each, tuple(required), words)
     for name, values in (("target_prefix", each), ("required", required), ("forbidden", words)):
         for value in values:
             if not isinstance(value, str) or (name != "target_prefix" and not value.strip()):
@@ -50,10 +50,10 @@ def take_wording(options: dict[str, Any]) -> tuple[Wording, dict[str, Any]]:
     return wording, rest
 
 
-class Worded:
+class TokenConstraints:
     """A wording in the ids of one tokenizer."""
 
-    def __init__(self, wording: Wording, tokenizer: Tokenizer) -> None:
+    def __init__(self, wording: TextConstraints, tokenizer: Tokenizer) -> None:
         self.wording, self._tokenizer = wording, tokenizer
         self.required = [_inside(word, tokenizer) for word in wording.required]
         runs = [ids for word in wording.forbidden for ids in (_inside(word, tokenizer), tokenizer.encode(word.strip()))]
@@ -62,7 +62,7 @@ class Worded:
             if tokenizer.special.unk in ids:
                 raise UserError(f"required: the model has no token for a character of {word!r}, so it cannot write it")
 
-    def requests(self, plan: Plan, number: int, *, drawn: bool) -> list[Request]:
+    def requests(self, plan: SegmentedText, number: int, *, drawn: bool) -> list[Request]:
         """One for each piece of text `number`. The prefix belongs to the first piece."""
         if self.required and len(plan.pieces) > 1:
             raise BadText(

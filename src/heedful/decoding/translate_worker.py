@@ -12,12 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-from heedful.config import from_values
+from heedful.config import config_from_dict
 from heedful.decoding.input_text import BadText
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.text_constraints import Wording
-from heedful.decoding.translator import Repeats, Translator
-from heedful.decoding.worker_pool import Opening, answer_to_values
+from heedful.decoding.text_constraints import TextConstraints
+from heedful.decoding.translator import TranslationCache, Translator
+from heedful.decoding.worker_pool import LoadSpec, answer_to_values
 from heedful.errors import UserError
 from heedful.worker import read_message, write_message
 
@@ -47,10 +47,10 @@ def main() -> None:
 
 def _open(how: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """What answers a block."""
-    settings = from_values(SearchSettings, how["settings"], where="settings")
-    wording = from_values(Wording, how["wording"], where="wording")
-    translator = Translator.open(from_values(Opening, how["opening"], where="opening"), threads=1)
-    repeats = Repeats()
+    settings = config_from_dict(SearchSettings, how["settings"], where="settings")
+    wording = config_from_dict(TextConstraints, how["wording"], where="wording")
+    translator = Translator.open(config_from_dict(LoadSpec, how["opening"], where="opening"), threads=1)
+    repeats = TranslationCache()
 
     def answer(block: dict[str, Any]) -> dict[str, Any]:
         found = translator.answer(block["texts"], settings, start=block["start"], wording=wording, repeats=repeats)

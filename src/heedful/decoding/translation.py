@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.decoding.search.request import Hypothesis
-from heedful.decoding.segmentation import Plan, Tally
-from heedful.models.model_info import Reach
+from heedful.decoding.segmentation import DecodingStats, SegmentedText
+from heedful.models.model_info import SourceLimit
 from heedful.text import Tokenizers
-from heedful.text.tokenizer import pieces_of, text_of
+from heedful.text.tokenizer import decode_generated, generated_pieces
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,20 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BlockResult:
     """The translations of some texts, for each the n best, best first."""
 
     translations: list[list[Translation]]
-    tally: Tally
+    tally: DecodingStats
 
 
 def put_together(
-    plan: Plan, found: Sequence[Sequence[Hypothesis]], tokenizers: Tokenizers, *, n_best: int
+    plan: SegmentedText, found: Sequence[Sequence[Hypothesis]], tokenizers: Tokenizers, *, n_best: int
 ) -> list[Translation]:
     """The n best translations of a text from the n best of each of its pieces, best first."""
     if not plan.pieces:
         return [Translation(plan.join([]))]
-    texts = [[text_of(tokenizers.target, hypothesis.ids) for hypothesis in best] for best in found]
+    texts = [[decode_generated(tokenizers.target, hypothesis.ids) for hypothesis in best] for best in found]
     source_tokens = tuple(piece for part in plan.pieces for piece in tokenizers.source.pieces(part.ids))
     translations = []
     for choice in best_choices([[hypothesis.rank for hypothesis in best] for best in found], n_best):
@@ -50,7 +50,9 @@ def put_together(
                 text=plan.join([options[number] for options, number in zip(texts, choice, strict=True)]),
                 score=sum(hypothesis.score for hypothesis in chosen),
                 rank=sum(hypothesis.rank for hypothesis in chosen),
-                tokens=tuple(pieces_of(tokenizers.target, [id for hypothesis in chosen for id in hypothesis.ids])),
+                tokens=tuple(
+                    generated_pieces(tokenizers.target, [id for hypothesis in chosen for id in hypothesis.ids])
+                ),
                 source_tokens=source_tokens,
                 alignment=_alignment(plan, chosen),
                 attention=_attention(chosen),
@@ -63,10 +65,10 @@ def put_together(
 def tally_of(
     translations: Sequence[Sequence[Translation]],
     found: Sequence[Sequence[Sequence[Hypothesis]]],
-    reach: Reach,
+    reach: SourceLimit,
     *,
     start: int,
-) -> Tally:
+) -> DecodingStats:
     """How many texts have translations that were cut off, or that go beyond the positions that the model has learned.
 
     `found` has, for each text, what was found for its pieces; the first text has the number `start`.
@@ -78,7 +80,7 @@ def tally_of(
             # A model reads the start mark before what it has written, and its max_len counts both.
             if any(len(hypothesis.ids) >= reach.max_len for best in pieces for hypothesis in best):
                 far.append(number)
-    return Tally(
+    return DecodingStats(
         max_len=reach.max_len,
         n_cut=len(cut),
         first_cut=min(cut, default=None),
@@ -108,7 +110,7 @@ def best_choices(ranks: Sequence[Sequence[float]], n: int) -> list[list[int]]:
     return choices
 
 
-def _alignment(plan: Plan, chosen: Sequence[Hypothesis]) -> tuple[tuple[int, int], ...] | None:
+def _alignment(plan: SegmentedText, chosen: Sequence[Hypothesis]) -> tuple[tuple[int, int], ...] | None:
     """For each token the source token that it looked at most; the end mark, which many look at, is left out."""
     links: list[tuple[int, int]] = []
     first_source = first_target = 0

@@ -27,15 +27,15 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.input_text import BLOCK_TEXTS, BadText, in_blocks
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, search_settings
-from heedful.decoding.segmentation import TRANSLATIONS, Long, Plan, Planner, Tally
-from heedful.decoding.text_constraints import NO_WORDING, Worded, Wording, take_wording
-from heedful.decoding.translation import Answer, Translation, put_together, tally_of
-from heedful.decoding.worker_pool import Opening, Translates, Workers, in_order
-from heedful.errors import UserError, one_of, warn
+from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, Long, SegmentedText, Segmenter
+from heedful.decoding.text_constraints import NO_CONSTRAINTS, TextConstraints, TokenConstraints, pop_text_constraints
+from heedful.decoding.translation import BlockResult, Translation, put_together, tally_of
+from heedful.decoding.worker_pool import BatchExecutor, LoadSpec, Workers, in_order
+from heedful.errors import UserError, invalid_choice, warn
 from heedful.models.encoder_decoder import EncoderDecoder
 from heedful.models.model_info import (
     ENCODER_DECODERS,
-    Reach,
+    SourceLimit,
     find_model_folder,
     read_reach,
     require_family,
@@ -49,7 +49,7 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]  # of source and prefix: all else 
 Search = Callable[[Sequence[Request]], list[list[Hypothesis]]]
 
 
-class Repeats:
+class TranslationCache:
     """For one search with one wording."""
 
     def __init__(self, most_numbers: int = MOST_NUMBERS) -> None:
@@ -92,20 +92,20 @@ class Translator:
         engine: Engine,
         tokenizers: Tokenizers,
         *,
-        reach: Reach,
+        reach: SourceLimit,
         long: Long = "split",
         limit: int | None = None,
         language: str = "en",
         prefix: str = "",
-        opening: Opening | None = None,
+        opening: LoadSpec | None = None,
     ) -> None:
         if long not in get_args(Long):
-            raise one_of("long", long, get_args(Long))
+            raise invalid_choice("long", long, get_args(Long))
         self.engine = engine
         self.tokenizers = tokenizers
         self.opening = opening
         self.written = TRANSLATIONS  # what warnings call that which is written
-        self.planner = Planner(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
+        self.planner = Segmenter(tokenizers.source, reach, long=long, limit=limit, language=language, prefix=prefix)
 
     @classmethod
     def load(
@@ -132,10 +132,12 @@ class Translator:
             raise UserError("Translator.load: the list of models is empty; name a run or a model folder")
         first, *others = paths
         more = tuple(map(str, others))
-        return cls.open(Opening(str(first), engine, compute, device, long, limit, language, prefix=prefix, others=more))
+        return cls.open(
+            LoadSpec(str(first), engine, compute, device, long, limit, language, prefix=prefix, others=more)
+        )
 
     @classmethod
-    def open(cls, opening: Opening, *, threads: int | None = None) -> "Translator":
+    def open(cls, opening: LoadSpec, *, threads: int | None = None) -> "Translator":
         """What `load` does, from one value; `threads` for the engine, by default its own choice."""
         folder = find_model_folder(opening.path)
         require_family(folder, *ENCODER_DECODERS)
@@ -201,7 +203,7 @@ class Translator:
         """Translations one by one, in order; texts are read block by block, and `workers` processes share the work, by
         default one for each of the `devices`.
         """
-        search_settings(take_wording(options)[1])  # what is wrong is said now
+        search_settings(pop_text_constraints(options)[1])  # what is wrong is said now
         n_workers = max(1, len(devices)) if workers is None else workers
         if block < 1:
             raise UserError(f"block = {block}: must be at least 1")
@@ -218,27 +220,32 @@ class Translator:
         settings: SearchSettings,
         *,
         start: int = 0,
-        wording: Wording = NO_WORDING,
-        repeats: Repeats | None = None,
-    ) -> Answer:
+        wording: TextConstraints = NO_CONSTRAINTS,
+        repeats: TranslationCache | None = None,
+    ) -> BlockResult:
         """All about one block of texts, of which the first has the number `start`; `repeats` knows those before."""
         try:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        pieces = iter(self._find(plans, settings, start, wording, repeats or Repeats()))
+        pieces = iter(self._find(plans, settings, start, wording, repeats or TranslationCache()))
         found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
         translations = [
             put_together(plan, best, self.tokenizers, n_best=settings.n_best)
             for plan, best in zip(plans, found, strict=True)
         ]
-        return Answer(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
+        return BlockResult(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
 
     def _find(
-        self, plans: Sequence[Plan], settings: SearchSettings, start: int, wording: Wording, repeats: Repeats
+        self,
+        plans: Sequence[SegmentedText],
+        settings: SearchSettings,
+        start: int,
+        wording: TextConstraints,
+        repeats: TranslationCache,
     ) -> list[list[Hypothesis]]:
         """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
-        worded, drawn = Worded(wording, self.tokenizers.target), settings.sampling is not None
+        worded, drawn = TokenConstraints(wording, self.tokenizers.target), settings.sampling is not None
         requests = [
             request
             for number, plan in enumerate(plans, start)
@@ -257,12 +264,12 @@ class Translator:
         n_workers: int = 1,
         devices: Sequence[str] = (),
     ) -> Iterator[list[Translation]]:
-        wording, rest = take_wording(options)
+        wording, rest = pop_text_constraints(options)
         settings = search_settings(rest)
         blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
-        tally = Tally()
+        tally = DecodingStats()
         with contextlib.ExitStack() as stack:
-            where: Translates = InThisProcess(self, settings, wording)
+            where: BatchExecutor = InlineExecutor(self, settings, wording)
             if n_workers > 1 or devices:
                 assert self.opening is not None
                 where = stack.enter_context(Workers(self.opening, settings, n_workers, wording, devices=devices))
@@ -273,23 +280,25 @@ class Translator:
             warn(words)
 
 
-def _shortest(reaches: Sequence[Reach]) -> Reach:
+def _shortest(reaches: Sequence[SourceLimit]) -> SourceLimit:
     """How far models go together."""
     max_len = min(each.max_len for each in reaches)
-    return Reach(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
+    return SourceLimit(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
 
 
-class InThisProcess:
+class InlineExecutor:
     """Translates a block while it is submitted."""
 
     width = 1
 
-    def __init__(self, translator: Translator, settings: SearchSettings, wording: Wording = NO_WORDING) -> None:
+    def __init__(
+        self, translator: Translator, settings: SearchSettings, wording: TextConstraints = NO_CONSTRAINTS
+    ) -> None:
         self._translator, self._settings, self._wording = translator, settings, wording
-        self._repeats = Repeats()
+        self._repeats = TranslationCache()
 
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
-        done: Future[Answer] = Future()
+    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
+        done: Future[BlockResult] = Future()
         try:
             answer = self._translator.answer(
                 texts, self._settings, start=start, wording=self._wording, repeats=self._repeats

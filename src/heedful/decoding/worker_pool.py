@@ -13,23 +13,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from heedful.config import to_values
+from heedful.config import config_to_dict
 from heedful.decoding.input_text import BadText
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import Long, Tally
-from heedful.decoding.text_constraints import NO_WORDING, Wording
-from heedful.decoding.translation import Answer, Translation
+from heedful.decoding.segmentation import DecodingStats, Long
+from heedful.decoding.text_constraints import NO_CONSTRAINTS, TextConstraints
+from heedful.decoding.translation import BlockResult, Translation
 from heedful.devices import device_name
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import cache_for_children
 from heedful.models.model_info import find_model_folder
-from heedful.worker import Child
+from heedful.worker import Worker
 
 MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True)
-class Opening:
+class LoadSpec:
     """How a Translator was loaded: what another process needs to load the same."""
 
     path: str
@@ -44,12 +44,12 @@ class Opening:
     others: tuple[str, ...] = ()  # models that translate with it, as an ensemble
 
 
-class Translates(Protocol):
+class BatchExecutor(Protocol):
     """A place where blocks of texts are translated."""
 
     width: int  # how many blocks it wants to have at a time
 
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
         """Translate a block; `start` is the number of its first text."""
 
 
@@ -58,10 +58,10 @@ class Workers:
 
     def __init__(
         self,
-        opening: Opening,
+        opening: LoadSpec,
         settings: SearchSettings,
         n_workers: int,
-        wording: Wording = NO_WORDING,
+        wording: TextConstraints = NO_CONSTRAINTS,
         *,
         devices: Sequence[str] = (),
     ) -> None:
@@ -86,10 +86,10 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._stack.close()  # kills the processes first, so that no thread waits any longer
 
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
+    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
         return self._pool.submit(self._translate, list(texts), start)
 
-    def _translate(self, texts: Sequence[str], start: int) -> Answer:
+    def _translate(self, texts: Sequence[str], start: int) -> BlockResult:
         worker = self._idle.get()
         try:
             return worker.translate(texts, start)
@@ -98,7 +98,7 @@ class Workers:
 
 
 def _openings(
-    opening: Opening, settings: SearchSettings, wording: Wording, n_workers: int, devices: Sequence[str]
+    opening: LoadSpec, settings: SearchSettings, wording: TextConstraints, n_workers: int, devices: Sequence[str]
 ) -> list[str]:
     """What each process is told."""
     if not 1 <= n_workers <= MOST_WORKERS:
@@ -110,13 +110,13 @@ def _openings(
             "or it would have nothing to do; raise the one, or name fewer of the others"
         )
     openings = [dataclasses.replace(opening, device=names[number % len(names)]) for number in range(n_workers)]
-    same = {"settings": to_values(settings), "wording": to_values(wording)}
-    return [json.dumps({"opening": to_values(each), **same}) for each in openings]
+    same = {"settings": config_to_dict(settings), "wording": config_to_dict(wording)}
+    return [json.dumps({"opening": config_to_dict(each), **same}) for each in openings]
 
 
-def in_order(blocks: Iterable[Sequence[str]], workers: Translates) -> Iterator[Answer]:
+def in_order(blocks: Iterable[Sequence[str]], workers: BatchExecutor) -> Iterator[BlockResult]:
     """The answers to the blocks, in their order, with at most `width` blocks in memory."""
-    pending: deque[Future[Answer]] = deque()
+    pending: deque[Future[BlockResult]] = deque()
     start = 0
     for block in blocks:
         pending.append(workers.submit(block, start))
@@ -132,7 +132,7 @@ class _Worker:
 
     def __init__(self, name: str, variables: Mapping[str, str]) -> None:
         module = "heedful.decoding.translate_worker"
-        self.child = Child(module, [], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
+        self.child = Worker(module, [], name=name, variables={"OMP_NUM_THREADS": "1", **variables})
 
     def __enter__(self) -> "_Worker":
         return self
@@ -144,7 +144,7 @@ class _Worker:
         """By its pipe: an argument of a program has an end, at 128 KiB on Linux, and a prefix for each text goes on."""
         self.child.tell([how.encode()])
 
-    def translate(self, texts: Sequence[str], start: int) -> Answer:
+    def translate(self, texts: Sequence[str], start: int) -> BlockResult:
         is_error, blobs = self.child.ask([json.dumps({"texts": texts, "start": start}).encode()])
         values = json.loads(blobs[0])
         if is_error:
@@ -152,15 +152,17 @@ class _Worker:
         return answer_from_values(values)
 
 
-def answer_to_values(answer: Answer) -> dict[str, Any]:
+def answer_to_values(answer: BlockResult) -> dict[str, Any]:
     return {
         "translations": [[dataclasses.asdict(one) for one in best] for best in answer.translations],
         "tally": dataclasses.asdict(answer.tally),
     }
 
 
-def answer_from_values(values: dict[str, Any]) -> Answer:
-    return Answer([[_translation(one) for one in best] for best in values["translations"]], Tally(**values["tally"]))
+def answer_from_values(values: dict[str, Any]) -> BlockResult:
+    return BlockResult(
+        [[_translation(one) for one in best] for best in values["translations"]], DecodingStats(**values["tally"])
+    )
 
 
 def _translation(values: dict[str, Any]) -> Translation:

@@ -16,7 +16,7 @@ from heedful.evaluation.significance import RESAMPLES, SEED, Comparison, compare
 
 if TYPE_CHECKING:
     from heedful.decoding.search.settings import SearchSettings
-    from heedful.decoding.segmentation import Tally
+    from heedful.decoding.segmentation import DecodingStats
     from heedful.decoding.translator import Translator
     from heedful.evaluation.perplexity import Likelihood
 
@@ -100,11 +100,11 @@ def model_system(
 
 def _translated(
     translator: "Translator", sources: Sequence[str], settings: "SearchSettings", *, tell: Callable[[int], None]
-) -> "tuple[list[str], Tally]":
-    from heedful.decoding.segmentation import Tally
+) -> "tuple[list[str], DecodingStats]":
+    from heedful.decoding.segmentation import DecodingStats
 
     hypotheses: list[str] = []
-    tally = Tally()
+    tally = DecodingStats()
     tell(0)
     for start in range(0, len(sources), TOLD):
         answer = translator.answer(sources[start : start + TOLD], settings, start=start)

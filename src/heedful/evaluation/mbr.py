@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.evaluation.metrics import FloatArray, Tokenize, count_bleu, count_chrf
 
 Likeness = Literal["bleu", "chrf"]
@@ -41,7 +41,7 @@ def agreement(
     models that learned from each other err together, and may share one vote.
     """
     if likeness not in LIKENESSES:
-        raise one_of("likeness", likeness, LIKENESSES)
+        raise invalid_choice("likeness", likeness, LIKENESSES)
     _require_aligned(outputs)
     votes = [1.0] * len(outputs) if votes is None else votes
     _require_votes(votes, len(outputs))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.data.unicode_scripts import ScriptOf, main_script
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -61,7 +61,7 @@ def count_bleu(
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in TOKENIZERS:
-        raise one_of("tokenize", tokenize, TOKENIZERS)
+        raise invalid_choice("tokenize", tokenize, TOKENIZERS)
     try:
         # force: it would otherwise write a warning to standard error; `notes.py` says the same where it is due.
         metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)

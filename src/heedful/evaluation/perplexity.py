@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.data.collate import Batch, collate
 from heedful.errors import UserError
 from heedful.models.encoder_decoder import EncoderDecoder, device_of
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import Tokenizers
 
 ROWS = 512  # rows of logits alive at a time
@@ -141,7 +141,7 @@ def _encoded(
     return [_Pair(source, target) for source, target in zip(source_ids, target_ids, strict=True)]
 
 
-def _batches(pairs: Sequence[_Pair], marks: MarksConfig, batch_tokens: int, *, left_out: set[int]) -> Iterator[Batch]:
+def _batches(pairs: Sequence[_Pair], marks: SpecialIds, batch_tokens: int, *, left_out: set[int]) -> Iterator[Batch]:
     """Pairs of like lengths together."""
     lengths = [pair.length for pair in pairs]
     order = sorted((i for i in range(len(pairs)) if i not in left_out), key=lengths.__getitem__)

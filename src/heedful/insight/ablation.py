@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.insight.model_layout import KINDS, Writer, anatomy, attention_at, n_layers
 from heedful.insight.packed_arrays import Packed, pack
-from heedful.insight.trace import M, Silenced
+from heedful.insight.trace import AblatedAttend, M
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.recording import structural_copy
 
@@ -35,7 +35,7 @@ def as_heads(model: Writer, heads: Iterable[tuple[str, int, int] | Head]) -> tup
     for given in heads:
         head = given if isinstance(given, Head) else Head(*given)
         if head.kind not in KINDS:
-            raise one_of("head", head.kind, KINDS)
+            raise invalid_choice("head", head.kind, KINDS)
         depth = n_layers(model, head.kind)
         for what, number, count in (("layer", head.layer, depth), ("head", head.head, model.config.n_heads)):
             if not 0 <= number < count:
@@ -54,7 +54,7 @@ def without_heads(model: M, heads: Sequence[Head]) -> M:
         attend = attention.attend
         if isinstance(attend, nn.Module):
             del attention.attend
-        attention.attend = Silenced(attend, silent)
+        attention.attend = AblatedAttend(attend, silent)
     return twin
 
 
@@ -70,7 +70,7 @@ LOGITS_AT_ONCE = 1 << 22  # 32 MB of them: a long sentence has many words, and e
 
 
 @dataclass(frozen=True)
-class Causes:
+class WordOcclusion:
     """hidden (T, W): the log-probability of token t, less what is left of it without word w of the source."""
 
     hidden: Packed
@@ -83,7 +83,7 @@ def causes_of(
     words: Sequence[tuple[int, int]],
     target_in: Tensor,
     ids: Sequence[int],
-) -> Causes | None:
+) -> WordOcclusion | None:
     """By hiding one word after the other from the model; zero for those that it does not see in any case.
 
     source_ids and seen (1, S), target_in (1, T) are one sentence, `ids` what came of it. None where fewer than two
@@ -100,7 +100,7 @@ def causes_of(
     log_p = torch.cat([_log_probabilities(model, source_ids, some, target_in, ids) for some in parts])
     hidden = torch.zeros(len(ids), len(words), dtype=log_p.dtype)
     hidden[:, visible] = (log_p[0] - log_p[1:]).T.cpu()
-    return Causes(pack(hidden, "f32"))
+    return WordOcclusion(pack(hidden, "f32"))
 
 
 def _log_probabilities(

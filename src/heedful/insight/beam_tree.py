@@ -12,10 +12,10 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.reference import Seq2SeqState
 from heedful.models.encoder_decoder import EncoderDecoder
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.stacks import Memory
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of, text_of
+from heedful.text.tokenizer import decode_generated, generated_pieces
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def search_watched(
     return found, beam
 
 
-def as_written(ids: Sequence[int], marks: MarksConfig, *, complete: bool) -> tuple[int, ...]:
+def as_written(ids: Sequence[int], marks: SpecialIds, *, complete: bool) -> tuple[int, ...]:
     """A text with the marks that a decoder writes around it."""
     opening = marks.opened([])[: marks.n_opening]
     return (*opening, *ids, marks.end_id) if complete else (*opening, *ids)
@@ -160,8 +160,8 @@ def _follow(
     found = search(step, [Request(request.source, prefix) for prefix in prefixes], greedy)
     return {
         event.node: Continuation(
-            text=text_of(tokenizer, best[0].ids),
-            tokens=tuple(pieces_of(tokenizer, best[0].ids)),
+            text=decode_generated(tokenizer, best[0].ids),
+            tokens=tuple(generated_pieces(tokenizer, best[0].ids)),
             ids=tuple(best[0].ids),
             score=best[0].score,
         )
@@ -172,7 +172,7 @@ def _follow(
 def _nodes(
     events: Sequence[BeamEvent], continuations: dict[int, Continuation], tokenizer: Tokenizer
 ) -> tuple[Node, ...]:
-    tokens = pieces_of(tokenizer, [event.token for event in events])
+    tokens = generated_pieces(tokenizer, [event.token for event in events])
     return tuple(
         Node(
             node=event.node,
@@ -194,7 +194,7 @@ def _found(
     events: Sequence[BeamEvent],
     paths: dict[int, tuple[int, ...]],
     tokenizer: Tokenizer,
-    marks: MarksConfig,
+    marks: SpecialIds,
 ) -> Found:
     token_of = {event.node: event.token for event in events}
     written = as_written(hypothesis.ids, marks, complete=hypothesis.complete)
@@ -204,8 +204,8 @@ def _found(
         if event.fate == "finished" and tuple(token_of[node] for node in paths[event.node]) == written
     )
     return Found(
-        text=text_of(tokenizer, hypothesis.ids),
-        tokens=tuple(pieces_of(tokenizer, hypothesis.ids)),
+        text=decode_generated(tokenizer, hypothesis.ids),
+        tokens=tuple(generated_pieces(tokenizer, hypothesis.ids)),
         ids=tuple(hypothesis.ids),
         score=hypothesis.score,
         rank=hypothesis.rank,

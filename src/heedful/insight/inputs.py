@@ -13,15 +13,15 @@ from pathlib import Path
 
 from torch import nn
 
-from heedful.config import to_values
+from heedful.config import config_to_dict
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.input_text import LINE_BREAK, BadText
-from heedful.decoding.segmentation import Long, Piece, Plan, Planner, cut_lines
+from heedful.decoding.segmentation import Long, Segment, SegmentedText, Segmenter, split_lines
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError, warn
 from heedful.insight.model_layout import Writer, anatomy
-from heedful.insight.trace import M, Trace, bare, scale_of
-from heedful.models.model_info import ENCODER_DECODERS, Reach, find_model_folder, source_language, wrong_family
+from heedful.insight.trace import M, Trace, scale_of, unwrap_attend
+from heedful.models.model_info import ENCODER_DECODERS, SourceLimit, find_model_folder, source_language, wrong_family
 from heedful.models.model_io import LoadedModel, Model, family_of, load_model
 from heedful.nn.attention import AdditiveAttend, MultiHeadAttention
 from heedful.nn.embeddings import TokenEmbedding
@@ -29,13 +29,13 @@ from heedful.text import Tokenizers
 
 
 @dataclass(frozen=True)
-class Subject:
+class LookModel:
     """Keep one to look at many sentences: the model is then loaded once."""
 
     model: Writer
     tokenizers: Tokenizers
     name: str = "model"
-    planner: Planner | None = None  # cuts a text into what the model takes at once; None: as a Translator's would
+    planner: Segmenter | None = None  # cuts a text into what the model takes at once; None: as a Translator's would
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class ModelFacts:
     score: str  # "dot" or "additive"
 
 
-def open_subject(given: Subject | Translator | LoadedModel | str | Path, *, long: Long = "split") -> Subject:
+def open_subject(given: LookModel | Translator | LoadedModel | str | Path, *, long: Long = "split") -> LookModel:
     """The model of a folder, a run, a Translator; one that runs in CTranslate2 is loaded again, into torch.
 
     `long` is a Translator's: what becomes of a line beyond the model's reach. A Translator that is given keeps its own.
     """
-    if isinstance(given, Subject):
+    if isinstance(given, LookModel):
         return given
     if isinstance(given, Translator):
         name = "model" if given.opening is None else Path(given.opening.path).resolve().name
         if isinstance(given.engine, TorchEngine):
             if given.engine.others:
                 raise UserError("look: shows one model, and this Translator has several; give one of their folders")
-            return Subject(_writer(given.engine.model, name), given.tokenizers, name, given.planner)
+            return LookModel(_writer(given.engine.model, name), given.tokenizers, name, given.planner)
         if given.opening is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the folder"
@@ -87,18 +87,18 @@ def open_subject(given: Subject | Translator | LoadedModel | str | Path, *, long
     return _with_tokenizers(load_model(folder), Path(given).resolve().name, long)
 
 
-def reach_of(model: Writer) -> Reach:
+def reach_of(model: Writer) -> SourceLimit:
     """What `read_reach` reads in a folder, of a model that is there."""
-    return Reach(model.config.max_len - model.config.marks.n_before, ends_there=model.longest is not None)
+    return SourceLimit(model.config.max_len - model.config.marks.n_before, ends_there=model.longest is not None)
 
 
-def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> Subject:
+def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> LookModel:
     model = _writer(loaded.model, name)
     if loaded.tokenizers is None:
         raise UserError(f"{name}: has no tokenizers, so it knows ids only, and there is no text to look at")
     language = None if loaded.folder is None else source_language(loaded.folder)
-    planner = Planner(loaded.tokenizers.source, reach_of(model), long=long, language=language or "en")
-    return Subject(model, loaded.tokenizers, name, planner)
+    planner = Segmenter(loaded.tokenizers.source, reach_of(model), long=long, language=language or "en")
+    return LookModel(model, loaded.tokenizers, name, planner)
 
 
 def _writer(model: object, name: str) -> Writer:
@@ -113,9 +113,9 @@ def model_facts(t: Trace[M], name: str) -> ModelFacts:
     model, body = t.model, anatomy(t.model)
     attention = next(module for module in model.modules() if isinstance(module, MultiHeadAttention))
     embedding = next((module for module in model.modules() if isinstance(module, TokenEmbedding)), None)
-    attend = bare(attention.attend)
+    attend = unwrap_attend(attention.attend)
     assert isinstance(model, Model)
-    values = to_values(model.config)
+    values = config_to_dict(model.config)
     activation, d_ff = values["activation"], values["d_ff"]
     assert isinstance(activation, str) and isinstance(d_ff, int)
     return ModelFacts(
@@ -154,12 +154,12 @@ class Pieces:
 class Part:
     """What is looked at."""
 
-    piece: Piece
+    piece: Segment
     target: str | None
     pieces: Pieces | None  # None of a text in one piece
 
 
-def chosen_part(subject: Subject, text: str, target: str | None, number: int | None) -> Part:
+def chosen_part(subject: LookModel, text: str, target: str | None, number: int | None) -> Part:
     """Piece `number` of a text, by default the first, and what of a given translation belongs to it."""
     plan = _plan(subject, text)
     n = len(plan.pieces)
@@ -179,8 +179,8 @@ def chosen_part(subject: Subject, text: str, target: str | None, number: int | N
     return Part(plan.pieces[place], target, Pieces(place, tuple(piece.text for piece in plan.pieces), targets))
 
 
-def _plan(subject: Subject, text: str) -> Plan:
-    planner = subject.planner or Planner(subject.tokenizers.source, reach_of(subject.model))
+def _plan(subject: LookModel, text: str) -> SegmentedText:
+    planner = subject.planner or Segmenter(subject.tokenizers.source, reach_of(subject.model))
     try:
         [plan], tally = planner.plan([text])
     except BadText as error:
@@ -193,8 +193,8 @@ def _plan(subject: Subject, text: str) -> Plan:
     return plan
 
 
-def _lines_of(target: str, plan: Plan) -> tuple[str, ...] | None:
+def _lines_of(target: str, plan: SegmentedText) -> tuple[str, ...] | None:
     """Line by line, where each piece is a line and the target has as many; None where nothing tells."""
-    lines: Sequence[str] = cut_lines(target)[1::2]
+    lines: Sequence[str] = split_lines(target)[1::2]
     is_each_a_line = all(LINE_BREAK.search(gap) for gap in plan.gaps[1:-1])
     return tuple(lines) if is_each_a_line and len(lines) == len(plan.pieces) else None

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from heedful.insight.beam_tree import MemoryStep, write_greedily
-from heedful.insight.model_layout import Side, Writer, anatomy
+from heedful.insight.model_layout import StackLayout, Writer, anatomy
 from heedful.insight.predictions import LensStep, lens_steps
 from heedful.insight.trace import M, Trace
 from heedful.models.universal import Universal
 from heedful.nn.recording import structural_copy
 from heedful.nn.stacks import Memory
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of, text_of
+from heedful.text.tokenizer import decode_generated, generated_pieces
 
 W = TypeVar("W", bound=Writer)
 MORE = 20  # tokens beyond the shown translation that an encoder layer may write: an early one may never end
@@ -86,7 +86,7 @@ def said_by_layer(t: Trace[M]) -> list[Tensor]:
     return [head(one)[0] for one in states]
 
 
-def _normed(t: Trace[M], side: Side, states: Tensor) -> Tensor:
+def _normed(t: Trace[M], side: StackLayout, states: Tensor) -> Tensor:
     if side.final_norm is None:
         return states
     normed: Tensor = t.model.get_submodule(side.final_norm.path)(states)
@@ -131,8 +131,8 @@ def _encoder_lenses(
     return tuple(
         EncoderLayerLens(
             layer=layer,
-            text=text_of(tokenizer, written[layer]),
-            tokens=tuple(pieces_of(tokenizer, written[layer])),
+            text=decode_generated(tokenizer, written[layer]),
+            tokens=tuple(generated_pieces(tokenizer, written[layer])),
             ids=tuple(written[layer]),
             steps=lens_steps(logits[layer], ids, tokenizer),
         )

@@ -19,12 +19,12 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_limit
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.ablation import Causes, Head, as_heads, causes_of, without_heads
+from heedful.insight.ablation import Head, WordOcclusion, as_heads, causes_of, without_heads
 from heedful.insight.attention_maps import AttentionMaps, attention_maps, word_alignment
 from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.halting import Halting, halting_of
 from heedful.insight.html_export import framed, stand_alone_page
-from heedful.insight.inputs import ModelFacts, Part, Pieces, Subject, chosen_part, model_facts, open_subject
+from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, chosen_part, model_facts, open_subject
 from heedful.insight.logit_lens import Lens, look_through
 from heedful.insight.model_layout import Writer
 from heedful.insight.positions import Positions, position_facts
@@ -35,10 +35,10 @@ from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.models.config_checks import check_positions
 from heedful.models.model_io import LoadedModel
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.recording import structural_copy
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of, text_of
+from heedful.text.tokenizer import decode_generated, generated_pieces
 
 LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
 Spans = tuple[tuple[int, int], ...]
@@ -110,7 +110,7 @@ class Look:
     beam: Beam
     positions: Positions
     lens: Lens
-    causes: Causes | None
+    causes: WordOcclusion | None
     walk: Walk
     halting: Halting | None
     changes: Changes | None
@@ -136,7 +136,7 @@ class Look:
 
 
 def look(
-    model: Subject | Translator | LoadedModel | str | Path,
+    model: LookModel | Translator | LoadedModel | str | Path,
     text: str,
     *,
     target: str | None = None,
@@ -175,7 +175,7 @@ class _Sentence:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: LookModel,
         part: Part,
         heads: tuple[Head, ...],
         masked_words: tuple[int, ...],
@@ -214,7 +214,7 @@ class _Sentence:
             source=self.source,
             target=shown,
             translation=OwnTranslation(
-                text_of(self.tokenizer, found[0].ids), found[0].score, found[0].rank, found[0].complete
+                decode_generated(self.tokenizer, found[0].ids), found[0].score, found[0].rank, found[0].complete
             ),
             attention=maps,
             alignment=word_alignment(
@@ -235,7 +235,7 @@ class _Sentence:
     def _shown(self, best: Hypothesis, target: str | None, prefix: tuple[int, ...]) -> TargetText:
         if target is None:
             ids, complete = best.ids, best.complete
-            text, kind = text_of(self.tokenizer, ids), "prefix" if prefix else "own"
+            text, kind = decode_generated(self.tokenizer, ids), "prefix" if prefix else "own"
         else:
             ids, complete = self.tokenizer.encode(target), True
             text, kind = target, "reference"
@@ -246,7 +246,7 @@ class _Sentence:
         written = as_written(ids, self.marks, complete=complete)
         _check_length(self.whole, len(written))
         read = (self.marks.start_id, *written[:-1])
-        tokens, inputs = tuple(pieces_of(self.tokenizer, written)), tuple(pieces_of(self.tokenizer, read))
+        tokens, inputs = tuple(generated_pieces(self.tokenizer, written)), tuple(generated_pieces(self.tokenizer, read))
         return TargetText(
             text=text,
             kind=kind,
@@ -297,7 +297,7 @@ def _check_length(model: Writer, length: int) -> None:
         check_positions(length, model.longest)
 
 
-def _read_source(subject: Subject, part: Part, masked_words: tuple[int, ...]) -> SourceText:
+def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, marks = subject.tokenizers.source, subject.model.config.marks
     given = part.piece.ids
     ids = (*marks.opened(given), marks.end_id)
@@ -307,7 +307,7 @@ def _read_source(subject: Subject, part: Part, masked_words: tuple[int, ...]) ->
             f"look: {which} has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )
     _check_length(subject.model, len(ids))
-    tokens = tuple(pieces_of(tokenizer, ids))
+    tokens = tuple(generated_pieces(tokenizer, ids))
     words = tuple(word_spans(tokens))
     for word in masked_words:
         if not 0 <= word < len(words):
@@ -321,7 +321,7 @@ def _read_source(subject: Subject, part: Part, masked_words: tuple[int, ...]) ->
     return SourceText(part.piece.text, tokens, ids, words, masked)
 
 
-def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, marks: MarksConfig) -> None:
+def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, marks: SpecialIds) -> None:
     for id in prefix:
         if not 0 <= id < tokenizer.vocab_size or id in (marks.pad_id, marks.start_id, marks.end_id):
             raise UserError(f"prefix: {id} is not the id of a piece; ids go from 0 to {tokenizer.vocab_size - 1}")

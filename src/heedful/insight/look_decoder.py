@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.atomic_io import file_aside
+from heedful.atomic_io import atomic_file
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
@@ -37,7 +37,7 @@ from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.nn.recording import structural_copy
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of
+from heedful.text.tokenizer import generated_pieces
 
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
 NEW = 24  # tokens that the model adds
@@ -125,7 +125,7 @@ class TextLook:
             ".png": lambda file: plot_attention(self.maps(), file, format="png", kind="decoder", **how),
             ".pdf": lambda file: plot_attention(self.maps(), file, format="pdf", kind="decoder", **how),
         }
-        with file_aside(path) as file:
+        with atomic_file(path) as file:
             writers[path.suffix.lower()](file)
         return path
 
@@ -180,7 +180,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
 
 
 def _target(text: str, tokenizer: Tokenizer, read: list[int], came: list[int], *, n_forced: int) -> TargetText:
-    inputs, tokens = tuple(pieces_of(tokenizer, read)), tuple(pieces_of(tokenizer, came))
+    inputs, tokens = tuple(generated_pieces(tokenizer, read)), tuple(generated_pieces(tokenizer, came))
     return TargetText(
         text=text,
         kind="prefix",

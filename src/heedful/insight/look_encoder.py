@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.atomic_io import file_aside
+from heedful.atomic_io import atomic_file
 from heedful.data.images import Pixels, read_image
 from heedful.decoding.classifier import Classifier, Labelled, LabelledWord
 from heedful.decoding.encoder_inputs import encode_words, image_tensor, make_row, masked_ids
-from heedful.decoding.fill_mask import Candidate, Filler
+from heedful.decoding.fill_mask import Candidate, FillMask
 from heedful.decoding.input_text import checked
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
@@ -41,7 +41,7 @@ from heedful.models.model_info import find_model_folder, wrong_family
 from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of
+from heedful.text.tokenizer import generated_pieces
 
 LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
 Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledWord, ...]
@@ -132,7 +132,7 @@ class EncoderLook:
             ".png": lambda file: self._plot(file, "png", layer, head),
             ".pdf": lambda file: self._plot(file, "pdf", layer, head),
         }
-        with file_aside(path) as file:
+        with atomic_file(path) as file:
             writers[path.suffix.lower()](file)
         return path
 
@@ -206,12 +206,12 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
     answer: Answer = ()
     hidden = tuple(place for place, id in enumerate(row) if id == config.mask_id and config.head == "masked")
     if hidden:
-        answer = tuple(tuple(place) for place in Filler(model, tokenizer, where=where).fill(text))
+        answer = tuple(tuple(place) for place in FillMask(model, tokenizer, where=where).fill(text))
     elif config.head == "classify":
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
     elif config.head == "label_tokens":
         answer = tuple(Classifier(model, tokenizer).label_words([text])[0])
-    tokens = tuple(pieces_of(tokenizer, row))
+    tokens = tuple(generated_pieces(tokenizer, row))
     source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
     return _seen(model, torch.tensor([row]), source, name, answer=answer, hidden=hidden)
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.atomic_io import file_aside
-from heedful.errors import UserError, one_of
+from heedful.atomic_io import atomic_file
+from heedful.errors import UserError, invalid_choice
 from heedful.insight.attention_maps import CrossAttention
 from heedful.insight.attention_plot import plot_attention
 from heedful.insight.attention_svg import KINDS, attention_picture
@@ -22,7 +22,7 @@ SUFFIXES = (".html", ".json", ".npz", ".svg", ".png", ".pdf")
 def check_suffix(path: Path) -> None:
     """Complain of what cannot work before the model is asked."""
     if path.suffix.lower() not in SUFFIXES:
-        raise one_of(f"{path}: the suffix says what to write", path.suffix, SUFFIXES)
+        raise invalid_choice(f"{path}: the suffix says what to write", path.suffix, SUFFIXES)
     if path.is_dir() or not path.absolute().parent.is_dir():
         what = "a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(f"{path}: {what}; name a file in a folder that is there")
@@ -32,7 +32,7 @@ def save(seen: Look, path: Path, *, layer: int | None = None, head: int | None =
     """Write the whole file or none: it has another name until it is complete."""
     check_suffix(path)
     if kind not in KINDS:
-        raise one_of("kind", kind, KINDS)
+        raise invalid_choice("kind", kind, KINDS)
     maps = attention_of(seen, kind)
     writers: dict[str, Callable[[BinaryIO], object]] = {
         ".html": lambda file: file.write(stand_alone_page(seen.to_values()).encode("utf-8", "replace")),
@@ -44,7 +44,7 @@ def save(seen: Look, path: Path, *, layer: int | None = None, head: int | None =
         ".png": lambda file: plot_attention(maps, file, format="png", layer=layer, head=head, kind=kind),
         ".pdf": lambda file: plot_attention(maps, file, format="pdf", layer=layer, head=head, kind=kind),
     }
-    with file_aside(path) as file:
+    with atomic_file(path) as file:
         writers[path.suffix.lower()](file)
     return path
 

@@ -29,7 +29,7 @@ STACKS = (("encoder", "source", (SELF,)), ("decoder", "target", (SELF, CROSS)))
 
 
 @dataclass(frozen=True)
-class Side:
+class StackLayout:
     """One stack of layers, and what comes before the first."""
 
     layers: str  # the path of a layer by its number, or of the one layer that is called for each step
@@ -53,11 +53,11 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class ModelLayout:
     """What there is to see in a model."""
 
-    encoder: Side | None
-    decoder: Side | None
+    encoder: StackLayout | None
+    decoder: StackLayout | None
     residual: str  # "pre", "post", "none"
     norm: str
     positions: str
@@ -65,13 +65,13 @@ class Anatomy:
     vocab_size: int | None = None  # of what is written
     output_scale: float = 1.0  # what the last vector is multiplied by before the output layer
 
-    def side(self, name: str) -> Side:
+    def side(self, name: str) -> StackLayout:
         side = self.encoder if name == "encoder" else self.decoder
         assert side is not None, f"this model has no {name}"
         return side
 
 
-def anatomy(model: nn.Module) -> Anatomy:
+def anatomy(model: nn.Module) -> ModelLayout:
     """By the family: what stands where."""
     if isinstance(model, Seq2Seq):
         return _seq2seq(model)
@@ -82,10 +82,10 @@ def anatomy(model: nn.Module) -> Anatomy:
     return _universal(model) if isinstance(model, Universal) else _one_stack(model)
 
 
-def _seq2seq(model: Seq2Seq) -> Anatomy:
+def _seq2seq(model: Seq2Seq) -> ModelLayout:
     config = model.config
     encoder, decoder = (
-        Side(
+        StackLayout(
             layers=f"{stack}.layers.{{}}",
             embedding=Place(f"{text}_embedding"),
             positions=Place(f"{text}_positions"),
@@ -94,7 +94,7 @@ def _seq2seq(model: Seq2Seq) -> Anatomy:
         )
         for stack, text, attentions in STACKS
     )
-    return Anatomy(
+    return ModelLayout(
         encoder,
         decoder,
         residual=config.residual,
@@ -105,9 +105,9 @@ def _seq2seq(model: Seq2Seq) -> Anatomy:
     )
 
 
-def _bart(model: Bart) -> Anatomy:
+def _bart(model: Bart) -> ModelLayout:
     encoder, decoder = (
-        Side(
+        StackLayout(
             layers=f"{stack}.layers.{{}}",
             embedding=Place("embedding", call),  # one table reads both texts, the source first
             positions=Place(f"{text}_positions"),
@@ -116,14 +116,14 @@ def _bart(model: Bart) -> Anatomy:
         )
         for call, (stack, text, attentions) in enumerate(STACKS)
     )
-    return Anatomy(
+    return ModelLayout(
         encoder, decoder, residual="post", norm="layer", positions="learned", vocab_size=model.config.vocab_size
     )
 
 
-def _t5(model: T5) -> Anatomy:
+def _t5(model: T5) -> ModelLayout:
     encoder, decoder = (
-        Side(
+        StackLayout(
             layers=f"{stack}.layers.{{}}",
             embedding=Place("embedding", call),
             final_norm=Place(f"{stack}.final_norm"),
@@ -131,7 +131,7 @@ def _t5(model: T5) -> Anatomy:
         )
         for call, (stack, _, attentions) in enumerate(STACKS)
     )
-    return Anatomy(
+    return ModelLayout(
         encoder,
         decoder,
         residual="pre",
@@ -142,21 +142,21 @@ def _t5(model: T5) -> Anatomy:
     )
 
 
-def _universal(model: Universal) -> Anatomy:
+def _universal(model: Universal) -> ModelLayout:
     encoder, decoder = (
-        Side(layers=f"{stack}_layer", embedding=Place(f"{text}_embedding"), attentions=attentions)
+        StackLayout(layers=f"{stack}_layer", embedding=Place(f"{text}_embedding"), attentions=attentions)
         for stack, text, attentions in STACKS
     )
     vocab_size = model.config.target_vocab_size
-    return Anatomy(encoder, decoder, residual="post", norm="layer", positions="sinusoidal", vocab_size=vocab_size)
+    return ModelLayout(encoder, decoder, residual="post", norm="layer", positions="sinusoidal", vocab_size=vocab_size)
 
 
-def _one_stack(model: nn.Module) -> Anatomy:
+def _one_stack(model: nn.Module) -> ModelLayout:
     if isinstance(model, Gpt):
         config = model.config
-        return Anatomy(
+        return ModelLayout(
             None,
-            Side(
+            StackLayout(
                 layers="layers.{}",
                 embedding=Place("embedding"),
                 positions=Place("positions"),
@@ -170,12 +170,12 @@ def _one_stack(model: nn.Module) -> Anatomy:
         )
     layers, positions = "encoder.layers.{}", Place("positions")
     if isinstance(model, Bert):
-        side = Side(layers=layers, embedding=Place("embedding"), positions=positions, norm=Place("norm"))
+        side = StackLayout(layers=layers, embedding=Place("embedding"), positions=positions, norm=Place("norm"))
         vocab_size = model.config.vocab_size
-        return Anatomy(side, None, residual="post", norm="layer", positions="learned", vocab_size=vocab_size)
+        return ModelLayout(side, None, residual="post", norm="layer", positions="learned", vocab_size=vocab_size)
     assert isinstance(model, Vit), f"{type(model).__name__}: of no family that there is"
-    side = Side(layers=layers, positions=positions, final_norm=Place("encoder.final_norm"))
-    return Anatomy(side, None, residual="pre", norm="layer", positions="learned")
+    side = StackLayout(layers=layers, positions=positions, final_norm=Place("encoder.final_norm"))
+    return ModelLayout(side, None, residual="pre", norm="layer", positions="learned")
 
 
 def n_layers(model: nn.Module, kind: str) -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.text import Tokenizer
-from heedful.text.tokenizer import pieces_of
+from heedful.text.tokenizer import generated_pieces
 
 TOP = 10
 TOP_OF_A_LENS = 3
@@ -59,9 +59,9 @@ def output_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer, *, k:
     log_sums, log_p, entropies = _distribution(logits)
     values, places = logits.topk(min(k, logits.size(1)), dim=1)
     steps = []
-    for t, (id, token) in enumerate(zip(ids, pieces_of(tokenizer, ids), strict=True)):
+    for t, (id, token) in enumerate(zip(ids, generated_pieces(tokenizer, ids), strict=True)):
         logit, log_sum = float(logits[t, id]), float(log_sums[t])
-        top = zip(pieces_of(tokenizer, places[t].tolist()), places[t].tolist(), values[t].tolist(), strict=True)
+        top = zip(generated_pieces(tokenizer, places[t].tolist()), places[t].tolist(), values[t].tolist(), strict=True)
         steps.append(
             OutputStep(
                 token=token,

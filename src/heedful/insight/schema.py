@@ -22,7 +22,7 @@ from heedful.insight.schema_kinds import (
     tuple_of,
 )
 from heedful.insight.trace_file import FORMAT, KINDS, PARTS, VERSION
-from heedful.models.model_info import RUN_BY
+from heedful.models.model_info import COMMANDS
 
 __all__ = ["SchemaError", "check_trace"]
 
@@ -80,7 +80,7 @@ def _sizes(trace: dict[str, dict[str, object]]) -> dict[str, int]:
 
 _model = object_of(
     name=text,
-    family=one_of(*RUN_BY),
+    family=one_of(*COMMANDS),
     n_parameters=count,
     config=anything,
     **dict.fromkeys(("n_encoder_layers", "n_decoder_layers", "n_heads", "n_kv_heads"), count),

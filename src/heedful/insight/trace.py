@@ -88,7 +88,7 @@ def trace(model: M) -> Iterator[Trace[M]]:
             attend = module.attend
             if isinstance(attend, nn.Module):
                 del module.attend  # a child module gives its name only to another module
-            module.attend = Watched(attend, t, path)
+            module.attend = RecordingAttend(attend, t, path)
     try:
         yield t
     finally:
@@ -128,7 +128,7 @@ def _watch(t: Trace[M], path: str, module: nn.Module) -> None:
         module.register_forward_hook(after)
 
 
-class Watched:
+class RecordingAttend:
     """An attend that records what goes in and out, and answers as the one inside."""
 
     def __init__(self, attend: Attend, t: Trace[M], path: str) -> None:
@@ -149,7 +149,7 @@ class Watched:
     ) -> Tensor:
         heads = self.attend(q, k, v, mask, scale=scale, bias=bias, dropout=dropout)
         if self.t.recording:
-            looks = bare(self.attend)
+            looks = unwrap_attend(self.attend)
             with torch.no_grad():
                 scores = scores_of(looks, q, k)
                 scaled = scores * scale_of(looks, q.size(-1), scale)
@@ -168,9 +168,9 @@ class Watched:
         return heads
 
 
-def bare(attend: Attend) -> Attend:
+def unwrap_attend(attend: Attend) -> Attend:
     """The attend inside of those that only watch it or silence it."""
-    while isinstance(attend, (Watched, Silenced)):
+    while isinstance(attend, (RecordingAttend, AblatedAttend)):
         attend = attend.attend
     return attend
 
@@ -191,7 +191,7 @@ def scale_of(attend: Attend, d_head: int, scale: float | None) -> float:
     return 1.0 if isinstance(attend, AdditiveAttend) else float(d_head**-0.5)
 
 
-class Silenced:
+class AblatedAttend:
     """An attend some of whose heads say nothing, though they look as before."""
 
     def __init__(self, attend: Attend, silent: list[int]) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.insight.model_layout import SELF, Anatomy, Side, anatomy
+from heedful.insight.model_layout import SELF, ModelLayout, StackLayout, anatomy
 from heedful.insight.packed_arrays import Packed, pack
 from heedful.insight.positions import position_code
-from heedful.insight.trace import M, Place, Trace, bare, scale_of
+from heedful.insight.trace import M, Place, Trace, scale_of, unwrap_attend
 from heedful.models.universal import Universal
 from heedful.nn.attention import MultiHeadAttention, share_heads
 
@@ -96,7 +96,7 @@ def walk_through(t: Trace[M], *, numbers: int = NUMBERS) -> Walk:
 class _Walker:
     """Goes through one of the stacks."""
 
-    def __init__(self, t: Trace[M], body: Anatomy, side: Side, text: str, numbers: int) -> None:
+    def __init__(self, t: Trace[M], body: ModelLayout, side: StackLayout, text: str, numbers: int) -> None:
         self.t = t
         self.body = body
         self.side = side
@@ -153,7 +153,7 @@ class _Walker:
             v=self.vector(share_heads(t.at(place.part("v"))[None], module.n_heads)[0]),
             heads=self.at(place.part("heads")),
             out=self.at(place),
-            scale=scale_of(bare(module.attend), module.d_head, module.scale),
+            scale=scale_of(unwrap_attend(module.attend), module.d_head, module.scale),
             bias=t.has(place.part("bias")),
         )
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
-from heedful.atomic_io import folder_aside
+from heedful.atomic_io import atomic_folder
 from heedful.config import read_json
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.models.model_info import CARD, CONFIG, Precision, find_model_folder
 
 Format = Literal["heedful", "huggingface", "ctranslate2", "onnx"]
@@ -24,7 +24,7 @@ def convert_model(
     `precision`: that of the numbers in a folder of heedful's.
     """
     if to not in get_args(Format):
-        raise one_of("to", to, get_args(Format))
+        raise invalid_choice("to", to, get_args(Format))
     if to == "heedful":
         return _to_heedful(Path(source), Path(output), precision)
     if precision is not None:
@@ -59,7 +59,7 @@ def _to_ctranslate2(source: Path, output: Path) -> Path:
 
     loaded = load_model(source)
     outline, weights = described(loaded)
-    with folder_aside(output) as aside:
+    with atomic_folder(output) as aside:
         write_model(outline, weights, aside, tokenizers=loaded.tokenizers)
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)

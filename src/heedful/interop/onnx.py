@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from heedful.atomic_io import folder_aside
-from heedful.config import to_values
+from heedful.atomic_io import atomic_folder
+from heedful.config import config_to_dict
 from heedful.errors import MissingExtra, UserError
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, find_model_folder
 from heedful.models.model_io import load_model
@@ -44,12 +44,12 @@ def export_onnx(folder: str | Path, output: str | Path) -> Path:
     reason = why_not(loaded.family, loaded.model.config)
     if reason is not None:
         raise UserError(f"{source}: cannot be written as ONNX: {reason}")
-    with folder_aside(output) as aside:
+    with atomic_folder(output) as aside:
         if loaded.family in ENCODER_DECODERS:
             _write_two(model, aside)
         else:
             _write_one(model, loaded.family, aside)
-        values = {"format": "onnx", "family": loaded.family, **to_values(loaded.model.config)}
+        values = {"format": "onnx", "family": loaded.family, **config_to_dict(loaded.model.config)}
         (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_positions, check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -55,7 +55,7 @@ class BartConfig:
     activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "gelu"
     max_len: int = 1024  # learned positions
     scaled_embedding: bool = False  # times the root of d_model
-    marks: MarksConfig = field(default_factory=MarksConfig)
+    marks: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_labels, check_positions, check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -56,7 +56,7 @@ class BertConfig:
     exclusive: bool = True  # one label alone is right: softmax; otherwise each is right or not for itself
     tied: bool = True  # of "masked": the embedding's own numbers write words
     pooler: bool = False  # of "masked": that of pre-training is kept beside it; "classify" and "pool" always have one
-    marks: MarksConfig = field(default_factory=MarksConfig)  # a text is start ([CLS]) ids end ([SEP])
+    marks: SpecialIds = field(default_factory=SpecialIds)  # a text is start ([CLS]) ids end ([SEP])
     mask_id: int = 4
 
     def __post_init__(self) -> None:

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from heedful.models.model_info import ENCODER_DECODERS, wrong_family
 from heedful.models.model_io import LoadedModel
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.kv_cache import Cache
 from heedful.nn.stacks import Memory
 
 
 class Settings(Protocol):
     @property
-    def marks(self) -> MarksConfig: ...
+    def marks(self) -> SpecialIds: ...
 
     @property
     def max_len(self) -> int:

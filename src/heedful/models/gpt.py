@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention, attend_causal
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -24,7 +24,7 @@ from heedful.nn.kv_cache import Cache
 from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.masks import document_mask, padding_mask
 from heedful.nn.norms import NORMS
-from heedful.nn.positions import Learned, NoPositions, Rotary, Stretch
+from heedful.nn.positions import Learned, NoPositions, RopeScaling, Rotary
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -59,10 +59,10 @@ class RotaryConfig:
             raise UserError(f"'low' must lie between 0 and 'high', found {self.low} and {self.high}")
 
     @property
-    def stretch(self) -> Stretch | None:
+    def stretch(self) -> RopeScaling | None:
         if self.factor == 1.0:
             return None
-        return Stretch(factor=self.factor, first_len=self.first_len, low=self.low, high=self.high)
+        return RopeScaling(factor=self.factor, first_len=self.first_len, low=self.low, high=self.high)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class GptConfig:
         "head"  # divided by sqrt(K), by the layer's number
     )
     tied: bool = True  # the output layer is the embedding
-    marks: MarksConfig = field(default_factory=MarksConfig)
+    marks: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.config import read_json
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 
 _HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _LANGUAGES = re.compile(r"^language:\n((?:- .*\n?)+)", re.MULTILINE)
@@ -56,7 +56,7 @@ def builtin_model(to: str | None = None) -> Path:
         return models[DEFAULT]
     by_target = {name.split("-")[1]: folder for name, folder in models.items()}
     if to.lower() not in by_target:
-        raise one_of("--to, of the models that come with heedful", to, tuple(by_target))
+        raise invalid_choice("--to, of the models that come with heedful", to, tuple(by_target))
     return by_target[to.lower()]
 
 
@@ -71,7 +71,7 @@ Precision = Literal["float32", "float16", "int8"]  # of the weights in its file
 SCALE = ".scale"  # the scales of an int8 matrix "name" stand beside it as "name.scale"
 
 # family -> the commands that run it
-RUN_BY = {
+COMMANDS = {
     "seq2seq": "translate",
     "gpt": "generate",
     "bert": "fill, classify or embed",
@@ -100,20 +100,20 @@ def find_model_folder(path: str | Path) -> Path:
     path = Path(path)
     for folder in (path, path / "best", path / "average", path / "last"):
         if (folder / CONFIG).is_file():
-            refuse_unread(folder)
+            refuse_hf_folder(folder)
             return folder
     if not path.exists():
         if str(path) in (builtin := builtin_folders()):
             return builtin[str(path)]
         ours = f", or name a model that comes with heedful: {', '.join(builtin)}" if builtin else ""
         raise UserError(f"{path}: no such folder; give that of a run, as heedful train makes it, or of a model{ours}")
-    kind = other_kind(path)
+    kind = explain_unsupported_folder(path)
     if kind is not None:
         raise UserError(f"{path}: {kind}")
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
 
 
-def refuse_unread(folder: Path) -> None:
+def refuse_hf_folder(folder: Path) -> None:
     """Refuse a folder of Hugging Face's, which is to be read into one of heedful's first, and say how."""
     try:
         values = read_json(folder / CONFIG)
@@ -125,7 +125,7 @@ def refuse_unread(folder: Path) -> None:
         )
 
 
-def other_kind(folder: Path) -> str | None:
+def explain_unsupported_folder(folder: Path) -> str | None:
     """What a folder holds in place of a model's weights, and what to do; None if that is not known."""
     if (folder / ADAPTER).is_file():
         return (
@@ -147,7 +147,7 @@ def require_family(folder: Path, *wanted: str) -> None:
     Settings that name no family that there is are left to whoever loads the model.
     """
     family = read_json(folder / CONFIG).get("family")
-    if isinstance(family, str) and family in RUN_BY and family not in wanted:
+    if isinstance(family, str) and family in COMMANDS and family not in wanted:
         raise wrong_family(folder, family, *wanted)
 
 
@@ -155,19 +155,19 @@ def wrong_family(where: object, family: str, *wanted: str) -> UserError:
     names = " or ".join(f"'{name}'" for name in wanted)
     return UserError(
         f"{where}: is a model of the family '{family}', and this needs one of the family {names}; "
-        f"use heedful {RUN_BY[family]}"
+        f"use heedful {COMMANDS[family]}"
     )
 
 
 @dataclass(frozen=True)
-class Reach:
+class SourceLimit:
     """How many source tokens a model takes, the end mark counted."""
 
     max_len: int
     ends_there: bool = False  # there is no position beyond: a learned table has a last row
 
 
-def read_reach(folder: Path) -> Reach:
+def read_reach(folder: Path) -> SourceLimit:
     """The reach of the model in a folder, from its settings alone."""
     values = read_json(folder / CONFIG)
     max_len = values.get("max_len")
@@ -177,7 +177,7 @@ def read_reach(folder: Path) -> Reach:
     if isinstance(marks, dict) and marks.get("first_id") is not None:
         max_len -= 1  # it stands before each source
     ends_there = values.get("positions") == "learned" or values.get("family") == "bart"
-    return Reach(max_len, ends_there=ends_there)
+    return SourceLimit(max_len, ends_there=ends_there)
 
 
 def read_prefixes(folder: Path) -> dict[str, str]:

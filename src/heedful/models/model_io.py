@@ -20,14 +20,22 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from heedful.atomic_io import MANIFEST, check_manifest, folder_aside, is_full
-from heedful.config import from_values, read_json, to_values
+from heedful.atomic_io import MANIFEST, atomic_folder, check_manifest, is_full
+from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.devices import torch_device
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.model_info import CARD, CONFIG, WEIGHTS, Precision, find_model_folder, refuse_unread, wrong_family
+from heedful.models.model_info import (
+    CARD,
+    CONFIG,
+    WEIGHTS,
+    Precision,
+    find_model_folder,
+    refuse_hf_folder,
+    wrong_family,
+)
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
@@ -94,10 +102,10 @@ def save_model(
     `precision`: that of the numbers in the file, by default the model's own. Of int8 float32 is made when it is read.
     """
     folder = Path(folder)
-    values = {"format": FORMAT, "family": family_of(type(model)), **to_values(model.config)}
+    values = {"format": FORMAT, "family": family_of(type(model)), **config_to_dict(model.config)}
     weights = in_precision(weights_of(model), precision)
     try:
-        with folder_aside(folder) as aside:
+        with atomic_folder(folder) as aside:
             (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
             save_file(weights, aside / WEIGHTS)
             if tokenizers is not None:
@@ -123,10 +131,10 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu", as_sto
     folder = Path(folder) if (Path(folder) / MANIFEST).is_file() else find_model_folder(folder)
     place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
-    refuse_unread(folder)
+    refuse_hf_folder(folder)
     family, settings = _read_config(folder / CONFIG)
     kind, module = FAMILIES[family]
-    config = from_values(kind, settings, where=str(folder / CONFIG))
+    config = config_from_dict(kind, settings, where=str(folder / CONFIG))
     with torch.device("meta"), _WithoutDrawing():  # the shapes, without memory
         model = module(config)
     weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=place)
@@ -161,7 +169,7 @@ def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     if type(version) is not int or version != FORMAT:
         raise UserError(f"{path}: is of format {version!r}, and this heedful reads format {FORMAT}; update heedful")
     if not isinstance(family, str) or family not in FAMILIES:
-        raise one_of(f"{path}: 'family'", family, FAMILIES)
+        raise invalid_choice(f"{path}: 'family'", family, FAMILIES)
     return family, values
 
 

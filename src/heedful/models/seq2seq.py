@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_positions, check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -25,7 +25,7 @@ from heedful.nn.layers import RESIDUALS, DecoderLayer, EncoderLayer
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import NORMS
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
-from heedful.nn.sparse_attention import RULES, Restricted, Sparse, Strongest
+from heedful.nn.sparse_attention import RULES, PatternAttention, Sparse, TopKAttention
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer, Memory
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
@@ -83,7 +83,7 @@ class Seq2SeqConfig:
     tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
     init: Literal["xavier", "t5", "gpt2"] = "xavier"
     logits_bias: bool = False  # a number added to the logit of each word, as Marian's models have it
-    marks: MarksConfig = field(default_factory=MarksConfig)
+    marks: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -255,11 +255,11 @@ class _Parts:
     def self_attention(self, *, causal: bool) -> MultiHeadAttention:
         pattern = self.config.pattern
         if pattern.kind == "sparse":
-            attend: Attend = Restricted(Sparse(pattern.span, causal=causal, n_global=pattern.n_global))
+            attend: Attend = PatternAttention(Sparse(pattern.span, causal=causal, n_global=pattern.n_global))
         elif pattern.kind in RULES:
-            attend = Restricted(RULES[pattern.kind](pattern.span, causal=causal))
+            attend = PatternAttention(RULES[pattern.kind](pattern.span, causal=causal))
         elif pattern.kind == "strongest":
-            attend = Strongest(pattern.span, causal=causal)
+            attend = TopKAttention(pattern.span, causal=causal)
         else:
             attend = self.full_attend()
         rotary = Rotary(d_head=self.d_head) if self.config.positions == "rotary" else None

@@ -8,7 +8,7 @@ from heedful.text.tokenizer import SpecialTokens
 
 
 @dataclass(frozen=True)
-class MarksConfig:
+class SpecialIds:
     """Where the marks of an encoder-decoder stand: a source is (first) ids end, a target start (first) ids end."""
 
     pad_id: int = 0
@@ -58,7 +58,7 @@ class MarksConfig:
 
     def check(self, vocab_size: int) -> None:
         """Refuse marks outside of a vocabulary. The usual ones may be: a model for four ids never meets them."""
-        if self == MarksConfig():
+        if self == SpecialIds():
             return
         largest = max(self.pad_id, self.start_id, self.end_id, self.first_id or 0, *self.forbidden, *self.other_ends)
         if largest >= vocab_size:

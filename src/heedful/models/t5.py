@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -64,7 +64,7 @@ class T5Config:
     norm_eps: float = 1e-6
     tied: bool = True  # version 1.0: the output layer is the embedding
     scaled: bool | None = None  # its input is divided by the root of d_model; by default when it is tied
-    marks: MarksConfig = field(default_factory=MarksConfig)
+    marks: SpecialIds = field(default_factory=SpecialIds)
     prefixes: dict[str, str] = field(default_factory=dict)  # task -> what is told before each text, e.g. "summarize: "
 
     def __post_init__(self) -> None:

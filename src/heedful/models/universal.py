@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import MarksConfig
-from heedful.nn.adaptive_computation import Halting, Recurrence, Thought
+from heedful.models.special_ids import SpecialIds
+from heedful.nn.adaptive_computation import ActOutput, Halting, Recurrence
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -59,7 +59,7 @@ class UniversalConfig:
     ponder_weight: float = 0.01  # what a step costs, beside the loss of a token
     max_len: int = 1024  # the length that training stays below
     tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
-    marks: MarksConfig = field(default_factory=MarksConfig)
+    marks: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -131,15 +131,15 @@ class Universal(nn.Module):
         """The decoder's last vectors (B, T, D). The target's padding, on its right, needs no mask."""
         return self._write(target, memory, cache).states
 
-    def _read(self, source: Tensor, source_mask: Tensor | None) -> Thought:
+    def _read(self, source: Tensor, source_mask: Tensor | None) -> ActOutput:
         positions = torch.arange(source.size(1), device=source.device)
         mask = None if source_mask is None else padding_mask(source_mask)
-        thought: Thought = self.encoder_steps(
+        thought: ActOutput = self.encoder_steps(
             self.dropout(self.source_embedding(source)), positions, lambda x, step: self.encoder_layer(x, mask=mask)
         )
         return thought
 
-    def _write(self, target: Tensor, memory: Memory, cache: Cache | None = None) -> Thought:
+    def _write(self, target: Tensor, memory: Memory, cache: Cache | None = None) -> ActOutput:
         n_past, n_new = 0 if cache is None else cache.length, target.size(1)
         positions = torch.arange(n_past, n_past + n_new, device=target.device)
         mask = causal_mask(n_new, n_past + n_new, device=target.device) if n_new > 1 else None
@@ -150,7 +150,7 @@ class Universal(nn.Module):
             return after
 
         embedded = self.dropout(self.target_embedding(target))
-        thought: Thought = self.decoder_steps(embedded, positions, apply, all_steps=cache is not None)
+        thought: ActOutput = self.decoder_steps(embedded, positions, apply, all_steps=cache is not None)
         return thought
 
     def make_cache(self) -> Cache:
@@ -167,7 +167,7 @@ class Universal(nn.Module):
             self.head.share(self.target_embedding.table)
 
 
-def _memory(thought: Thought, source_mask: Tensor | None) -> Memory:
+def _memory(thought: ActOutput, source_mask: Tensor | None) -> Memory:
     return Memory([thought.states], None if source_mask is None else padding_mask(source_mask))
 
 

@@ -31,7 +31,7 @@ class Halting(nn.Module):
 
 
 @dataclass(frozen=True)
-class Thought:
+class ActOutput:
     """What came of a recurrence, and its cost: how many steps each position took, and what was left at the last."""
 
     states: Tensor  # (B, T, D)
@@ -52,13 +52,13 @@ class Recurrence(nn.Module):
         self.n_steps = n_steps
         self.halting = halting
 
-    def forward(self, x: Tensor, positions: Tensor, apply: Apply, *, all_steps: bool = False) -> Thought:
+    def forward(self, x: Tensor, positions: Tensor, apply: Apply, *, all_steps: bool = False) -> ActOutput:
         """`all_steps`: go on when all have stopped, since a cache must also hold what those who stopped look like."""
         if self.halting is None:
             for step in range(self.n_steps):
                 x = apply(self.placed(x, positions, step), step)
             steps = x.new_full(x.shape[:2], self.n_steps)
-            return Thought(x, steps, torch.zeros_like(steps))
+            return ActOutput(x, steps, torch.zeros_like(steps))
         mean = torch.zeros_like(x)
         spent = steps = remainder = x.new_zeros(*x.shape[:2], 1)  # (B, T, 1)
         running = torch.ones_like(spent, dtype=torch.bool)
@@ -75,7 +75,7 @@ class Recurrence(nn.Module):
             running = running & ~stops
             if not all_steps and not bool(running.any()):
                 break
-        return Thought(mean, steps[..., 0], remainder[..., 0])
+        return ActOutput(mean, steps[..., 0], remainder[..., 0])
 
     def placed(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
         """With the codes of where and when added."""

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-EVEN = 128  # products in bfloat16 on a processor have a multiple of so many rows
+ROW_MULTIPLE = 128  # products in bfloat16 on a processor have a multiple of so many rows
 
 
 class Linear(nn.Linear):
@@ -27,17 +27,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(x, weight, bias)
     if torch.get_autocast_dtype("cpu") != torch.bfloat16:
         return F.linear(x, weight, bias)
-    product: Tensor = _EvenProduct.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    product: Tensor = _PaddedMatmul.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return product
 
 
-def evened(rows: Tensor) -> Tensor:
+def pad_rows(rows: Tensor) -> Tensor:
     """(M, D) with rows of zeros after them, if they are in bfloat16 on a processor."""
-    missing = -len(rows) % EVEN if rows.dtype == torch.bfloat16 and rows.device.type == "cpu" else 0
+    missing = -len(rows) % ROW_MULTIPLE if rows.dtype == torch.bfloat16 and rows.device.type == "cpu" else 0
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
-class _EvenProduct(torch.autograd.Function):
+class _PaddedMatmul(torch.autograd.Function):
     """What autocast makes of a linear layer, forward and backward, with even rows."""
 
     @staticmethod
@@ -68,7 +68,7 @@ def _in_bfloat16(x: Tensor) -> Tensor:
     """(..., D) -> (M, D), M even; the copy that a change of numbers takes anyway has the room for it."""
     flat = x.reshape(-1, x.size(-1))
     n_rows = len(flat)
-    rows = torch.empty(n_rows + -n_rows % EVEN, x.size(-1), dtype=torch.bfloat16)
+    rows = torch.empty(n_rows + -n_rows % ROW_MULTIPLE, x.size(-1), dtype=torch.bfloat16)
     rows[:n_rows] = flat
     rows[n_rows:] = 0
     return rows

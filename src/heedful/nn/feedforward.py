@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cpu import Linear, evened
+from .cpu import Linear, pad_rows
 from .dropout import Dropout
 
 
@@ -63,7 +63,7 @@ def gelu(x: Tensor) -> Tensor:
     if x.dtype != torch.bfloat16 or x.device.type != "cpu":
         return F.gelu(x)
     rows = x.reshape(-1, x.size(-1))
-    return F.gelu(evened(rows))[: len(rows)].view(x.shape)
+    return F.gelu(pad_rows(rows))[: len(rows)].view(x.shape)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

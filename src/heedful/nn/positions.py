@@ -67,7 +67,7 @@ class NoPositions(nn.Module):
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RopeScaling:
     """Rotary frequencies for texts longer than a model was first trained on.
 
     With `first_len`, the length of that training, as Llama 3.1 does: waves that go round `high` times or more within it
@@ -95,7 +95,7 @@ class Rotary(nn.Module):
     """
 
     def __init__(
-        self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0, stretch: Stretch | None = None
+        self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0, stretch: RopeScaling | None = None
     ) -> None:
         super().__init__()
         if d_head % 2:

@@ -7,8 +7,8 @@ is made of the two functions again, so that only the inputs are kept, and deriva
 Restricted attention: each query reads a few keys, so that long input costs less than its square.
 
 A rule says which pairs of positions may meet (`may_attend`) and knows a way to compute just those (`attend`).
-`Restricted(rule)` takes the place of `attend` in a multi-head layer: its result is that of full attention under the
-rule's mask, at the cost of the allowed pairs alone. A rule with `causal=True` hides the future by itself.
+`PatternAttention(rule)` takes the place of `attend` in a multi-head layer: its result is that of full attention under
+the rule's mask, at the cost of the allowed pairs alone. A rule with `causal=True` hides the future by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ from .masks import combine
 IN_CACHE = 2**18  # numbers of one pass: a megabyte, which a core has for itself
 
 
-def dots_at(q: Tensor, k: Tensor, distances: Sequence[int]) -> Tensor:
+def gathered_scores(q: Tensor, k: Tensor, distances: Sequence[int]) -> Tensor:
     """q[t] . k[t + d], zero where t + d lies outside: (B, H, T, K) twice -> (B, H, T, len(distances))."""
     dots: Tensor = _Dots.apply(q, k, distances)  # type: ignore[no-untyped-call]
     return dots
 
 
-def mix_at(weights: Tensor, v: Tensor, distances: Sequence[int]) -> Tensor:
+def gathered_mix(weights: Tensor, v: Tensor, distances: Sequence[int]) -> Tensor:
     """The sum of weights[t, d] v[t + d]: (B, H, T, len(distances)), (B, H, T, K) -> (B, H, T, K)."""
     mixed: Tensor = _Mix.apply(weights, v, distances)  # type: ignore[no-untyped-call]
     return mixed
@@ -50,7 +50,7 @@ class _Dots(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (gradient,), (q, k), distances = gradients, ctx.saved_tensors, ctx.distances
-        return mix_at(gradient, k, distances), _mix_back(gradient, q, distances), None
+        return gathered_mix(gradient, k, distances), _mix_back(gradient, q, distances), None
 
 
 class _Mix(torch.autograd.Function):
@@ -66,7 +66,7 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (gradient,), (weights, v), distances = gradients, ctx.saved_tensors, ctx.distances
-        return dots_at(gradient, v, distances), _mix_back(weights, gradient, distances), None
+        return gathered_scores(gradient, v, distances), _mix_back(weights, gradient, distances), None
 
 
 def _mix_back(weights: Tensor, x: Tensor, distances: Sequence[int]) -> Tensor:
@@ -77,7 +77,7 @@ def _mix_back(weights: Tensor, x: Tensor, distances: Sequence[int]) -> Tensor:
         turned.append(
             torch.zeros_like(weights[..., i]).slice_scatter(weights[:, :, here, i], 2, there.start, there.stop)
         )
-    return mix_at(torch.stack(turned, dim=-1), x, [-d for d in distances])
+    return gathered_mix(torch.stack(turned, dim=-1), x, [-d for d in distances])
 
 
 def _passes(x: Tensor, distances: Sequence[int]) -> Iterator[tuple[int, slice, slice]]:
@@ -98,7 +98,7 @@ def _meeting(length: int, distance: int, start: int = 0, stop: int | None = None
     return slice(first, end), slice(first + distance, end + distance)
 
 
-class Rule(Protocol):
+class AttentionPattern(Protocol):
     @property
     def causal(self) -> bool: ...
 
@@ -111,10 +111,10 @@ class Rule(Protocol):
         ...
 
 
-class Restricted:
+class PatternAttention:
     """An `attend` that follows a rule."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: AttentionPattern) -> None:
         self.rule = rule
 
     def __call__(
@@ -141,13 +141,13 @@ class Restricted:
         return attend_fused(q, k, v, combine(own, mask), scale=scale, dropout=dropout)
 
 
-def rule_mask(rule: Rule, n_queries: int, n_keys: int, *, device: torch.device | None = None) -> Tensor:
+def rule_mask(rule: AttentionPattern, n_queries: int, n_keys: int, *, device: torch.device | None = None) -> Tensor:
     """The rule as a mask, (T, S); the queries are the last T of the S keys."""
     query = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
     return _allowed(rule, query, torch.arange(n_keys, device=device)[None, :])
 
 
-def _allowed(rule: Rule, query: Tensor, key: Tensor) -> Tensor:
+def _allowed(rule: AttentionPattern, query: Tensor, key: Tensor) -> Tensor:
     allowed = rule.may_attend(query, key)
     return allowed & (key <= query) if rule.causal else allowed
 
@@ -197,11 +197,11 @@ class Strided:
         length = q.size(2)
         span = min(self.span, length)  # a wider comb has one tooth as well, and costs its width
         exists = torch.ones(q.size(0), length, dtype=torch.bool, device=q.device) if real is None else real
-        mask = _comb(exists[:, None, :, None], span).transpose(2, 3)  # (B x span, 1, 1, T / span)
-        q, k, v = (_comb(x, span) for x in (q, k, v))
+        mask = _to_strides(exists[:, None, :, None], span).transpose(2, 3)  # (B x span, 1, 1, T / span)
+        q, k, v = (_to_strides(x, span) for x in (q, k, v))
         if self.causal:
             mask = mask & rule_mask(Strided(1, causal=True), q.size(2), q.size(2), device=q.device)
-        return _uncomb(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), span)[:, :, :length]
+        return _from_strides(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), span)[:, :, :length]
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ class Dilated:
         may = (wanted >= 0) & (wanted < length)
         if real is not None:
             may = (may & real[:, wanted.clamp(0, length - 1)])[:, None]  # (B, 1, T, few)
-        weights = masked_softmax(dots_at(q, k, distances) * scale, may)  # (B, H, T, few)
-        return mix_at(F.dropout(weights, dropout), v, distances)
+        weights = masked_softmax(gathered_scores(q, k, distances) * scale, may)  # (B, H, T, few)
+        return gathered_mix(F.dropout(weights, dropout), v, distances)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ RULES: dict[str, type[Local] | type[Window] | type[Strided] | type[Dilated] | ty
 }
 
 
-class Strongest:
+class TopKAttention:
     """Learned sparsity: each query keeps its `span` highest scores and forgets the rest.
 
     Not a rule on positions: every score is computed, and only the kept ones pass weight and gradient.
@@ -296,7 +296,7 @@ class Strongest:
 
 
 def attend_in_blocks(
-    rule: Rule,
+    rule: AttentionPattern,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -337,7 +337,7 @@ def attend_in_blocks(
     return mixed.transpose(1, 2).reshape(batch, n_blocks * width, n_heads, d_head)[:, :length].transpose(1, 2)
 
 
-def _comb(x: Tensor, span: int) -> Tensor:
+def _to_strides(x: Tensor, span: int) -> Tensor:
     """(B, H, T, K) -> (B x span, H, T / span, K): row r holds the positions with remainder r; the last is padded."""
     batch, n_heads, length, d_head = x.shape
     n_teeth = -(-length // span)
@@ -346,7 +346,7 @@ def _comb(x: Tensor, span: int) -> Tensor:
     return rows.reshape(batch * span, n_heads, n_teeth, d_head)
 
 
-def _uncomb(x: Tensor, span: int) -> Tensor:
+def _from_strides(x: Tensor, span: int) -> Tensor:
     rows, n_heads, length, d_head = x.shape
     parts = x.reshape(rows // span, span, n_heads, length, d_head).permute(0, 2, 3, 1, 4)
     return parts.reshape(rows // span, n_heads, length * span, d_head)

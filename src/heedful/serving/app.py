@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from heedful.serving.errors import Refusal
+from heedful.serving.errors import ApiError
 from heedful.serving.metrics import CONTENT_TYPE
-from heedful.serving.middleware import Guard
+from heedful.serving.middleware import RequestMiddleware
 from heedful.serving.openapi import Manual, make_spec
 from heedful.serving.request_parsing import JSON, check_key
 from heedful.serving.routes.compat import OtherApis
 from heedful.serving.routes.libretranslate import LibreTranslate
-from heedful.serving.routes.look import Looking
+from heedful.serving.routes.look import LookRoutes
 from heedful.serving.routes.native import Api
 from heedful.serving.routes.static import File, Page
 from heedful.serving.service import Service
@@ -24,8 +24,8 @@ from heedful.serving.service import Service
 
 def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Starlette:
     """All routes of a service. No route takes a path, loads a model or fetches anything."""
-    libre, own, looking = LibreTranslate(service), Api(service), Looking(service)
-    files, about = Page(page or {}), About(service)
+    libre, own, looking = LibreTranslate(service), Api(service), LookRoutes(service)
+    files, about = Page(page or {}), InfoRoutes(service)
 
     @contextlib.asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -56,12 +56,12 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             *OtherApis(service).routes(),
             *files.routes(),  # last: routes are tried in turn, and there are many files
         ],
-        middleware=[Middleware(Guard, service=service)],
+        middleware=[Middleware(RequestMiddleware, service=service)],
         lifespan=running,
     )
 
 
-class About:
+class InfoRoutes:
     """What the server says of itself."""
 
     def __init__(self, service: Service) -> None:
@@ -83,7 +83,7 @@ class About:
         """With a bearer token where the server has keys; 401 without, as LibreTranslate does."""
         try:
             check_key(request, {}, self.service)
-        except Refusal:
+        except ApiError:
             return PlainTextResponse("Unauthorized", status_code=401, headers={"WWW-Authenticate": "Bearer"})
         text = self.service.metrics.text(self.service.numbers())
         return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})

@@ -11,7 +11,8 @@ Requests of many clients, decoded together: texts wait in a queue, and threads t
 
 No text waits for a batch to fill while the model is idle. While it is busy texts gather, and a thread that is done
 waits a moment for those who were just answered and ask again. The event loop never decodes. How much may wait is
-bounded by `Room`, which is the same for all models of a server, and by the `Backlog` of each, which knows its speed.
+bounded by `AdmissionQueue`, which is the same for all models of a server, and
+by the `LatencyEstimator` of each, which knows its speed.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ import numpy as np
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
-from heedful.serving.errors import Refusal, busy, late, stopping
+from heedful.serving.errors import ApiError, busy, late, stopping
 from heedful.serving.streaming import translate_texts
 
 PER_TOKEN = 4  # characters, in scripts with spaces between words
@@ -62,7 +63,7 @@ def work_of(texts: Sequence[str], *, beam: int) -> int:
     return beam * (sum(map(size_of, texts)) + PER_TEXT * len(texts))
 
 
-class Backlog:
+class LatencyEstimator:
     """Asked and changed on the event loop; but `learn` and `batch` are called by threads, one at a time."""
 
     def __init__(self, *, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,13 +115,13 @@ class Backlog:
 
 Found = list[list[Translation]]  # the n best of each text
 Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
-Job = tuple["Ticket", int]  # a request, and the number of one of its texts
+Job = tuple["PendingRequest", int]  # a request, and the number of one of its texts
 ENOUGH = 32  # texts that one thread may take though another could have half of them
 FIRST_TEXTS = 4  # of a request that are decoded before the rest of older ones
 PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
 
 
-class Room:
+class AdmissionQueue:
     """How much is accepted and not yet answered, over all models. Used on the event loop only."""
 
     def __init__(self, *, requests: int, characters: int) -> None:
@@ -130,7 +131,7 @@ class Room:
         self.is_closed = False
 
     @contextlib.contextmanager
-    def place(self, n_characters: int, work: Mapping[Backlog, int]) -> Iterator[None]:
+    def place(self, n_characters: int, work: Mapping[LatencyEstimator, int]) -> Iterator[None]:
         """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends.
 
         One for a whole request, however many searches it takes: its parts must not crowd each other out. `work` is what
@@ -149,13 +150,13 @@ class Room:
         self.answered += 1
 
     @contextlib.contextmanager
-    def preparing(self, n_characters: int, backlog: Backlog) -> Iterator[None]:
+    def preparing(self, n_characters: int, backlog: LatencyEstimator) -> Iterator[None]:
         """A place for what comes before a search, such as reading HTML: as bounded as that, but not yet accepted."""
         with self._taken(n_characters, [backlog], has_time=True):
             yield
 
     @contextlib.contextmanager
-    def _taken(self, n_characters: int, backlogs: Iterable[Backlog], *, has_time: bool) -> Iterator[None]:
+    def _taken(self, n_characters: int, backlogs: Iterable[LatencyEstimator], *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
         # A request with more characters than fit is let in when nobody else waits: else it never could be.
@@ -175,7 +176,7 @@ class Room:
 
 
 @dataclass(eq=False)
-class Ticket:
+class PendingRequest:
     """One request on its way. Changed by the threads under the batcher's lock, but for `wanted`."""
 
     texts: Sequence[str]
@@ -208,7 +209,7 @@ class Batcher:
     def __init__(
         self,
         translator: Translator,
-        room: Room,
+        room: AdmissionQueue,
         *,
         batch_characters: int,
         seconds: float,
@@ -218,7 +219,7 @@ class Batcher:
     ) -> None:
         self.translator = translator
         self.room = room
-        self.backlog = Backlog(seconds=seconds, clock=clock)
+        self.backlog = LatencyEstimator(seconds=seconds, clock=clock)
         self.work = Work()
         self.n_threads = n_threads
         self._batch_characters = batch_characters
@@ -226,7 +227,7 @@ class Batcher:
         self._prepare = prepare  # run by each thread before its first batch
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
-        self._tickets: deque[Ticket] = deque()  # those with waiting texts; first who was not served for longest
+        self._tickets: deque[PendingRequest] = deque()  # those with waiting texts; first who was not served for longest
         self._changed = threading.Condition()
         self._n_taken = 0  # texts that threads decode now
         self._is_closed = False
@@ -247,7 +248,7 @@ class Batcher:
         far, where the engine can be looked into.
         """
         waiting = deque(range(len(texts)))
-        ticket = Ticket(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
+        ticket = PendingRequest(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
         ticket.found, ticket.n_left, ticket.sizes = [[] for _ in texts], len(texts), list(map(size_of, texts))
         with self._changed:
             self._tickets.append(ticket)
@@ -269,7 +270,7 @@ class Batcher:
             self._changed.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _forget(self, ticket: Ticket) -> None:
+    def _forget(self, ticket: PendingRequest) -> None:
         ticket.wanted = False
         with self._changed:
             if ticket.waiting:  # else it is no longer there
@@ -374,7 +375,7 @@ class Batcher:
             except Exception as found:
                 self._on_loop(lambda ticket=ticket, found=found: _fail(ticket, found))  # type: ignore[misc]
 
-    def _tell(self, ticket: Ticket, number: int, text: str) -> None:
+    def _tell(self, ticket: PendingRequest, number: int, text: str) -> None:
         tell = ticket.tell
         if tell is not None:
             self._on_loop(lambda: tell(number, text) if ticket.wanted else None)
@@ -384,7 +385,7 @@ class Batcher:
             self._loop.call_soon_threadsafe(act)
 
 
-def _in_turn(tickets: Sequence[Ticket]) -> Iterator[Job]:
+def _in_turn(tickets: Sequence[PendingRequest]) -> Iterator[Job]:
     """Some texts of each new request, so that a small one never waits for a large one; then all of the oldest.
 
     Were all served alike, they would be done at the same time, and ask again at the same time: until then, nothing
@@ -409,15 +410,15 @@ def _work(job: Job) -> int:
     return ticket.settings.beam * (ticket.sizes[number] + PER_TEXT)
 
 
-def _answer(tickets: Sequence[Ticket]) -> None:
+def _answer(tickets: Sequence[PendingRequest]) -> None:
     for ticket in tickets:
         if not ticket.future.done():
             ticket.future.set_result(ticket.found)
 
 
-def _fail(ticket: Ticket, error: Exception) -> None:
+def _fail(ticket: PendingRequest, error: Exception) -> None:
     if not ticket.future.done():
-        ticket.future.set_exception(error if isinstance(error, Refusal) else CannotTranslate(error))
+        ticket.future.set_exception(error if isinstance(error, ApiError) else CannotTranslate(error))
 
 
 class CannotTranslate(Exception):

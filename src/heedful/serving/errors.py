@@ -3,7 +3,7 @@
 import traceback
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """An error with its HTTP status; `retry_after` in whole seconds, for what may work later."""
 
     def __init__(self, status: int, words: str, *, retry_after: int | None = None) -> None:
@@ -15,17 +15,17 @@ class Refusal(Exception):
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
-def busy(retry_after: int) -> Refusal:
+def busy(retry_after: int) -> ApiError:
     """429 and not 503: clients of LibreTranslate know it, and come back."""
-    return Refusal(429, "Slowdown: the server is busy", retry_after=retry_after)
+    return ApiError(429, "Slowdown: the server is busy", retry_after=retry_after)
 
 
-def stopping() -> Refusal:
-    return Refusal(503, "The server is stopping", retry_after=5)
+def stopping() -> ApiError:
+    return ApiError(503, "The server is stopping", retry_after=5)
 
 
-def late(retry_after: int) -> Refusal:
-    return Refusal(503, "The translation took too long", retry_after=retry_after)
+def late(retry_after: int) -> ApiError:
+    return ApiError(503, "The translation took too long", retry_after=retry_after)
 
 
 def quoted(given: object, *, most: int = 40) -> str:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heedful.decoding.translation import Translation
-from heedful.serving.html_tokenizer import Part, cut, unescaped
-from heedful.serving.tag_projection import Carrier
+from heedful.serving.html_tokenizer import Part, tokenize_html, unescaped
+from heedful.serving.tag_projection import TagProjector
 
 NO_TEXT = frozenset(["script", "style", "template", "noscript", "iframe", "svg", "math"])  # their text is no language
 _INLINE = (
@@ -26,7 +26,7 @@ KEEPS_BLANKS = ("pre", "textarea", "listing")
 _BLANKS = re.compile(r"[\t\n\f\r ]+")
 
 
-class Markup:
+class HtmlDocument:
     """A text in HTML: `texts` are what to translate, `fill` puts their translations in.
 
     `has_tags` says for each text whether tags stand inside of it, so that it is worth to know which of its words each
@@ -35,7 +35,7 @@ class Markup:
 
     def __init__(self, source: str) -> None:
         self._out: list[str | Block] = []  # what is copied, and what is translated
-        parts = cut(source)
+        parts = tokenize_html(source)
         # Lines of what has no tag at all are lines; else they end where the writer's editor ended them.
         self._has_lines = all(part.kind == "text" for part in parts)
         self._cut_blocks(parts)
@@ -50,7 +50,7 @@ class Markup:
         return "".join(filled)
 
     def _cut_blocks(self, parts: Sequence[Part]) -> None:
-        around, run, depth = Around(), list[Part](), 0
+        around, run, depth = ElementStack(), list[Part](), 0
         keeps_blanks = False
         for part in parts:
             before = around.is_translated
@@ -97,7 +97,7 @@ class Block:
                 pieces.append(text)
                 size += len(text)
         self.text = "".join(pieces)
-        self.carrier = Carrier(self.text, tags) if tags else None
+        self.carrier = TagProjector(self.text, tags) if tags else None
         # Blanks at both ends mean nothing to readers, but those who wrote them find them again.
         ends = (run[0].raw if run[0].kind == "text" else "", run[-1].raw if run[-1].kind == "text" else "")
         self._before = ends[0][: len(ends[0]) - len(ends[0].lstrip("\t\n\f\r "))]
@@ -113,7 +113,7 @@ class Block:
         return self._before + filled.strip("\t\n\f\r ") + self._after
 
 
-class Around:
+class ElementStack:
     """The elements around a place, and whether texts are translated there. Each part passes by in its turn."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class Part(NamedTuple):
     attributes: Mapping[str, str] = NONE
 
 
-def cut(source: str) -> list[Part]:
+def tokenize_html(source: str) -> list[Part]:
     """All parts of a source, in their order."""
     parts: list[Part] = []
     at = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from heedful.errors import UserError
-from heedful.serving.errors import Refusal
+from heedful.serving.errors import ApiError
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ class Rate:
             self._left.popitem(last=False)
         if not is_enough:
             seconds = int((cost - left) * 60.0 / self.per_minute) + 1
-            raise Refusal(429, f"Slowdown: {self.per_minute} per 1 minute", retry_after=seconds)
+            raise ApiError(429, f"Slowdown: {self.per_minute} per 1 minute", retry_after=seconds)

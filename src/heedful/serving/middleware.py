@@ -7,9 +7,9 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.serving.errors import Refusal, where
+from heedful.serving.errors import ApiError, where
 from heedful.serving.request_parsing import JSON
-from heedful.serving.service import Gone, Service
+from heedful.serving.service import ClientDisconnected, Service
 
 log = logging.getLogger("heedful.serving")
 
@@ -33,7 +33,7 @@ HEADERS = {
 _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-class Guard:
+class RequestMiddleware:
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self.app, self.service = app, service
         self.limits, self.metrics = service.limits, service.metrics
@@ -70,9 +70,9 @@ class Guard:
             if self.service.n_connections() > self.limits.connections:
                 raise Crowded
             await self.app(scope, receive, send)
-        except Gone:
+        except ClientDisconnected:
             self.metrics.gone += 1
-        except Refusal as refusal:
+        except ApiError as refusal:
             answer = JSON({"error": refusal.words}, status_code=refusal.status, headers=refusal.headers)
             await answer(scope, receive, send)
         except Exception as error:
@@ -85,12 +85,12 @@ class Guard:
         head = scope["headers"]
         size = sum(len(name) + len(value) + 4 for name, value in head) + len(scope.get("raw_path") or b"")
         if len(head) > self.limits.header_fields or size > self.limits.header_bytes:
-            raise Refusal(431, "Invalid request: too many or too large headers")
+            raise ApiError(431, "Invalid request: too many or too large headers")
         if len(scope["query_string"]) > self.limits.body_bytes:
-            raise Refusal(414, "Invalid request: the address is too long")
+            raise ApiError(414, "Invalid request: the address is too long")
 
 
-class Crowded(Refusal):
+class Crowded(ApiError):
     """More connections than may be open: this one is closed."""
 
     def __init__(self) -> None:

@@ -10,11 +10,11 @@ from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
-from heedful.decoding.worker_pool import Opening
+from heedful.decoding.worker_pool import LoadSpec
 from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.models.model_info import CARD, card_languages, find_model_folder
-from heedful.serving.errors import Refusal, quoted
+from heedful.serving.errors import ApiError, quoted
 from heedful.serving.languages import base, canonical, name_of
 from heedful.text import SPECIAL
 
@@ -47,7 +47,7 @@ class Pair:
         fast = engine.fast if isinstance(engine, AutoEngine) and engine.fast.compute != "float32" else engine
         reason = fast.why_not([SHORTEST], settings) if isinstance(fast, CTranslate2Engine) else None
         if reason is not None:
-            raise Refusal(400, f"Invalid request: the engine of this server cannot do this: {reason}")
+            raise ApiError(400, f"Invalid request: the engine of this server cannot do this: {reason}")
 
 
 class Pairs:
@@ -68,7 +68,7 @@ class Pairs:
         """The code of a language that is served, or a Refusal."""
         code = canonical(given) if isinstance(given, str) else None
         if code not in self.codes:
-            raise Refusal(400, f"{quoted(given)} is not supported")
+            raise ApiError(400, f"{quoted(given)} is not supported")
         return code
 
     def find(self, source: str, target: str) -> Pair | None:
@@ -80,7 +80,7 @@ class Pairs:
             words = (
                 f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
             )
-            raise Refusal(400, words)
+            raise ApiError(400, words)
         return pair
 
     def sources_for(self, target: str) -> list[str]:
@@ -107,7 +107,7 @@ def open_pair(given: str, *, engine: str = "auto", compute: str = "float32") -> 
             f"{path}: its card ({CARD}) does not say which languages it translates. Say it: -m en-fr={path}"
         )
     source, target = codes
-    translator = Translator.open(Opening(path, engine=engine, compute=compute, language=base(source)))
+    translator = Translator.open(LoadSpec(path, engine=engine, compute=compute, language=base(source)))
     if translator.engine.name == "torch":
         # Steps are too small to be divided: as many searches as cores, each on one, do more than one search on all.
         return Pair(source, target, translator, n_threads=n_cores(), prepare=_use_one_core)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from heedful import __version__
 from heedful.serving.limits import Limits
 from heedful.serving.routes.look import LookAsked
-from heedful.serving.routes.native import Answers, Asked
+from heedful.serving.routes.native import Answers, TranslateBody
 
 Schema = dict[str, Any]
 
@@ -60,9 +60,11 @@ ERRORS = {
 
 def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
     """The document; it says the limits that are in force, and the languages that are served."""
-    own, types = msgspec.json.schema_components([Asked, Answers, LookAsked], ref_template="#/components/schemas/{name}")
+    own, types = msgspec.json.schema_components(
+        [TranslateBody, Answers, LookAsked], ref_template="#/components/schemas/{name}"
+    )
     asked, answers, look = own
-    types["Asked"]["properties"] |= _languages(codes) | _search(limits) | {"q": _texts(limits)}
+    types["TranslateBody"]["properties"] |= _languages(codes) | _search(limits) | {"q": _texts(limits)}
     types["LookAsked"]["properties"] |= _languages(codes) | {"q": _text(limits)}
     stream = {"description": "Server-sent events", "content": {"text/event-stream": {"schema": EVENT}}}
     return {

@@ -12,9 +12,9 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from heedful.serving.errors import Refusal, quoted
+from heedful.serving.errors import ApiError, quoted
 from heedful.serving.limits import Limits
-from heedful.serving.service import AUTO, Format, Gone, Service, Wish
+from heedful.serving.service import AUTO, ClientDisconnected, Format, Service, TranslationJob
 
 MOST_FIELDS = 100
 MOST_HEAD = 4_096  # bytes before a field
@@ -58,7 +58,7 @@ class JSON(Response):
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """The body, as long as it is within its limit."""
-    too_large = Refusal(413, f"Invalid request: the body exceeds {limits.body_bytes} bytes")
+    too_large = ApiError(413, f"Invalid request: the body exceeds {limits.body_bytes} bytes")
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) > limits.body_bytes:
         raise too_large
@@ -69,7 +69,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
             if len(body) > limits.body_bytes:
                 raise too_large
     except ClientDisconnect:
-        raise Gone from None
+        raise ClientDisconnected from None
     return bytes(body)
 
 
@@ -87,7 +87,7 @@ async def read_values(request: Request, limits: Limits, *, repeated: Collection[
         elif essence == "multipart/form-data":
             fields += multipart_fields(body, kind)
     except ValueError:  # not UTF-8, too many, or not what it says it is
-        raise Refusal(400, "Invalid request: the form cannot be read") from None
+        raise ApiError(400, "Invalid request: the form cannot be read") from None
     values: dict[str, Any] = dict(fields)
     for name in repeated:
         if name in values:
@@ -105,9 +105,9 @@ def json_object(body: bytes) -> Values:
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        raise Refusal(400, "Invalid JSON format") from None
+        raise ApiError(400, "Invalid JSON format") from None
     if not isinstance(values, dict):
-        raise Refusal(400, "Invalid JSON format")
+        raise ApiError(400, "Invalid JSON format")
     return values
 
 
@@ -116,9 +116,9 @@ def parse(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise Refusal(400, f"Invalid request: {error}"[:300]) from None
+        raise ApiError(400, f"Invalid request: {error}"[:300]) from None
     except (msgspec.DecodeError, RecursionError, ValueError):
-        raise Refusal(400, "Invalid JSON format") from None
+        raise ApiError(400, "Invalid JSON format") from None
 
 
 def check_key(request: Request, values: Values, service: Service) -> str:
@@ -128,18 +128,18 @@ def check_key(request: Request, values: Values, service: Service) -> str:
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     given = bearer.strip() if scheme.lower() == "bearer" else values.get("api_key") or values.get("apiKey")
     if not given:
-        raise Refusal(400, "Please contact the server operator to get an API key")
+        raise ApiError(400, "Please contact the server operator to get an API key")
     who = service.keys.find(given) if isinstance(given, str) else None
     if who is None:
-        raise Refusal(403, "Invalid API key")
+        raise ApiError(403, "Invalid API key")
     return who
 
 
-def missing(values: Values, name: str) -> Any:
+def require_field(values: Values, name: str) -> Any:
     """The field, or the Refusal that names it."""
     value = values.get(name)
     if value is None or value == "" or value == []:
-        raise Refusal(400, f"Invalid request: missing {name} parameter")
+        raise ApiError(400, f"Invalid request: missing {name} parameter")
     return value
 
 
@@ -147,13 +147,13 @@ def texts_of(q: object, limits: Limits) -> list[str]:
     """One text or several, none of them too long."""
     given = q if isinstance(q, list) else [q]
     if len(given) > limits.texts:
-        raise Refusal(400, f"Invalid request: request ({len(given)}) exceeds text limit ({limits.texts})")
+        raise ApiError(400, f"Invalid request: request ({len(given)}) exceeds text limit ({limits.texts})")
     texts: list[str] = []
     for text in given:
         if not isinstance(text, str):
-            raise Refusal(400, "Invalid request: q must be a text or an array of texts")
+            raise ApiError(400, "Invalid request: q must be a text or an array of texts")
         if len(text) > limits.characters:
-            raise Refusal(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limits.characters})")
+            raise ApiError(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limits.characters})")
         texts.append(text)
     return texts
 
@@ -162,22 +162,22 @@ def format_of(values: Values) -> Format:
     given = values.get("format") or "text"
     if given == "text" or given == "html":
         return "text" if given == "text" else "html"
-    raise Refusal(400, f"{quoted(given)} format is not supported")
+    raise ApiError(400, f"{quoted(given)} format is not supported")
 
 
 def languages_of(values: Values, service: Service) -> tuple[str, str]:
     """Source, which may be "auto", and target."""
-    source, target = missing(values, "source"), missing(values, "target")
+    source, target = require_field(values, "source"), require_field(values, "target")
     return source if source == AUTO else service.pairs.code(source), service.pairs.code(target)
 
 
-def check_pair(wish: Wish, service: Service) -> None:
+def check_pair(wish: TranslationJob, service: Service) -> None:
     """Refused before anything is detected or queued."""
     if wish.source != AUTO:
         service.pairs.find(wish.source, wish.target)
 
 
-async def gone(request: Request) -> None:
+async def wait_for_disconnect(request: Request) -> None:
     """Ends when the client closes the connection. Only after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

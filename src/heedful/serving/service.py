@@ -15,9 +15,18 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import has_words
 from heedful.decoding.translation import Translation
 from heedful.serving.auth import Keys
-from heedful.serving.batching import Backlog, Batcher, CannotTranslate, Found, Room, Tell, size_of, work_of
-from heedful.serving.errors import Refusal, where
-from heedful.serving.html_segments import Markup
+from heedful.serving.batching import (
+    AdmissionQueue,
+    Batcher,
+    CannotTranslate,
+    Found,
+    LatencyEstimator,
+    Tell,
+    size_of,
+    work_of,
+)
+from heedful.serving.errors import ApiError, where
+from heedful.serving.html_segments import HtmlDocument
 from heedful.serving.languages import Detected, Detector
 from heedful.serving.limits import Limits, Rate
 from heedful.serving.metrics import Family, Metrics
@@ -35,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Wish:
+class TranslationJob:
     """What a client wants."""
 
     texts: Sequence[str]
@@ -57,7 +66,7 @@ class Result:
 class Prepared:
     """What must be known of a wish before anything is translated."""
 
-    pages: list[Markup] | None = None  # of HTML
+    pages: list[HtmlDocument] | None = None  # of HTML
     detected: list[Detected] | None = None  # of "auto"
 
 
@@ -74,7 +83,7 @@ class Service:
     def __post_init__(self) -> None:
         self.metrics = Metrics()
         self.rate = Rate(self.limits.requests_per_minute)
-        self.room = Room(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
+        self.room = AdmissionQueue(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
         self.is_warm = False
         self.n_connections: Callable[[], int] = lambda: 0  # known to who listens
         self._batchers: dict[str, Batcher] = {}
@@ -101,10 +110,10 @@ class Service:
                 try:
                     await batcher.translate([WARM_UP], SearchSettings(beam=self.beam))
                     n_done += 1
-                except (Refusal, CannotTranslate) as error:
+                except (ApiError, CannotTranslate) as error:
                     if self.room.is_closed:
                         return
-                    why = error.words if isinstance(error, Refusal) else where(error)
+                    why = error.words if isinstance(error, ApiError) else where(error)
                     log.warning("%s: no first translation yet, again in %g s: %s", name, pause, why)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -130,7 +139,7 @@ class Service:
         return "ready" if self.room.fill < READY_BELOW else "busy"
 
     async def translate(
-        self, wish: Wish, *, tell: Tell | None = None, accepted: Callable[[], None] = lambda: None
+        self, wish: TranslationJob, *, tell: Tell | None = None, accepted: Callable[[], None] = lambda: None
     ) -> Result:
         """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far.
 
@@ -162,7 +171,7 @@ class Service:
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
-    async def _prepared(self, wish: Wish) -> Prepared:
+    async def _prepared(self, wish: TranslationJob) -> Prepared:
         """Off the event loop, since both may take a while; and with a place in the queue, so that not all do it."""
         if wish.source != AUTO and wish.format == "text":
             return Prepared()
@@ -170,8 +179,8 @@ class Service:
         with self.room.preparing(sum(map(size_of, wish.texts)), first.backlog):
             return await anyio.to_thread.run_sync(self._prepare, wish)
 
-    def _prepare(self, wish: Wish) -> Prepared:
-        pages = [Markup(text) for text in wish.texts] if wish.format == "html" else None
+    def _prepare(self, wish: TranslationJob) -> Prepared:
+        pages = [HtmlDocument(text) for text in wish.texts] if wish.format == "html" else None
         if wish.source != AUTO:
             return Prepared(pages)
         allowed = self.pairs.sources_for(wish.target)
@@ -179,7 +188,7 @@ class Service:
         return Prepared(pages, [self.detector.choose(text, allowed) for text in texts])
 
     async def _translate_html(
-        self, pages: Sequence[Markup], pairs: Sequence[Pair | None], settings: SearchSettings
+        self, pages: Sequence[HtmlDocument], pairs: Sequence[Pair | None], settings: SearchSettings
     ) -> Found:
         """Where tags stand within a text, it is also found out where the model looked: they are put there."""
         texts = [text for page in pages for text in page.texts]
@@ -189,7 +198,7 @@ class Service:
         chosen = [aligned if has_tags else plain for page in pages for has_tags in page.has_tags]
         found = iter(await self._translate_texts(texts, pair_of, chosen))
         best = [[next(found)[0] for _ in page.texts] for page in pages]
-        filled = await anyio.to_thread.run_sync(lambda: list(map(Markup.fill, pages, best)))
+        filled = await anyio.to_thread.run_sync(lambda: list(map(HtmlDocument.fill, pages, best)))
         return [[_page(text, parts)] for text, parts in zip(filled, best, strict=True)]
 
     async def _translate_texts(
@@ -216,7 +225,7 @@ class Service:
 
         if not groups:
             return found
-        work: Counter[Backlog] = Counter()
+        work: Counter[LatencyEstimator] = Counter()
         for (name, _), numbers in groups.items():
             chosen = [texts[number] for number in numbers]
             work[self._batchers[name].backlog] += work_of(chosen, beam=settings[numbers[0]].beam)
@@ -268,7 +277,7 @@ async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
             task.cancel()
 
 
-async def unless_gone(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
+async def cancel_on_disconnect(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
     """The work's result; it is cancelled when the client is gone first, whom then no answer reaches."""
     task = asyncio.current_task()
     assert task is not None
@@ -287,13 +296,13 @@ async def unless_gone(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine
     except asyncio.CancelledError:
         if not is_gone or task.uncancel() > 0:  # somebody else wants it to end
             raise
-        raise Gone from None
+        raise ClientDisconnected from None
     finally:
         is_working = False
         watch.cancel()
 
 
-class Gone(Refusal):
+class ClientDisconnected(ApiError):
     """The client has closed the connection."""
 
     def __init__(self) -> None:

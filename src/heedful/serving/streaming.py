@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from heedful.decoding.engines.base import Engine
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import Plan
+from heedful.decoding.segmentation import SegmentedText
 from heedful.decoding.translation import Translation, put_together
 from heedful.decoding.translator import Translator
-from heedful.text.tokenizer import text_of
+from heedful.text.tokenizer import decode_generated
 
 if TYPE_CHECKING:
     from heedful.decoding.engines.torch_engine import TorchEngine
-    from heedful.decoding.search.hypotheses import Board
+    from heedful.decoding.search.hypotheses import LiveHypotheses
     from heedful.text.tokenizer import Tokenizer
 
 Key = tuple[int, ...]  # the ids of a piece: what stands there twice is searched for once
@@ -70,7 +70,9 @@ class Pieces:
     beginning can be told early, by every engine, and yet there are few searches.
     """
 
-    def __init__(self, plans: Sequence[Plan], listeners: Mapping[int, Listener], tokenizer: "Tokenizer") -> None:
+    def __init__(
+        self, plans: Sequence[SegmentedText], listeners: Mapping[int, Listener], tokenizer: "Tokenizer"
+    ) -> None:
         self._plans, self._listeners, self._tokenizer = plans, listeners, tokenizer
         self._owners: dict[Key, list[tuple[int, int]]] = {}  # number of a text, and of a piece of it
         for number, plan in enumerate(plans):
@@ -92,20 +94,20 @@ class Pieces:
         """Of a piece so much is written. Those behind it wait: nothing is put into the middle of what was told."""
         for number, place in self._owners[key]:
             if number in self._listeners and place == len(self._found[number]):
-                self._tell(number, [*self._found[number], text_of(self._tokenizer, ids)])
+                self._tell(number, [*self._found[number], decode_generated(self._tokenizer, ids)])
 
     def tell_found(self, found: Mapping[Key, Sequence[Hypothesis]]) -> None:
         """After a turn. Of a text that is all found nothing is told: its translation follows."""
         for number, texts in self._found.items():
             pieces, n_before = self._plans[number].pieces, len(texts)
             while len(texts) < len(pieces) and (best := found.get(tuple(pieces[len(texts)].ids))):
-                texts.append(text_of(self._tokenizer, best[0].ids))
+                texts.append(decode_generated(self._tokenizer, best[0].ids))
             if n_before < len(texts) < len(pieces):
                 self._tell(number, texts)
 
     def _tell(self, number: int, texts: Sequence[str]) -> None:
         plan, n = self._plans[number], len(texts)
-        self._listeners[number](Plan(plan.pieces[:n], [*plan.gaps[:n], ""]).join(texts))
+        self._listeners[number](SegmentedText(plan.pieces[:n], [*plan.gaps[:n], ""]).join(texts))
 
 
 def _search(
@@ -133,13 +135,13 @@ def _search_watched(
     import numpy as np
 
     from heedful.decoding.engines.torch_engine import with_attention
-    from heedful.decoding.search.continuous_batching import choose_advance, search
-    from heedful.decoding.search.hypotheses import Ints, Prediction
+    from heedful.decoding.search.continuous_batching import search, strategy_for
+    from heedful.decoding.search.hypotheses import Ints, NextTokenScores
     from heedful.decoding.search.step import Step
 
-    advance = choose_advance(settings)
+    advance = strategy_for(settings)
 
-    def watched(board: "Board", prediction: Prediction) -> Ints | None:
+    def watched(board: "LiveHypotheses", prediction: NextTokenScores) -> Ints | None:
         parents = advance(board, prediction)
         for place in np.flatnonzero(~board.over).tolist():
             number = board.entries[place].number

@@ -43,7 +43,7 @@ class Node:
     inside: list["Node"] = field(default_factory=list)
 
 
-class Carrier:
+class TagProjector:
     """The tags of one text. `tags` have their places in it, in order."""
 
     def __init__(self, text: str, tags: Sequence[tuple[int, Part]]) -> None:
@@ -60,7 +60,7 @@ class Carrier:
         if not words or not self._words:
             return "".join(part.raw for _, part in self._tags) + html.escape(translation.text, quote=False)
         links = self._links(translation, words)
-        return Carried(self._nodes, (self.text, self._words), (translation.text, words), links).html()
+        return ProjectedTags(self._nodes, (self.text, self._words), (translation.text, words), links).html()
 
     def _links(self, translation: Translation, words: Sequence[Span]) -> list[int | None]:
         """For each word of the translation the word of the source that it comes from."""
@@ -99,7 +99,7 @@ class Carrier:
         return nodes
 
 
-class Carried:
+class ProjectedTags:
     """One translation with its tags."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """str <-> ids: tokenizers, special tokens, normalisation."""
 
-from heedful.text.hf_tokenizer import ForeignTokenizer
+from heedful.text.hf_tokenizer import HFTokenizer
 from heedful.text.normalize import Normaliser
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import (
@@ -21,7 +21,7 @@ __all__ = [
     "SPECIAL",
     "SPECIAL_PIECES",
     "UNKNOWN_SIGN",
-    "ForeignTokenizer",
+    "HFTokenizer",
     "Normaliser",
     "SentencePieceTokenizer",
     "SpecialTokens",

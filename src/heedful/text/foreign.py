@@ -21,9 +21,9 @@ from heedful.text.foreign_build import (
 )
 from heedful.text.foreign_family import GENERAL, as_it_stands, family_of, has_unknown_rules, rebuilt
 from heedful.text.foreign_own import own_content
-from heedful.text.hf_tokenizer import MAX_JSON_BYTES, ForeignTokenizer, check_content, open_foreign
+from heedful.text.hf_tokenizer import MAX_JSON_BYTES, HFTokenizer, check_content, open_foreign
 from heedful.text.marian_tokenizer import END, PAD, UNKNOWN, MarianTokenizer
-from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, ModelFacts, read_model, try_in_child
+from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, SentencePieceInfo, probe_in_subprocess, read_model
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizer, Tokenizers
 
@@ -67,7 +67,7 @@ def export_foreign(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> 
     if isinstance(tokenizer, MarianTokenizer):
         write_marian(tokenizers, folder)
         return
-    if isinstance(tokenizer, ForeignTokenizer):
+    if isinstance(tokenizer, HFTokenizer):
         made = tokenizer.content, tokenizer.roles
         switches = _switches(tokenizer)
     else:
@@ -82,14 +82,14 @@ def export_foreign(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> 
     write_json(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **roles, **switches})
 
 
-def write_foreign(tokenizer: ForeignTokenizer, folder: Path) -> list[Path]:
+def write_foreign(tokenizer: HFTokenizer, folder: Path) -> list[Path]:
     """The two files that hold all of it."""
     tokenizer.save(folder / CONTENT)
     write_json(folder / ROLES_FILE, {**tokenizer.roles, **_switches(tokenizer)})
     return [folder / CONTENT, folder / ROLES_FILE]
 
 
-def read_foreign(folder: Path, *, trusted: bool = False) -> ForeignTokenizer:
+def read_foreign(folder: Path, *, trusted: bool = False) -> HFTokenizer:
     """What `write_foreign` wrote."""
     where = folder / ROLES_FILE
     values = _small(where)
@@ -106,7 +106,7 @@ def read_marian(folder: Path, *, trusted: bool = False) -> Tokenizers:
     models = [_bytes(folder / name) for name in (SOURCE_MODEL, TARGET_MODEL)]
     for name, model in zip((SOURCE_MODEL, TARGET_MODEL), models, strict=True):
         if not trusted:
-            try_in_child(model, read_model(model, where=str(folder / name)), where=str(folder / name))
+            probe_in_subprocess(model, read_model(model, where=str(folder / name)), where=str(folder / name))
     return Tokenizers(
         source=MarianTokenizer(models[0], ids, where=str(folder / SOURCE_MODEL)),
         target=MarianTokenizer(models[1], target_ids, where=str(folder / TARGET_MODEL)),
@@ -195,7 +195,7 @@ def _check_marian(folder: Path) -> None:
         )
 
 
-def _switches(tokenizer: ForeignTokenizer) -> dict[str, bool]:
+def _switches(tokenizer: HFTokenizer) -> dict[str, bool]:
     """What stands beside the roles, where it is not as usual."""
     return {SPLIT: True} if tokenizer.splits_special else {}
 
@@ -251,7 +251,7 @@ _BUILDERS = (
 )
 
 
-def _facts(path: Path) -> ModelFacts:
+def _facts(path: Path) -> SentencePieceInfo:
     facts = read_model(_bytes(path), where=str(path))
     if facts.kind not in ("bpe", "unigram"):
         raise UserError(f"{path}: is a SentencePiece model of kind '{facts.kind}'; allowed: bpe, unigram")

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.text.foreign_added import Given, Token, added_tokens, token_of
-from heedful.text.sentencepiece_model import CONTROL, UNKNOWN, USER_DEFINED, ModelFacts
+from heedful.text.sentencepiece_model import CONTROL, UNKNOWN, USER_DEFINED, SentencePieceInfo
 
 MARK = "▁"
 METASPACE = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
@@ -82,7 +82,7 @@ def t5_pieces(
 _T5_UNKNOWN = 2  # <pad>, </s>, <unk>: in the class, not in the file
 
 
-def pegasus_pieces(facts: ModelFacts, given: Given) -> str:
+def pegasus_pieces(facts: SentencePieceInfo, given: Given) -> str:
     """Pegasus' SentencePiece model behind the marks of its pre-training: two for what is hidden, 101 without a use."""
     offset = given.values.get("offset", PEGASUS_OFFSET)
     if type(offset) is not int or not 2 <= offset <= 10_000:
@@ -146,7 +146,7 @@ def llama_pieces(
     )
 
 
-def any_pieces(facts: ModelFacts, given: Given) -> str:
+def any_pieces(facts: SentencePieceInfo, given: Given) -> str:
     """Any other model of SentencePiece, with byte fallback where it has it."""
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
@@ -214,7 +214,7 @@ def _precompiled(charsmap: bytes) -> dict[str, Any] | None:
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
 
 
-def own_symbols(facts: ModelFacts) -> list[Token]:
+def own_symbols(facts: SentencePieceInfo) -> list[Token]:
     """The pieces that SentencePiece finds before anything else, or never; those are special."""
     kinds = zip(facts.pieces, facts.types, strict=True)
     symbols = [(piece, kind == CONTROL) for piece, kind in kinds if kind in (CONTROL, USER_DEFINED)]

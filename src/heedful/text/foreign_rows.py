@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.text.hf_tokenizer import ForeignTokenizer
+from heedful.text.hf_tokenizer import HFTokenizer
 
 SPARED = ("mask_token", "pad_token")  # the parts that a model which writes can do without
 
 
 def within_rows(
-    tokenizer: ForeignTokenizer, n_rows: int, *, spared: Sequence[str] = SPARED, where: str
-) -> tuple[ForeignTokenizer, list[str]]:
+    tokenizer: HFTokenizer, n_rows: int, *, spared: Sequence[str] = SPARED, where: str
+) -> tuple[HFTokenizer, list[str]]:
     """The tokenizer without the added pieces that have no row, and these; refused if the model could need one of them.
 
     `spared`: the parts, in Hugging Face's words, whose pieces it can do without.
@@ -34,7 +34,7 @@ def within_rows(
             )
     roles = {role: piece for role, piece in tokenizer.roles.items() if piece not in beyond}
     content = json.dumps(_without(values, set(beyond)), ensure_ascii=False)
-    return ForeignTokenizer(content, roles, tokenizer.splits_special), list(beyond)
+    return HFTokenizer(content, roles, tokenizer.splits_special), list(beyond)
 
 
 def _ids(values: dict[str, Any]) -> dict[str, int]:

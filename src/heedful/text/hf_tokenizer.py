@@ -195,7 +195,7 @@ def try_content_in_child(content: str, *, where: str) -> None:
 _REPAIR = Normaliser(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
 
 
-class ForeignTokenizer:
+class HFTokenizer:
     """One tokenizer.json. As in `transformers`, a special piece that is written out in a text, like [MASK], is found,
     unless the tokenizer `splits_special` ones like any other text (`split_special_tokens`).
 
@@ -217,9 +217,9 @@ class ForeignTokenizer:
         first = next(iter(self._backend.encode("a").ids), None)  # with the marks that its file asks for
         self.special = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
 
-    def __reduce__(self) -> tuple[type["ForeignTokenizer"], tuple[str, dict[str, str], bool]]:
+    def __reduce__(self) -> tuple[type["HFTokenizer"], tuple[str, dict[str, str], bool]]:
         # to another process; the rest is made from it again
-        return ForeignTokenizer, (self.content, self.roles, self.splits_special)
+        return HFTokenizer, (self.content, self.roles, self.splits_special)
 
     @property
     def kind(self) -> str:
@@ -297,13 +297,13 @@ class ForeignTokenizer:
 
 def open_foreign(
     content: str, roles: Mapping[str, str], *, splits_special: bool, where: str, trusted: bool = False
-) -> ForeignTokenizer:
+) -> HFTokenizer:
     """The tokenizer, once it was looked at and, unless `trusted`, tried in a child process."""
     checked = check_content(content, where=where)
     if not trusted:
         _import_tokenizers()  # said here rather than by the child
         try_content_in_child(checked, where=where)
-    return ForeignTokenizer(checked, roles, splits_special, where=where)
+    return HFTokenizer(checked, roles, splits_special, where=where)
 
 
 def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialTokens:

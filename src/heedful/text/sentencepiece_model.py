@@ -2,7 +2,7 @@
 
 SentencePiece is C++, and some damaged or malicious models have made it crash the process (CVE-2026-1260;
 google/sentencepiece#1263, a piece of 100 KB; #1269, a crafted table of normalisation). A crash cannot be caught. So
-`read_model` reads the file here, in Python, with limits, and `try_in_child` lets a child process load it first.
+`read_model` reads the file here, in Python, with limits, and `probe_in_subprocess` lets a child process load it first.
 """
 
 import math
@@ -35,7 +35,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 
 
 @dataclass
-class ModelFacts:
+class SentencePieceInfo:
     """What a model file says of itself. The defaults are those of SentencePiece's own format."""
 
     kind: Kind = "unigram"
@@ -57,7 +57,7 @@ class _Field(NamedTuple):
     stop: int
 
 
-def read_model(model: bytes, *, where: str) -> ModelFacts:
+def read_model(model: bytes, *, where: str) -> SentencePieceInfo:
     """The facts of a SentencePiece model, or a UserError that says at which byte it is damaged."""
     if len(model) > MAX_MODEL_BYTES:
         raise UserError(f"{where}: {len(model):,} bytes; a SentencePiece model has at most {MAX_MODEL_BYTES:,}")
@@ -82,8 +82,8 @@ def byte_of(piece: str) -> int:
     return int(match[1], 16)
 
 
-def _read_model(model: bytes) -> ModelFacts:
-    facts = ModelFacts()
+def _read_model(model: bytes) -> SentencePieceInfo:
+    facts = SentencePieceInfo()
     rules = {"charsmap": False, "removes_spaces": True, "escapes": True}
     for part in _fields(model, 0, len(model), limit=MAX_PIECES + 100):
         if part.wire != _LENGTH:
@@ -103,7 +103,7 @@ def _read_model(model: bytes) -> ModelFacts:
     return facts
 
 
-def _read_piece(model: bytes, part: _Field, facts: ModelFacts) -> None:
+def _read_piece(model: bytes, part: _Field, facts: SentencePieceInfo) -> None:
     number = len(facts.pieces)
     text, kind, score = b"", NORMAL, 0.0
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
@@ -130,7 +130,7 @@ def _read_piece(model: bytes, part: _Field, facts: ModelFacts) -> None:
     facts.scores.append(score)
 
 
-def _read_trainer_spec(model: bytes, part: _Field, facts: ModelFacts) -> None:
+def _read_trainer_spec(model: bytes, part: _Field, facts: SentencePieceInfo) -> None:
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.wire != _VARINT:
             continue
@@ -144,7 +144,7 @@ def _read_trainer_spec(model: bytes, part: _Field, facts: ModelFacts) -> None:
             facts.byte_fallback = bool(inner.value)
 
 
-def _read_normalizer_spec(model: bytes, part: _Field, facts: ModelFacts, rules: dict[str, bool]) -> None:
+def _read_normalizer_spec(model: bytes, part: _Field, facts: SentencePieceInfo, rules: dict[str, bool]) -> None:
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.number == 2 and inner.wire == _LENGTH:
             rules["charsmap"] = inner.stop > inner.value
@@ -159,7 +159,7 @@ def _read_normalizer_spec(model: bytes, part: _Field, facts: ModelFacts, rules: 
             rules["escapes"] = bool(inner.value)
 
 
-def _check_vocabulary(facts: ModelFacts) -> None:
+def _check_vocabulary(facts: SentencePieceInfo) -> None:
     if not facts.pieces:
         raise ValueError("it has no pieces")
     if len(facts.pieces) > MAX_PIECES:
@@ -245,7 +245,7 @@ except Exception as error:
 """
 
 
-def try_in_child(model: bytes, facts: ModelFacts, *, where: str) -> None:
+def probe_in_subprocess(model: bytes, facts: SentencePieceInfo, *, where: str) -> None:
     """Load and use the model in a child process; whatever kills the child becomes a UserError here."""
     mode = "sample" if facts.kind in ("bpe", "unigram") else "plain"
     # -P: the working directory is not on the child's path, so that no file lying there is imported.

@@ -16,16 +16,16 @@ from random import Random
 
 import sentencepiece
 
-from heedful.config import from_values, to_values
+from heedful.config import config_from_dict, config_to_dict
 from heedful.devices import n_cores
-from heedful.errors import UserError, nearest
+from heedful.errors import UserError, did_you_mean
 from heedful.text.sentencepiece_model import (
     BYTE,
     CONTROL,
     NORMAL,
     UNKNOWN,
     USER_DEFINED,
-    ModelFacts,
+    SentencePieceInfo,
     byte_of,
     read_model,
     with_settings,
@@ -146,7 +146,7 @@ class SentencePieceTokenizer:
 
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
-            raise UserError(f"the tokenizer has no piece {piece!r}{nearest(piece, self.config.symbols)}")
+            raise UserError(f"the tokenizer has no piece {piece!r}{did_you_mean(piece, self.config.symbols)}")
         return self._ids[piece]
 
     def count_unknown(self, text: str) -> int:
@@ -219,16 +219,16 @@ class SentencePieceTokenizer:
 
 def configured(model: bytes, config: TokenizerConfig) -> bytes:
     """The model with these settings inside."""
-    return with_settings(model, json.dumps(to_values(config), ensure_ascii=False, sort_keys=True).encode())
+    return with_settings(model, json.dumps(config_to_dict(config), ensure_ascii=False, sort_keys=True).encode())
 
 
-def _read_config(facts: ModelFacts, *, where: str) -> TokenizerConfig:
+def _read_config(facts: SentencePieceInfo, *, where: str) -> TokenizerConfig:
     if facts.settings is not None:
         try:
             values = json.loads(facts.settings)
         except (ValueError, RecursionError):
             raise UserError(f"{where}: the settings inside the model are damaged") from None
-        return from_values(TokenizerConfig, values if isinstance(values, dict) else {}, where=f"{where}, settings")
+        return config_from_dict(TokenizerConfig, values if isinstance(values, dict) else {}, where=f"{where}, settings")
     return TokenizerConfig(
         kind=facts.kind,
         vocab_size=len(facts.pieces),
@@ -247,7 +247,7 @@ def _processor(model: bytes, *, where: str) -> sentencepiece.SentencePieceProces
     return processor
 
 
-def _check_special_ids(facts: ModelFacts, *, where: str) -> None:
+def _check_special_ids(facts: SentencePieceInfo, *, where: str) -> None:
     found = facts.types[: SPECIAL.end + 1]
     if found != [CONTROL, UNKNOWN, CONTROL, CONTROL]:
         raise UserError(
@@ -256,7 +256,7 @@ def _check_special_ids(facts: ModelFacts, *, where: str) -> None:
         )
 
 
-def _check_agreement(facts: ModelFacts, config: TokenizerConfig, *, where: str) -> None:
+def _check_agreement(facts: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> None:
     for name, model_has, config_has in (
         ("kind", facts.kind, config.kind),
         ("whitespace", "suffix" if facts.suffix else "prefix", config.whitespace),
@@ -266,7 +266,7 @@ def _check_agreement(facts: ModelFacts, config: TokenizerConfig, *, where: str) 
             raise UserError(f"{where}: the model has {name} {model_has!r}, its settings say {config_has!r}")
 
 
-def _with_words(facts: ModelFacts, config: TokenizerConfig, *, where: str) -> ModelFacts:
+def _with_words(facts: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> SentencePieceInfo:
     """The facts with "word▁" in place of "▁word" where the settings say so.
 
     SentencePiece's word level knows no suffix: with it, the first word of a line loses its mark. So a word-level model
@@ -280,14 +280,14 @@ def _with_words(facts: ModelFacts, config: TokenizerConfig, *, where: str) -> Mo
     return replace(facts, suffix=True, pieces=pieces)
 
 
-def _edges(facts: ModelFacts) -> tuple[str, str]:
+def _edges(facts: SentencePieceInfo) -> tuple[str, str]:
     """The space that is put before or after a text, so that its words look the same everywhere."""
     if not facts.dummy_prefix:
         return "", ""
     return ("", " ") if facts.suffix else (" ", "")
 
 
-def _text_of(facts: ModelFacts, number: int) -> bytes:
+def _text_of(facts: SentencePieceInfo, number: int) -> bytes:
     """What an id contributes to a text."""
     piece, kind = facts.pieces[number], facts.types[number]
     if kind == BYTE:
@@ -300,7 +300,7 @@ def _text_of(facts: ModelFacts, number: int) -> bytes:
     return piece.replace(MARK, " ").encode()
 
 
-def _sampler(facts: ModelFacts, config: TokenizerConfig, spell: Callable[[str], list[int]]) -> Sampler | None:
+def _sampler(facts: SentencePieceInfo, config: TokenizerConfig, spell: Callable[[str], list[int]]) -> Sampler | None:
     if config.kind not in SAMPLING_KINDS or not config.sample_alpha:
         return None
     numbers = [number for number, kind in enumerate(facts.types) if kind in (NORMAL, USER_DEFINED)]

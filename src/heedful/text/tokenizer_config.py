@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.text.normalize import Form, Normaliser
 from heedful.text.tokenizer import SPECIAL_PIECES
 
@@ -60,7 +60,7 @@ def _check_names(config: TokenizerConfig) -> None:
         ("normal_form", config.normal_form, ("none", "nfc", "nfkc")),
     ):
         if given not in allowed:
-            raise one_of(f"tokenizer.{name}", given, allowed)
+            raise invalid_choice(f"tokenizer.{name}", given, allowed)
 
 
 def _check_numbers(config: TokenizerConfig) -> None:

@@ -19,9 +19,9 @@ from heedful.text.foreign import (
     write_foreign,
     write_marian,
 )
-from heedful.text.hf_tokenizer import ForeignTokenizer
+from heedful.text.hf_tokenizer import HFTokenizer
 from heedful.text.marian_tokenizer import MarianTokenizer
-from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, read_model, try_in_child
+from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, probe_in_subprocess, read_model
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizers
 
@@ -38,7 +38,7 @@ def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
         (folder / name).unlink(missing_ok=True)
     if isinstance(tokenizers.source, MarianTokenizer):
         return write_marian(tokenizers, folder)
-    if isinstance(tokenizers.source, ForeignTokenizer):
+    if isinstance(tokenizers.source, HFTokenizer):
         if not tokenizers.joint:
             raise UserError("a foreign tokenizer serves both sides of a model; these are two")
         return write_foreign(tokenizers.source, folder)
@@ -85,7 +85,7 @@ def load_tokenizer(path: str | Path, *, trusted: bool = False) -> SentencePieceT
     """
     model = _read(Path(path))
     if not trusted:
-        try_in_child(model, read_model(model, where=str(path)), where=str(path))
+        probe_in_subprocess(model, read_model(model, where=str(path)), where=str(path))
     return SentencePieceTokenizer(model, where=str(path))
 
 

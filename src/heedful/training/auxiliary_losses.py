@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heedful.data.collate import RowBatch
+from heedful.data.collate import LmBatch
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt
 from heedful.nn.heads import VocabularyHead
@@ -69,7 +69,7 @@ class AuxiliaryHeads(nn.Module):
             return weight
         return weight * self.settings.layers if done < layer / (2 * self.n_layers) else 0.0
 
-    def loss(self, model: Gpt, layers: list[Tensor], batch: RowBatch, *, apart: bool, done: float) -> Tensor:
+    def loss(self, model: Gpt, layers: list[Tensor], batch: LmBatch, *, apart: bool, done: float) -> Tensor:
         """Summed over the tokens of a batch; `layers` are what each layer of the model left, (B, T, D)."""
         # Whose time is over has no part in it, but a gradient of zero: many ranks wait for one of every parameter.
         total = sum((0.0 * matrix.sum() for matrix in self.matrices()), layers[-1].new_zeros(()))
@@ -80,7 +80,7 @@ class AuxiliaryHeads(nn.Module):
         return total
 
 
-def _aligned(states: Tensor, batch: RowBatch, ahead: int, *, apart: bool) -> tuple[Tensor, Tensor]:
+def _aligned(states: Tensor, batch: LmBatch, ahead: int, *, apart: bool) -> tuple[Tensor, Tensor]:
     """The positions that have a token so far ahead in their row (of their own document, if `apart`), and that token."""
     n = max(0, states.size(1) - (ahead - 1))
     here, there = slice(0, n), slice(states.size(1) - n, None)

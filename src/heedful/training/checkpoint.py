@@ -26,22 +26,22 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from heedful import __version__
-from heedful.atomic_io import check_manifest, folder_aside, is_full, retire
-from heedful.config import from_values, read_json
+from heedful.atomic_io import atomic_folder, check_manifest, delete_folder, is_full
+from heedful.config import config_from_dict, read_json
 from heedful.data.loader import LoaderState
 from heedful.errors import UserError
 from heedful.models.model_io import weights_of
-from heedful.training.distributed import like, whole
+from heedful.training.distributed import full_tensor, shard_like
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {name: whole(tensor.detach()) for name, tensor in weights_of(model).items()}
+    return {name: full_tensor(tensor.detach()) for name, tensor in weights_of(model).items()}
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Everything that the optimiser remembers of a parameter, as "parameter/what"."""
     return {
-        f"{name}/{what}": whole(value)
+        f"{name}/{what}": full_tensor(value)
         for name, parameter in model.named_parameters()
         for what, value in optimiser.state.get(parameter, {}).items()
     }
@@ -50,7 +50,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
-            tensor.copy_(like(tensor, tensors[name]))
+            tensor.copy_(shard_like(tensor, tensors[name]))
 
 
 def refuse_other_shapes(model: nn.Module, tensors: dict[str, Tensor], *, saved: Path, record: Path) -> None:
@@ -70,7 +70,7 @@ def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, t
         name, _, what = key.rpartition("/")
         parameter = parameters[name]
         # A count of steps is one number, the same on all ranks; everything else has the parameter's shape.
-        value = like(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
+        value = shard_like(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
         optimiser.state[parameter][what] = value
 
 
@@ -138,7 +138,7 @@ def save_checkpoint(
     checkpoints.mkdir(parents=True, exist_ok=True)
     _check_room(checkpoints, needed)
     try:
-        with folder_aside(folder) as aside:
+        with atomic_folder(folder) as aside:
             for name, group in tensors.items():
                 if group:
                     save_file({key: tensor.detach().cpu().contiguous() for key, tensor in group.items()}, aside / name)
@@ -162,7 +162,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         }
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder}: cannot be read: {error}") from None
-    state = from_values(State, values["state"], where=str(folder / "state.json"))
+    state = config_from_dict(State, values["state"], where=str(folder / "state.json"))
     return Checkpoint(
         folder, state, values["versions"], tensors[MODEL], tensors[OPTIMISER], tensors[GENERATORS], tensors[EMA]
     )
@@ -202,7 +202,7 @@ def prune(checkpoints: Path, *, keep_last: int, best: Iterable[int]) -> None:
     kept = {folder.name for folder in saved[-keep_last:]} | {f"step-{step:06d}" for step in best}
     for folder in saved:
         if folder.name not in kept:
-            retire(folder)
+            delete_folder(folder)
 
 
 def versions() -> dict[str, Any]:

@@ -22,7 +22,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from heedful.formatting import Piece, changes, count, duration, harmless, number, rate, share, size, sparkline
+from heedful.formatting import (
+    DiffSpan,
+    count,
+    duration,
+    escape_control_chars,
+    number,
+    rate,
+    share,
+    size,
+    sparkline,
+    word_diff,
+)
 from heedful.training.events import (
     LESS_IS_BETTER,
     Event,
@@ -44,14 +55,14 @@ def metric_of(event: StartEvent) -> str:
     return str(event["settings"].get("run", {}).get("metric", "bleu"))
 
 
-def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
+def format_event(event: Event, metric: str) -> Iterator[tuple[str, str]]:
     """Label and text of each line; of a step none, since views differ in how they show progress."""
     if event["event"] == "start":
         yield "heedful", ", ".join(_about_start(event))
     elif event["event"] == "note":
-        yield "", harmless(event["text"])
+        yield "", escape_control_chars(event["text"])
     elif event["event"] == "warning":
-        yield "warning", harmless(event["text"])
+        yield "warning", escape_control_chars(event["text"])
     elif event["event"] == "plan":
         yield from zip(("plan", "", ""), _about_plan(event), strict=True)
     elif event["event"] == "validation":
@@ -59,19 +70,19 @@ def rows(event: Event, metric: str) -> Iterator[tuple[str, str]]:
         yield "", f"{best(event, metric)} · took {duration(event['seconds'])}"
     elif event["event"] == "saved":
         words = f"step {count(event['step'])} · {size(event['bytes'])} in {duration(event['seconds'])}"
-        yield "saved", f"{words} · {harmless(event['folder'])}"
+        yield "saved", f"{words} · {escape_control_chars(event['folder'])}"
     elif event["event"] == "stop":
-        yield "stopped", harmless(event["reason"])
+        yield "stopped", escape_control_chars(event["reason"])
         spent = f"step {count(event['step'])} · {duration(event['seconds'])} of training"
         memory = f" · {size(event['peak_memory_bytes'])} of memory at most" if "peak_memory_bytes" in event else ""
         yield "", f"{spent} · {count(event['tokens'])} target tokens{memory}"
     elif event["event"] == "done":
         for i, (name, folder) in enumerate(event["folders"].items()):
-            yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{harmless(folder)}"
+            yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{escape_control_chars(folder)}"
         command = event.get("command", "heedful translate -m {run} INPUT --output OUTPUT")
         runs = {str(Path(folder).parent): None for folder in event["folders"].values()}
         for run in runs:
-            yield "next", command.replace("{run}", harmless(shlex.quote(run)))
+            yield "next", command.replace("{run}", escape_control_chars(shlex.quote(run)))
 
 
 def share_done(event: StepEvent) -> float:
@@ -231,7 +242,7 @@ class LiveView:
 
     def _report(self, event: Event) -> Group:
         """What stays on the screen above the panel, with long texts in full."""
-        lines = [(label, Text(text, STYLES.get(label, ""))) for label, text in rows(event, self._metric)]
+        lines = [(label, Text(text, STYLES.get(label, ""))) for label, text in format_event(event, self._metric)]
         if event["event"] == "validation":
             for sample in event["samples"]:
                 lines += _sample(sample)
@@ -273,17 +284,17 @@ class LiveView:
 
 
 def _sample(sample: Sample) -> list[tuple[str, Text]]:
-    before = None if sample["before"] is None else harmless(sample["before"])
+    before = None if sample["before"] is None else escape_control_chars(sample["before"])
     model = Text()
-    for piece in changes(before, harmless(sample["hypothesis"])):
+    for piece in word_diff(before, escape_control_chars(sample["hypothesis"])):
         model.append(piece.space)
         if piece.old != piece.new:
             model.append(piece.old, WENT)
             model.append("→" if piece.old else "", DIM)  # not by colour alone
         model.append(piece.new, "" if piece.old == piece.new else CAME)
     return [
-        ("  source", Text(harmless(sample["source"]), DIM)),
-        ("  reference", Text(harmless(sample["reference"]), DIM)),
+        ("  source", Text(escape_control_chars(sample["source"]), DIM)),
+        ("  reference", Text(escape_control_chars(sample["reference"]), DIM)),
         ("  model", model),
     ]
 
@@ -356,13 +367,13 @@ class PlainView:
         if event["event"] == "step":
             yield "step", step_line(event)
             return
-        yield from rows(event, self._metric)
+        yield from format_event(event, self._metric)
         if event["event"] == "validation":
             for sample in event["samples"]:
-                yield "  source", harmless(sample["source"])
-                yield "  reference", harmless(sample["reference"])
-                before = None if sample["before"] is None else harmless(sample["before"])
-                yield "  model", "".join(map(marked, changes(before, harmless(sample["hypothesis"]))))
+                yield "  source", escape_control_chars(sample["source"])
+                yield "  reference", escape_control_chars(sample["reference"])
+                before = None if sample["before"] is None else escape_control_chars(sample["before"])
+                yield "  model", "".join(map(marked, word_diff(before, escape_control_chars(sample["hypothesis"]))))
 
     def _say(self, line: str) -> None:
         encoding = self._stream.encoding or "utf-8"  # not every terminal can show every language
@@ -374,6 +385,6 @@ def step_line(event: StepEvent) -> str:
     return " · ".join([done, *step_facts(event)])
 
 
-def marked(piece: Piece) -> str:
+def marked(piece: DiffSpan) -> str:
     """A change as {old→new}: {→new} came, {old→} went."""
     return piece.space + (piece.new if piece.old == piece.new else f"{{{piece.old}→{piece.new}}}")

@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from heedful.atomic_io import folder_aside, sync
-from heedful.data.augment import AsTyped
+from heedful.atomic_io import atomic_folder, sync
+from heedful.data.augment import InformalCopies
 from heedful.data.binarize import prepare
 from heedful.data.check import Report, check_corpus
 from heedful.data.corpus import Corpus, Example, open_corpus
 from heedful.data.problems import KINDS, BadData
 from heedful.data.shards import Shards
-from heedful.data.splits import LARGEST_SHARE, by_hash, nothing_left, require_hold_out
-from heedful.decoding.segmentation import Planner
+from heedful.data.splits import LARGEST_SHARE, hash_sample, nothing_left, require_hold_out
+from heedful.decoding.segmentation import Segmenter
 from heedful.errors import UserError
-from heedful.models.model_info import Reach
+from heedful.models.model_info import SourceLimit
 from heedful.text import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -45,7 +45,7 @@ class Extractor:
     """Text in, text out; short ones as they are. Counts what it reduced."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_len: int, language: str = "en") -> None:
-        self._planner = Planner(tokenizer, Reach(max_len), long="extract", language=language)
+        self._planner = Segmenter(tokenizer, SourceLimit(max_len), long="extract", language=language)
         self.language = language
         self.n_reduced = 0
 
@@ -99,7 +99,7 @@ class TrainingPart:
 
 
 @dataclass
-class Watched:
+class OverlapCounter:
     """Training pairs as they pass; those whose source also stands in validation are counted."""
 
     pairs: Iterable[Example]
@@ -144,7 +144,7 @@ def prepare_data(
         changed += f"-typed-{share!r}"
         say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")
     sources = {example.source for example in kept_back.examples}
-    watched = [Watched(part, sources) for part in parts]
+    watched = [OverlapCounter(part, sources) for part in parts]
     shards = [
         prepare(
             _changed(seen, extract, settings),
@@ -167,7 +167,7 @@ def prepare_data(
 def _changed(pairs: Iterable[Example], extract: Extractor | None, settings: Settings) -> Iterable[Example]:
     reduced = pairs if extract is None else Reduced(pairs, extract)
     share = settings.data.as_typed
-    return AsTyped(reduced, share) if share else reduced
+    return InformalCopies(reduced, share) if share else reduced
 
 
 def reopen_data(folder: Path) -> Prepared:
@@ -228,7 +228,7 @@ def choose_held_out(
     give = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
     require_hold_out(settings.data.hold_out, give=give)
     share = min(settings.data.hold_out / max(1, n_pairs), LARGEST_SHARE)
-    is_held_out = by_hash(share)
+    is_held_out = hash_sample(share)
     examples, n_others = [], 0
     for example in chain.from_iterable(corpora):
         if is_held_out(example.source):
@@ -252,7 +252,7 @@ def say_left_out(corpus: Corpus, say: Say) -> None:
         say(f"{corpus.name}: {n_lines:,} {'line is' if n_lines == 1 else 'lines are'} left out ({kinds})")
 
 
-def say_overlap(watched: Sequence[Watched], say: Say) -> None:
+def say_overlap(watched: Sequence[OverlapCounter], say: Say) -> None:
     """How much of the training text is also in validation. What an earlier start has prepared is not read again."""
     if not all(seen.n_read for seen in watched):
         return
@@ -290,7 +290,7 @@ def make_tokenizers(
     else:
         tokenizers = sampling_with(given, settings.tokenizer.sample_alpha)
         say("the tokenizers are those of the model to start from")
-    with folder_aside(folder) as aside:
+    with atomic_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
     return tokenizers
 

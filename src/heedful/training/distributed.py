@@ -152,7 +152,7 @@ def sum_over_ranks(world: World, *numbers: float) -> list[float]:
     return total.tolist()
 
 
-def agree(world: World, value: Any) -> Any:
+def broadcast_from_rank0(world: World, value: Any) -> Any:
     """Rank 0's value (of JSON's kinds) on all ranks, for decisions that all must take alike."""
     if world.size == 1:
         return value
@@ -173,12 +173,12 @@ def barrier(world: World) -> None:
         dist.barrier()
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor that is divided over the ranks, put together; all ranks must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def like(pattern: Tensor, tensor: Tensor) -> Tensor:
+def shard_like(pattern: Tensor, tensor: Tensor) -> Tensor:
     """A whole tensor as `pattern` is: its device and number type, and divided over the ranks if that is."""
     if isinstance(pattern, DTensor):
         return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError, nearest
+from heedful.errors import UserError, did_you_mean
 from heedful.models.model_io import LoadedModel, Model, weights_of
 from heedful.nn.heads import Pooler
 
@@ -30,7 +30,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         if not found:
             parts = dict.fromkeys(part for name in names for part in _parts_of(name))
             raise UserError(
-                f"'optimiser.frozen' names {pattern!r}, and this model has no such part{nearest(pattern, parts)}\n"
+                f"'optimiser.frozen' names {pattern!r}, and this model has no such part{did_you_mean(pattern, parts)}\n"
                 f"allowed: {', '.join(name for name in parts if name.count('.') <= 1)}, …"
             )
         frozen |= dict.fromkeys(found)
@@ -59,7 +59,7 @@ def depths_of(model: nn.Module) -> dict[str, int]:
     }
 
 
-def thaw(optimiser: torch.optim.Optimizer, step: int, every: int) -> None:
+def unfreeze_layers(optimiser: torch.optim.Optimizer, step: int, every: int) -> None:
     """Let the parts learn whose turn has come: the topmost from the start, one more every so many steps."""
     if every < 1:
         return
@@ -68,7 +68,7 @@ def thaw(optimiser: torch.optim.Optimizer, step: int, every: int) -> None:
         group["awake"] = 1.0 if group["depth"] >= top - step // every else 0.0
 
 
-def begin_with(model: Model, start: LoadedModel) -> str:
+def load_matching_weights(model: Model, start: LoadedModel) -> str:
     """Take over all numbers that fit, and say which do not: a head for other labels begins anew."""
     given = weights_of(start.model)
     if _head_of(model) != _head_of(start.model):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.nn.cpu import evened
+from heedful.nn.cpu import pad_rows
 
 ROWS = 512  # rows of logits alive at a time: enough for a good matrix product, few enough to be small beside the model
 
@@ -105,7 +105,7 @@ class _LinearCrossEntropy(_KnowsItsGradients):
         total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
         for start in range(0, n_rows, ROWS):
             wanted = target[start : start + ROWS, None]
-            rows = evened(states[start : start + ROWS])
+            rows = pad_rows(states[start : start + ROWS])
             logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
             if bias is not None:
                 logits += bias
@@ -121,7 +121,7 @@ class _LinearCrossEntropy(_KnowsItsGradients):
                 slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
                 if grad_bias is not None:
                     grad_bias += slope.sum(dim=0)
-                slope = evened(slope.to(kind))
+                slope = pad_rows(slope.to(kind))
                 grad_states[start : start + ROWS] = torch.mm(slope, weight)[: len(wanted)]
                 grad_weight += torch.mm(slope.T, rows)
         if label_smoothing > 0.0 and need_gradients:
@@ -159,7 +159,7 @@ class _AgreeingCrossEntropy(_KnowsItsGradients):
         for start in range(0, n_pairs, ROWS // 2):
             # Both passes over a few tokens, one below the other.
             here = [slice(half + start, half + min(start + ROWS // 2, n_pairs)) for half in (0, n_pairs)]
-            rows = evened(torch.cat([states[part] for part in here]).to(kind))
+            rows = pad_rows(torch.cat([states[part] for part in here]).to(kind))
             wanted = torch.cat([target[part] for part in here])[:, None]
             logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
             if bias is not None:
@@ -180,7 +180,7 @@ class _AgreeingCrossEntropy(_KnowsItsGradients):
             gradient.sub_(uniform / 2).scatter_add_(1, wanted, right.new_full(right.shape, (label_smoothing - 1.0) / 2))
             if grad_bias is not None:
                 grad_bias += gradient.sum(dim=0)
-            product = evened(gradient.to(kind))
+            product = pad_rows(gradient.to(kind))
             of_states = torch.mm(product, weight)
             for part, found in zip(here, of_states[: len(wanted)].chunk(2), strict=True):
                 grad_states[part] = found

@@ -15,14 +15,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from heedful import __version__
-from heedful.config import to_values
+from heedful.config import config_to_dict
 from heedful.evaluation.metrics import Score
 from heedful.formatting import count, duration
 from heedful.models.model_info import ENCODER_DECODERS
 from heedful.models.model_io import Model
 from heedful.training.checkpoint import State
 from heedful.training.run_config import RunRecord, languages_of
-from heedful.training.tasks.base import Lesson
+from heedful.training.tasks.base import PreparedTask
 from heedful.training.validation import Validation
 
 # setting -> what it is called on the card; the rest stands in settings.toml
@@ -276,7 +276,7 @@ def _code(text: str) -> str:
 
 
 def describe_model(
-    record: RunRecord, lesson: Lesson, model: Model, state: State, result: Validation, *, weights: str
+    record: RunRecord, lesson: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
 ) -> str:
     """The card of one model folder; `weights` says which these are."""
     files, about = record.files, lesson.about
@@ -292,7 +292,7 @@ def describe_model(
             name=" and ".join(names) or f"a {about.what}",
             heedful=__version__,
             sizes=sizes_of(record, lesson, model),
-            settings=to_values(record.settings),
+            settings=config_to_dict(record.settings),
             trained_on=trained_on,
             validated_on=(CorpusFacts(valid, about.valid, about.valid_sha256),),
             cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
@@ -307,7 +307,7 @@ def describe_model(
     )
 
 
-def sizes_of(record: RunRecord, lesson: Lesson, model: Model) -> SizeFacts:
+def sizes_of(record: RunRecord, lesson: PreparedTask, model: Model) -> SizeFacts:
     """The sizes that this family has: an encoder alone has one stack, a model of images no vocabulary."""
     settings, config, tokenizers = record.settings, model.config, lesson.tokenizers
     n_layers = getattr(config, "n_layers", 1)  # one layer, gone through again and again, is one

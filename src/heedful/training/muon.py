@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.heads import Classifier, MaskedHead, TokenClassifier, VocabularyHead
-from heedful.training.distributed import like, whole
+from heedful.training.distributed import full_tensor, shard_like
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's: five rounds bring any singular value to between 0.7 and 1.2
 ROUNDS = 5
@@ -57,7 +57,7 @@ class Muon(torch.optim.Optimizer):
             # An orthogonal matrix has a root mean square of 1/sqrt(n).
             length = size * ADAMW_RMS * max(parameter.shape) ** 0.5
             parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-            parameter.add_(like(parameter, update), alpha=-group["lr"] * length)
+            parameter.add_(shard_like(parameter, update), alpha=-group["lr"] * length)
         if self.adamw is not None:
             self.adamw.step()
 
@@ -68,7 +68,7 @@ class Muon(torch.optim.Optimizer):
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter)
         state["momentum"].lerp_(parameter.grad, 1.0 - decay)
-        return whole(parameter.grad.lerp(state["momentum"], decay))
+        return full_tensor(parameter.grad.lerp(state["momentum"], decay))
 
 
 def matrices_within(model: nn.Module) -> list[Tensor]:

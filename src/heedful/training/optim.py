@@ -76,7 +76,7 @@ SHAPES: dict[str, Callable[[int, float, int, ScheduleSettings], float]] = {
 }
 
 
-def magnitudes(model: nn.Module) -> dict[int, float]:
+def lr_multipliers(model: nn.Module) -> dict[int, float]:
     """By the id of a parameter; those that are not there have 1."""
     found: dict[int, float] = {}
     for module in model.modules():
@@ -141,7 +141,7 @@ def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: b
             "'optimiser.layer_decay' and 'optimiser.unfreeze_every' are for models of several layers, and this one "
             "goes through one layer again and again: leave them out"
         )
-    sizes = magnitudes(model)
+    sizes = lr_multipliers(model)
     adamw = make_adamw(rest, settings, depths, sizes) if rest or not matrices else None  # frozen: all but matrices
     if adamw is not None and not matrices:
         return adamw

@@ -9,7 +9,7 @@ import torch
 from heedful.data.collate import AnyBatch
 from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
-from heedful.training.distributed import agree
+from heedful.training.distributed import broadcast_from_rank0
 from heedful.training.runtime import peak_memory
 from heedful.training.settings import RunSettings
 from heedful.training.trainer import Session, backward_through
@@ -27,7 +27,9 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     _pass(session, longest)  # also warms up
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
-    n_passes = agree(session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens)))))
+    n_passes = broadcast_from_rank0(
+        session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens))))
+    )
     speeds = [_speed(session, ordinary[i % len(ordinary)]) for i in range(n_passes)]
     # What the optimiser and the running average remember is not there yet.
     peak = peak_memory(session.world.device) + n_parameters * (saved_bytes(run) - number_bytes(run))

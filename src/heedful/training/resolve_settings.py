@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from heedful.config import from_values, read_toml, to_values, with_overrides
+from heedful.config import config_from_dict, config_to_dict, read_toml, with_overrides
 from heedful.data.corpus import format_of
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.models.model_io import FAMILIES, LoadedModel, load_model
 from heedful.text import SentencePieceTokenizer, Tokenizer, TokenizerConfig, Tokenizers
 from heedful.text.tokenizer_config import SAMPLING_KINDS
@@ -38,7 +38,7 @@ _LABELS = ("classification", "tagging", "image_classification", "shuffled_patche
 _READING = tuple(task for task in TASKS if task not in _PICTURES)
 # The same for what only counts if it was typed: a recipe may say it for a task before or after this one.
 TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
-    **{f"tokenizer.{name}": (usual, _READING) for name, usual in to_values(TokenizerConfig()).items()},
+    **{f"tokenizer.{name}": (usual, _READING) for name, usual in config_to_dict(TokenizerConfig()).items()},
     "tokenizer.joint": (True, ("translation",)),
     "tokenizer.sample_alpha": ONLY_FOR["tokenizer.sample_alpha"],
     "data.languages": ([], ("translation",)),
@@ -72,7 +72,7 @@ BELONGS_TO: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def settle(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
+def resolve_settings(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
     loaded = load_model(files.start_from) if files.start_from else None
     start = _model_overrides(loaded, files.start_from, files.content) if loaded else []
@@ -102,7 +102,7 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
     if start:
         settled += _chosen_anew(chosen, with_overrides({}, start), wanted)
     if recipe is None:
-        reading = from_values(DataSettings, found.get("data", {}), where="--set", table="data")
+        reading = config_from_dict(DataSettings, found.get("data", {}), where="--set", table="data")
         recipe = TASKS[task].recipe(chosen, files, reading)
         if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
             settled += _within_reach(read_settings(recipe, settled, without=shape))
@@ -119,14 +119,14 @@ def settle(files: Files, family: str | None, recipe: str | Path | None, override
 
 def _check_tables(values: Mapping[str, Any], where: str) -> None:
     """Refuse one value in the place of a whole table, before anybody looks into it."""
-    for name, table in to_values(Settings()).items():
+    for name, table in config_to_dict(Settings()).items():
         if isinstance(table, dict) and not isinstance(found := values.get(name, {}), dict):
             raise UserError(f"{where}: '{name}' must be a table, set key by key ({name}.key=value), found {found!r}")
 
 
 def refuse_unused(settings: Settings, typed: Container[str]) -> None:
     """Refuse what only other tasks can use, or other values beside it: it would be believed to have helped."""
-    values = flat(to_values(settings))
+    values = flat(config_to_dict(settings))
     of_typed = {key: rule for key, rule in TYPED_ONLY_FOR.items() if key in typed}
     for key, (usual, tasks) in {**ONLY_FOR, **of_typed}.items():
         if values.get(key) != usual and settings.task not in tasks:
@@ -182,7 +182,7 @@ def with_metric(settings: Settings) -> Settings:
     metrics = task_of(settings).metrics
     named = settings.run.metric
     if named not in ("auto", *metrics):
-        raise one_of(f"'run.metric' of the task '{settings.task}'", named, metrics)
+        raise invalid_choice(f"'run.metric' of the task '{settings.task}'", named, metrics)
     if named in WRITTEN and settings.run.sentences == 0:
         raise UserError(f"run.metric = '{named}' is of sentences that the model writes, and run.sentences is 0")
     return replace(settings, run=replace(settings.run, metric=metric_of(settings)))
@@ -280,7 +280,7 @@ def _settings_of(tokenizers: Tokenizers) -> dict[str, Any] | None:
     source, target = tokenizers.source, tokenizers.target
     if not isinstance(source, SentencePieceTokenizer) or not isinstance(target, SentencePieceTokenizer):
         return None
-    own, others = (to_values(replace(one.config, joint=tokenizers.joint)) for one in (source, target))
+    own, others = (config_to_dict(replace(one.config, joint=tokenizers.joint)) for one in (source, target))
     return own if own == others else None
 
 
@@ -296,7 +296,7 @@ def _model_overrides(loaded: LoadedModel, folder: str, content: Content) -> list
             f"{folder}: has no tokenizer, so nobody knows which words its ids stand for, and it cannot go on. "
             "Put the tokenizer's files into the folder that it was converted from, and convert it again"
         )
-    values = flat(to_values(loaded.model.config))
+    values = flat(config_to_dict(loaded.model.config))
     shape = [f"model.{key}={json.dumps(value)}" for key, value in values.items() if key.split(".")[0] not in NOT_TAKEN]
     size = [f"data.image_size={values['image_size']}"] if "image_size" in values else []
     return [f"family={loaded.family}", *shape, *size]

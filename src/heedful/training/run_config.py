@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import tomli_w
 
 from heedful.atomic_io import sync
-from heedful.config import from_values, read_toml, to_values, with_overrides
+from heedful.config import config_from_dict, config_to_dict, read_toml, with_overrides
 from heedful.data.corpus import NAMES_LANGUAGES, Corpus, format_of, open_corpus, read_labelled, read_text
 from heedful.data.lines import is_pipe, plain_name
 from heedful.errors import UserError
@@ -139,8 +139,8 @@ class RunRecord:
     recipe: str = ""
 
     def with_overrides(self, overrides: Iterable[str]) -> "RunRecord":
-        values = with_overrides(to_values(self.settings), overrides)
-        return RunRecord(self.files, from_values(Settings, values, where="--set"), self.recipe)
+        values = with_overrides(config_to_dict(self.settings), overrides)
+        return RunRecord(self.files, config_from_dict(Settings, values, where="--set"), self.recipe)
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
@@ -152,14 +152,14 @@ def write_record(folder: Path, record: RunRecord) -> None:
                 f"{' + '.join(pair)}: has changed since this run began (its SHA-256 differs), before it was prepared. "
                 f"Put back what was there, or begin a new run in another folder than {folder}"
             )
-    files = to_values(record.files) | {"fingerprints": now}
-    values = {"recipe": record.recipe, "files": files, **to_values(record.settings)}
+    files = config_to_dict(record.files) | {"fingerprints": now}
+    values = {"recipe": record.recipe, "files": files, **config_to_dict(record.settings)}
     _write(folder, values)
 
 
 def update_record(folder: Path, record: RunRecord) -> None:
     """Keep what was changed for going on; where the data came from stays as it was."""
-    _write(folder, {"recipe": record.recipe, "files": to_values(record.files), **to_values(record.settings)})
+    _write(folder, {"recipe": record.recipe, "files": config_to_dict(record.files), **config_to_dict(record.settings)})
 
 
 def _write(folder: Path, values: dict[str, Any]) -> None:
@@ -175,7 +175,9 @@ def read_record(folder: Path) -> RunRecord:
     recipe, files = values.pop("recipe", ""), values.pop("files", {})
     where = str(folder / NAME)
     return RunRecord(
-        from_values(Files, files, where=where, table="files"), from_values(Settings, values, where=where), str(recipe)
+        config_from_dict(Files, files, where=where, table="files"),
+        config_from_dict(Settings, values, where=where),
+        str(recipe),
     )
 
 
@@ -183,7 +185,7 @@ def refuse_differences(
     folder: Path, saved: RunRecord, wanted: RunRecord, files: Files, recipe: str | Path | None = None
 ) -> None:
     """A run goes on as what it is: another corpus, vocabulary or model is another run."""
-    before, after = flat(to_values(saved.settings)), flat(to_values(wanted.settings))
+    before, after = flat(config_to_dict(saved.settings)), flat(config_to_dict(wanted.settings))
     may_change = MAY_CHANGE - {"data.languages"} if _read_by_language(saved) else MAY_CHANGE
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and key not in may_change:

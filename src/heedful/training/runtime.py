@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 
 from heedful.devices import n_cores
-from heedful.training.distributed import World, agree
+from heedful.training.distributed import World, broadcast_from_rank0
 from heedful.training.settings import RunSettings
 
 
-def settle_machine(settings: RunSettings, world: World) -> RunSettings:
+def configure_runtime(settings: RunSettings, world: World) -> RunSettings:
     """Prepare this process; the same settings, with the numbers named in which this machine computes."""
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     torch.set_num_threads(settings.threads or max(1, n_cores() // local_ranks))
@@ -25,7 +25,9 @@ def settle_machine(settings: RunSettings, world: World) -> RunSettings:
     if settings.precision != "auto":
         return settings
     # Written into the run's record, so that it goes on in the same numbers elsewhere too.
-    return replace(settings, precision=agree(world, "bfloat16" if has_bfloat16_units(world.device) else "float32"))
+    return replace(
+        settings, precision=broadcast_from_rank0(world, "bfloat16" if has_bfloat16_units(world.device) else "float32")
+    )
 
 
 def has_bfloat16_units(device: torch.device) -> bool:

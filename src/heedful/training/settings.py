@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.config import from_values, read_toml, with_overrides
-from heedful.errors import UserError, nearest, one_of
+from heedful.config import config_from_dict, read_toml, with_overrides
+from heedful.errors import UserError, did_you_mean, invalid_choice
 from heedful.models.model_info import ENCODER_DECODERS
 from heedful.models.model_io import FAMILIES
 from heedful.text import TokenizerConfig
@@ -150,7 +150,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
-            raise one_of("family", self.family, FAMILIES)
+            raise invalid_choice("family", self.family, FAMILIES)
         if self.auxiliary != AuxiliarySettings() and self.family != "gpt":
             raise UserError(f"[auxiliary] is for language models, the family 'gpt', and this is '{self.family}'")
         known = {f.name for f in fields(FAMILIES[self.family][0])}
@@ -174,7 +174,7 @@ class Settings:
         usual = {name: value for name, value in from_data.items() if _may_be_given(name)}
         fixed = {name: value for name, value in from_data.items() if name not in usual}
         values = {**self._usual(kind), **usual, **self.model, **fixed}
-        return from_values(kind, values, where="settings", table="model")
+        return config_from_dict(kind, values, where="settings", table="model")
 
     def _usual(self, kind: type[Any]) -> dict[str, Any]:
         """What `[model]` need not say, because other settings say it."""
@@ -213,7 +213,7 @@ def read_settings(
     if isinstance(values.get("model"), dict):
         values["model"] = {name: value for name, value in values["model"].items() if name not in without}
     where = "settings" if recipe is None else str(recipe)
-    return from_values(Settings, with_overrides(values, overrides), where=where)
+    return config_from_dict(Settings, with_overrides(values, overrides), where=where)
 
 
 def choose_recipe(n_pairs: int) -> str:
@@ -232,7 +232,7 @@ def find_recipe(recipe: str | Path) -> Path:
     built_in = {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
     if str(recipe) not in built_in:
         raise UserError(
-            f"--recipe {recipe}: neither a file nor a built-in recipe{nearest(str(recipe), built_in)}\n"
+            f"--recipe {recipe}: neither a file nor a built-in recipe{did_you_mean(str(recipe), built_in)}\n"
             f"built-in: {', '.join(built_in)}"
         )
     return built_in[str(recipe)]

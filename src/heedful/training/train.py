@@ -21,14 +21,14 @@ import torch
 
 from heedful import __version__
 from heedful.atomic_io import clear_unfinished
-from heedful.config import to_values
+from heedful.config import config_to_dict
 from heedful.errors import UserError
 from heedful.models.model_io import load_model
 from heedful.training.checkpoint import Checkpoint, State, load_checkpoint, newest_checkpoint, versions
-from heedful.training.distributed import World, agree, barrier, joined_world
+from heedful.training.distributed import World, barrier, broadcast_from_rank0, joined_world
 from heedful.training.events import Listener, RunLog
 from heedful.training.plan import choose_threads, make_plan
-from heedful.training.resolve_settings import settle, with_metric
+from heedful.training.resolve_settings import resolve_settings, with_metric
 from heedful.training.run_config import (
     Content,
     Files,
@@ -40,7 +40,7 @@ from heedful.training.run_config import (
     update_record,
     write_record,
 )
-from heedful.training.runtime import peak_memory, settle_machine
+from heedful.training.runtime import configure_runtime, peak_memory
 from heedful.training.signals import Abandoned, StopRequests, stop_requests
 from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.registry import task_of
@@ -69,7 +69,7 @@ def commit_of(checkout: Path = CHECKOUT) -> str | None:
 
 
 @contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
+def lock_run_folder(folder: Path) -> Iterator[None]:
     """Own the folder until the end of the block or of the process: the lock goes with its holder, even a killed one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,15 +148,17 @@ def train(
     files = files_of(given, target, valid_source or valid, valid_target, start_from)
     # torchrun starts all ranks again when one has failed: that is a resume, although nobody typed it.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    record = settle_record(folder, files, family, recipe, list(overrides), resume=resume)
+    record = load_or_resolve_run(folder, files, family, recipe, list(overrides), resume=resume)
     with joined_world(record.settings.run.device) as world, contextlib.ExitStack() as stack:
         if dry_run:
-            folder = Path(agree(world, stack.enter_context(tempfile.TemporaryDirectory(prefix="heedful-"))))
+            folder = Path(
+                broadcast_from_rank0(world, stack.enter_context(tempfile.TemporaryDirectory(prefix="heedful-")))
+            )
         if world.speaks:
-            stack.enter_context(owned(folder))
+            stack.enter_context(lock_run_folder(folder))
         log = stack.enter_context(RunLog(folder / "log.jsonl" if world.speaks else None, listeners))
         requests = stack.enter_context(stop_requests())
-        run = settle_machine(record.settings.run, world)
+        run = configure_runtime(record.settings.run, world)
         record = replace(record, settings=replace(record.settings, run=run))
         return _train(folder, record, world, log.emit, requests, dry_run=dry_run)
 
@@ -178,7 +180,7 @@ def files_of(
     return Files.of(given[content], target, valid, valid_target, start_from, content)
 
 
-def settle_record(
+def load_or_resolve_run(
     folder: Path,
     files: Files,
     family: str | None,
@@ -206,8 +208,8 @@ def settle_record(
             else "no training data: give --source and --target, or --text, --labels, --tags or --images"
         )
         raise UserError(f"{folder}: {what}")
-    refuse_foreign(folder)
-    return settle(files, family, recipe, overrides)
+    require_empty_run_folder(folder)
+    return resolve_settings(files, family, recipe, overrides)
 
 
 def _with_metric(record: RunRecord) -> RunRecord:
@@ -216,7 +218,7 @@ def _with_metric(record: RunRecord) -> RunRecord:
     return replace(record, settings=with_metric(record.settings)) if usual else record
 
 
-def refuse_foreign(folder: Path) -> None:
+def require_empty_run_folder(folder: Path) -> None:
     """What lies in a new run's folder is somebody's: a run would mix its own into it, or take it away when refused."""
     if found := [name for name in OF_A_RUN if (folder / name).exists()]:
         raise UserError(
@@ -228,11 +230,11 @@ def refuse_foreign(folder: Path) -> None:
 def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: StopRequests, *, dry_run: bool) -> Run:
     run = record.settings.run
     made_by = {"version": __version__} | ({"commit": commit} if world.speaks and (commit := commit_of()) else {})
-    emit("start", **made_by, settings=to_values(record.settings), versions=versions())
+    emit("start", **made_by, settings=config_to_dict(record.settings), versions=versions())
     emit("note", text=f"recipe: {record.recipe}")
     if record.files.content == "pairs":
         emit("note", text=say_languages(record))
-    with freed_if_refused(folder, world):
+    with cleanup_on_user_error(folder, world):
         try:
             prepared = _prepare(folder, record, world, emit, requests)
         except Abandoned:
@@ -275,14 +277,14 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
 
 
 @contextlib.contextmanager
-def freed_if_refused(folder: Path, world: World) -> Iterator[None]:
+def cleanup_on_user_error(folder: Path, world: World) -> Iterator[None]:
     """A new run that is refused before its first step (a bad line, a word misspelt) leaves its folder to the next."""
     is_new = world.speaks and not (folder / "settings.toml").exists()
     try:
         yield
     except UserError:
         if is_new:
-            for name in ("data", "tokenizers"):  # which were not there: `refuse_foreign`
+            for name in ("data", "tokenizers"):  # which were not there: `require_empty_run_folder`
                 shutil.rmtree(folder / name, ignore_errors=True)
             (folder / "settings.toml").unlink(missing_ok=True)
         raise
@@ -331,9 +333,9 @@ def _newest(folder: Path, record: RunRecord, world: World, emit: Emit) -> Checkp
     """The newest whole checkpoint. Rank 0 looks for it, since it sets damaged ones aside; the others read the same."""
     if world.speaks:
         checkpoint = newest_checkpoint(folder / "checkpoints", lambda text: emit("warning", text=text))
-        agree(world, None if checkpoint is None else checkpoint.folder.name)
+        broadcast_from_rank0(world, None if checkpoint is None else checkpoint.folder.name)
     else:
-        name = agree(world, None)
+        name = broadcast_from_rank0(world, None)
         checkpoint = None if name is None else load_checkpoint(folder / "checkpoints" / name)
     if checkpoint is not None and record.settings.run.threads is None and world.size == 1:
         torch.set_num_threads(checkpoint.versions["threads"])  # as the run began: other sums, other bits

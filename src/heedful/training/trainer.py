@@ -38,15 +38,24 @@ from heedful.training.checkpoint import (
     refuse_other_shapes,
     save_checkpoint,
 )
-from heedful.training.distributed import World, agree, any_rank, barrier, gradients_synced, sum_over_ranks, whole, wrap
-from heedful.training.finetuning import begin_with, freeze, thaw
+from heedful.training.distributed import (
+    World,
+    any_rank,
+    barrier,
+    broadcast_from_rank0,
+    full_tensor,
+    gradients_synced,
+    sum_over_ranks,
+    wrap,
+)
+from heedful.training.finetuning import freeze, load_matching_weights, unfreeze_layers
 from heedful.training.model_card import describe_model
 from heedful.training.objectives import Objective
 from heedful.training.optim import clip_gradients, learning_rate, make_optimiser, peak_rate, set_rate
 from heedful.training.run_config import NAME, RunRecord
 from heedful.training.settings import RunSettings, Settings
 from heedful.training.signals import Abandoned, StopRequests
-from heedful.training.tasks.base import Lesson, Validator
+from heedful.training.tasks.base import PreparedTask, Validator
 from heedful.training.tasks.registry import metric_of, task_of
 from heedful.training.validation import Validation
 
@@ -140,7 +149,7 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
     n_asked = sum_over_ranks(training.world, batch.n_target_tokens)[0]
     n_tokens = max(1.0, n_asked)  # in texts of unknown words alone nothing can be hidden: a step that changes nothing
     loss = backward_through(training, batch, state.step, n_tokens)
-    grad_norm = float(whole(clip_gradients(training.module.parameters(), training.max_grad_norm)))
+    grad_norm = float(full_tensor(clip_gradients(training.module.parameters(), training.max_grad_norm)))
     check_finite(training, batch, state.step, loss, grad_norm)
     training.optimiser.step()
     training.optimiser.zero_grad()
@@ -260,7 +269,7 @@ class Session:
     record: RunRecord
     world: World
     model: Model
-    lesson: Lesson
+    lesson: PreparedTask
     validator: Validator | None  # of rank 0
     ema: dict[str, Tensor]  # the running average of the weights, empty when there is none
     emit: Emit
@@ -314,7 +323,7 @@ class Session:
         is_best = score is not None and (best is None or score > best)
         if judged is not None and is_best:
             self._save_model("best", judged, state, result, weights=f"the best on validation, at step {state.step:,}")
-        score = agree(self.world, score)
+        score = broadcast_from_rank0(self.world, score)
         if score is None:
             return False
         is_best = best is None or score > best
@@ -382,7 +391,7 @@ class Session:
 
     def after_update(self, state: State) -> None:
         """Wake the parts whose turn has come; move the running average of the weights towards the newest ones."""
-        thaw(self.training.optimiser, state.step, self.settings.optimiser.unfreeze_every)
+        unfreeze_layers(self.training.optimiser, state.step, self.settings.optimiser.unfreeze_every)
         decay = self.settings.run.ema
         if decay > 0.0:
             with torch.no_grad():
@@ -458,7 +467,7 @@ def open_session(
         refuse_other_shapes(model, checkpoint.model, saved=checkpoint.folder, record=folder / NAME)
         load_model_tensors(model, checkpoint.model)
     elif start is not None:
-        emit("note", text=begin_with(model, start))
+        emit("note", text=load_matching_weights(model, start))
     if settings.optimiser.frozen:
         n_frozen = len(freeze(model, settings.optimiser.frozen))
         emit("note", text=f"{n_frozen} tensors keep their numbers (optimiser.frozen)")
@@ -472,7 +481,7 @@ def open_session(
         state = replace(checkpoint.state)
         load_optimiser_tensors(model, optimiser, checkpoint.optimiser)
         load_generator_tensors(checkpoint.generators)
-    thaw(optimiser, state.step, settings.optimiser.unfreeze_every)
+    unfreeze_layers(optimiser, state.step, settings.optimiser.unfreeze_every)
     session = Session(
         folder=folder,
         record=record,
@@ -518,7 +527,7 @@ def make_training(
     )
 
 
-def make_loader(lesson: Lesson, settings: Settings, world: World, state: LoaderState) -> Loader[AnyBatch]:
+def make_loader(lesson: PreparedTask, settings: Settings, world: World, state: LoaderState) -> Loader[AnyBatch]:
     return Loader(
         lesson.make_dataset(world.device.type == "cuda"),
         batch_tokens=settings.data.batch_tokens,

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batch_sampler import Plan
+from heedful.data.batch_sampler import EpochPlan
 from heedful.data.collate import AnyBatch
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
@@ -20,7 +20,7 @@ from heedful.training.events import LESS_IS_BETTER
 B = TypeVar("B", bound=AnyBatch)
 
 
-class Said(NamedTuple):
+class ValidationSample(NamedTuple):
     """One example as a person may judge it: what was given, what was wanted, what the model said."""
 
     source: str
@@ -35,7 +35,7 @@ class Validation:
     scores: tuple[Score, ...] = ()  # those for the card, with their signatures
     n_scored: int = 0  # examples behind these
     how: str = ""  # how the outputs were found: "greedy"
-    samples: tuple[Said, ...] = ()
+    samples: tuple[ValidationSample, ...] = ()
 
     def score(self, metric: str) -> float:
         """What the settings call better, as a number of which more is better."""
@@ -44,7 +44,7 @@ class Validation:
 
 
 @contextmanager
-def judging(model: nn.Module) -> Iterator[torch.device]:
+def evaluation_mode(model: nn.Module) -> Iterator[torch.device]:
     """The model without dropout and without gradients, then in the mode it was in; its device."""
     was_training = model.training
     model.eval()
@@ -66,7 +66,7 @@ def mean_loss(batches: Iterable[B], loss_of: Callable[[B], Tensor], device: torc
     return total / n_tokens
 
 
-def check_plan(plan: Plan, n_all: int, unit: str, *, max_len: int, batch_tokens: int, say: Say) -> None:
+def check_plan(plan: EpochPlan, n_all: int, unit: str, *, max_len: int, batch_tokens: int, say: Say) -> None:
     """What is in no batch is in no loss either: that is said, and refused where nothing else is left."""
     if not len(plan):
         raise UserError(

@@ -25,7 +25,7 @@ from heedful.data.demo.meaning import (
     Verb,
 )
 from heedful.data.demo.reasons import notes
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 
 if TYPE_CHECKING:
     from heedful.data.corpus import Example
@@ -121,7 +121,7 @@ def translations(text: str, source_language: str, target_language: str) -> froze
 def _pair(source: str, target: str) -> tuple[Language, Language]:
     for what, language in (("source language", source), ("target language", target)):
         if language not in RENDER:
-            raise one_of(f"{what} of the demo corpus", language, RENDER)
+            raise invalid_choice(f"{what} of the demo corpus", language, RENDER)
     if source == target:
         raise UserError(f"the demo corpus translates between two languages, and both are '{source}'")
     codes: dict[str, Language] = {code: code for code in RENDER}

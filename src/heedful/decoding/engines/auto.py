@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from heedful.config import read_json
-from heedful.decoding.engines.base import Engine, Shape, Writer, read_shape
+from heedful.decoding.engines.base import DecoderOnlyInfo, Engine, Writer, read_shape
 from heedful.decoding.engines.ctranslate2_engine import Compute, CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer
 from heedful.decoding.engines.ctranslate2_support import why_not_device, why_not_prompt
@@ -23,7 +23,7 @@ from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.devices import device_name
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.interop.ctranslate2.cache import Converted, NotConvertible, convert, find_conversion, refusal
 from heedful.interop.ctranslate2.spec import why_not_values
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, card_languages, find_model_folder, require_family
@@ -52,9 +52,9 @@ def open_engine(
     measured to be fastest. `scores` is CTranslate2Engine's.
     """
     if engine not in get_args(EngineName):
-        raise one_of("engine", engine, get_args(EngineName))
+        raise invalid_choice("engine", engine, get_args(EngineName))
     if compute not in get_args(Compute):
-        raise one_of("compute", compute, get_args(Compute))
+        raise invalid_choice("compute", compute, get_args(Compute))
     folder = find_model_folder(path)
     require_family(folder, *ENCODER_DECODERS)
     device = device_name(device)
@@ -226,9 +226,9 @@ def open_writer(
     `auto` takes CTranslate2 on a processor, for what it does with equal results, and torch for everything else.
     """
     if engine not in get_args(EngineName):
-        raise one_of("engine", engine, get_args(EngineName))
+        raise invalid_choice("engine", engine, get_args(EngineName))
     if compute not in get_args(Compute):
-        raise one_of("compute", compute, get_args(Compute))
+        raise invalid_choice("compute", compute, get_args(Compute))
     numbers: Compute = "int8" if compute == "int8" else "float32"
     folder = find_model_folder(path)
     require_family(folder, "gpt")
@@ -258,7 +258,7 @@ class AutoWriter:
 
     def __init__(self, folder: Path, *, compute: Compute = "float32", device: str = "cpu") -> None:
         self.folder = folder
-        self.shape: Shape = read_shape(folder)
+        self.shape: DecoderOnlyInfo = read_shape(folder)
         self.compute: Compute = compute
         self.device = device
         self.converted = find_conversion(folder)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from heedful.config import from_values, read_json
+from heedful.config import config_from_dict, read_json
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.models.model_info import CONFIG
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
@@ -31,12 +31,12 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Shape:
+class DecoderOnlyInfo:
     """What must be known of a decoder-only model to put prompts before it."""
 
     vocab_size: int
     window: int  # the tokens that it reads at once
-    marks: MarksConfig
+    marks: SpecialIds
 
     @property
     def ends(self) -> list[int]:
@@ -57,7 +57,7 @@ class Writer(Protocol):
         """What a user calls it."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> DecoderOnlyInfo:
         """Of its model."""
 
     def in_torch(self) -> "Gpt":
@@ -70,11 +70,11 @@ class Writer(Protocol):
         """The ids of the best, a few at a time, as they are written; those of a beam when it is decided."""
 
 
-def read_shape(folder: Path) -> Shape:
+def read_shape(folder: Path) -> DecoderOnlyInfo:
     """Of the model in a folder, from its settings alone: no torch is imported."""
     values = read_json(folder / CONFIG)
     for name in ("vocab_size", "max_len"):
         if type(values.get(name)) is not int or values[name] < 1:
             raise UserError(f"{folder / CONFIG}: '{name}' must be a whole number above 0, found {values.get(name)!r}")
-    marks = from_values(MarksConfig, values.get("marks", {}), where=str(folder / CONFIG))
-    return Shape(values["vocab_size"], values["max_len"], marks)
+    marks = config_from_dict(SpecialIds, values.get("marks", {}), where=str(folder / CONFIG))
+    return DecoderOnlyInfo(values["vocab_size"], values["max_len"], marks)

@@ -37,7 +37,7 @@ class Copy(NamedTuple):
     inter: int  # batches at a time
 
 
-class Copies:
+class ModelReplicas:
     """Several threads may ask at once. Who works with a copy holds it: it may be dropped here meanwhile."""
 
     def __init__(self, folder: Path, *, compute: str, device: str, speed: Speed) -> None:
@@ -123,7 +123,7 @@ class CTranslate2Engine:
         self._must_measure = known is None
         self._measuring = threading.Lock()
         self.scores = scores
-        self._copies = Copies(converted.folder, compute=compute, device=device, speed=self.speed)
+        self._copies = ModelReplicas(converted.folder, compute=compute, device=device, speed=self.speed)
         self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
         self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
         self._end = self._sources[self.facts.end_id]

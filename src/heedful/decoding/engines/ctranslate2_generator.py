@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.engines.ctranslate2_engine import NO_LENGTH_PENALTY, Compute
 from heedful.decoding.engines.ctranslate2_support import why_not_prompt
 from heedful.decoding.search.request import Hypothesis, Request
@@ -35,7 +35,7 @@ class CTranslate2Writer:
     def __init__(
         self,
         converted: Converted,
-        shape: Shape,
+        shape: DecoderOnlyInfo,
         *,
         compute: Compute = "float32",
         device: str = "cpu",

@@ -1,9 +1,9 @@
 """What CTranslate2 does not do as the torch engine does: each with its reason, so that `auto` can choose for itself."""
 
-from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.interop.ctranslate2.cache import Facts
+from heedful.interop.ctranslate2.cache import ConversionInfo
 from heedful.interop.ctranslate2.library import devices
 
 RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
@@ -31,7 +31,7 @@ def is_filtered(settings: SearchSettings) -> bool:
     )
 
 
-def why_not_settings(settings: SearchSettings, facts: Facts) -> str | None:
+def why_not_settings(settings: SearchSettings, facts: ConversionInfo) -> str | None:
     """Why it cannot search so with equal results; None if it can."""
     if settings.sampling is not None:
         return RANDOM
@@ -53,7 +53,7 @@ def _why_not_beam(settings: SearchSettings, vocab_size: int) -> str | None:
     return next((reason for reason, applies in refusals.items() if applies), None)
 
 
-def why_not_request(request: Request, settings: SearchSettings, facts: Facts) -> str | None:
+def why_not_request(request: Request, settings: SearchSettings, facts: ConversionInfo) -> str | None:
     """Why it cannot search for this request; None if it can."""
     if request.required:
         return "it cannot be made to use given words"
@@ -69,7 +69,7 @@ def why_not_request(request: Request, settings: SearchSettings, facts: Facts) ->
     return None
 
 
-def why_not_prompt(request: Request, settings: SearchSettings, shape: Shape) -> str | None:
+def why_not_prompt(request: Request, settings: SearchSettings, shape: DecoderOnlyInfo) -> str | None:
     """Why it cannot go on from this prompt with the torch engine's results; None if it can."""
     several = len(shape.ends) > 1 and settings.beam > 1
     n_read = len(request.source) + settings.limit(len(request)) - 1  # what is written last is not read

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.config import from_values, read_json, to_values
+from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import FACTS, user_cache
@@ -52,7 +52,7 @@ def speed_for(folder: Path, compute: str, device: str = "cpu") -> Speed:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f"{path.name}-{os.getpid()}")
-            aside.write_text(json.dumps(to_values(speed)) + "\n", encoding="utf-8")
+            aside.write_text(json.dumps(config_to_dict(speed)) + "\n", encoding="utf-8")
             aside.replace(path)
             break
         except OSError:  # read-only: the next place, or measured again next time
@@ -64,7 +64,7 @@ def known_speed(folder: Path, compute: str, device: str = "cpu") -> Speed | None
     """What was measured on as many cores, or on that GPU; None if nothing was, or its file is damaged."""
     for path in _places(folder, compute, device):
         with contextlib.suppress(UserError):
-            return from_values(Speed, read_json(path), where=str(path))
+            return config_from_dict(Speed, read_json(path), where=str(path))
     return None
 
 
@@ -79,7 +79,7 @@ def _measured(folder: Path, compute: str, device: str) -> Speed:
     child = subprocess.run(command, capture_output=True, check=False)
     if child.returncode != 0:
         raise RuntimeError(f"measuring {folder} ended with {child.returncode}: {child.stderr.decode()[-2000:]}")
-    return from_values(Speed, json.loads(child.stdout), where="measured speed")
+    return config_from_dict(Speed, json.loads(child.stdout), where="measured speed")
 
 
 def measure(folder: Path, compute: str, device: str = "cpu") -> Speed:
@@ -152,4 +152,4 @@ def _sources(vocab_size: int, *, n_sentences: int) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(to_values(measure(Path(sys.argv[1]), *sys.argv[2:]))))
+    print(json.dumps(config_to_dict(measure(Path(sys.argv[1]), *sys.argv[2:]))))

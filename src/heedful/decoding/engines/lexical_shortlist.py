@@ -18,7 +18,14 @@ from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import convert
 from heedful.interop.ctranslate2.shortlist import learn_shortlist, write_shortlist
 from heedful.interop.ctranslate2.spec import why_not_values
-from heedful.models.model_info import CONFIG, ENCODER_DECODERS, Reach, find_model_folder, read_reach, require_family
+from heedful.models.model_info import (
+    CONFIG,
+    ENCODER_DECODERS,
+    SourceLimit,
+    find_model_folder,
+    read_reach,
+    require_family,
+)
 
 BEAMS = (1, 5)  # both kinds of search must find their words in it
 MOST_TEXTS = 50_000  # more hardly change it
@@ -102,7 +109,7 @@ def _open(folder: Path) -> CTranslate2Engine:
     raise UserError(f"{folder}: CTranslate2, which alone has shortlists, cannot translate with this model: {reason}")
 
 
-def _within_reach(requests: Sequence[Request], engine: CTranslate2Engine, reach: Reach) -> list[Request]:
+def _within_reach(requests: Sequence[Request], engine: CTranslate2Engine, reach: SourceLimit) -> list[Request]:
     """Those that a Translator would not split: what a model says of longer ones is not what it says of sentences."""
     settings = SearchSettings()
     return [one for one in requests if len(one) <= reach.max_len and engine.why_not([one], settings) is None]

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from heedful.decoding.engines.base import Shape
+from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.search.beam_search import BeamEvent, BeamLog, extend_beam
-from heedful.decoding.search.continuous_batching import choose_advance, require_something, run_batch, search
-from heedful.decoding.search.hypotheses import Board, Entry, Ints, Prediction
+from heedful.decoding.search.continuous_batching import require_something, run_batch, search, strategy_for
+from heedful.decoding.search.hypotheses import ActiveRequest, Ints, LiveHypotheses, NextTokenScores
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.search.step import S, Step
-from heedful.decoding.steps.ensemble import TogetherStep
-from heedful.decoding.steps.fast_decoder_only import GptStep
-from heedful.decoding.steps.fast_seq2seq import QuickStep, is_quick
+from heedful.decoding.steps.ensemble import EnsembleStep
+from heedful.decoding.steps.fast_decoder_only import FastDecoderOnlyStep
+from heedful.decoding.steps.fast_seq2seq import FastSeq2SeqStep, supports_fast_step
 from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.errors import UserError
 from heedful.models.encoder_decoder import EncoderDecoder
@@ -51,11 +51,11 @@ class TorchEngine:
         self.lanes = lanes  # batches at a time; None: one for each thread that torch may use
         # What to do about it, in the words of who knows why torch was chosen; None: the user did.
         self.no_shortlist = no_shortlist or "only CTranslate2 has it; use --engine auto or ctranslate2"
-        self.step: QuickStep | Seq2SeqStep | TogetherStep = _step(model)
+        self.step: FastSeq2SeqStep | Seq2SeqStep | EnsembleStep = _step(model)
         if others:
             if any(_vocab_sizes(other) != _vocab_sizes(model) for other in others):
                 raise UserError("these models cannot translate together: their vocabularies have different sizes")
-            self.step = TogetherStep([self.step, *map(_step, others)])
+            self.step = EnsembleStep([self.step, *map(_step, others)])
 
     def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
         if settings.shortlist:
@@ -96,9 +96,13 @@ class TorchEngine:
         return found[0], log.events
 
 
-def _step(model: EncoderDecoder) -> QuickStep | Seq2SeqStep:
+def _step(model: EncoderDecoder) -> FastSeq2SeqStep | Seq2SeqStep:
     """The fastest that computes this model."""
-    return QuickStep(model) if isinstance(model, Seq2Seq) and is_quick(model.config) else Seq2SeqStep(model)
+    return (
+        FastSeq2SeqStep(model)
+        if isinstance(model, Seq2Seq) and supports_fast_step(model.config)
+        else Seq2SeqStep(model)
+    )
 
 
 def _vocab_sizes(model: EncoderDecoder) -> tuple[int, int]:
@@ -144,10 +148,10 @@ class TorchWriter:
 
     def __init__(self, model: Gpt, *, batch_rows: int = 64, lanes: int | None = None) -> None:
         self.model = model
-        self.shape = Shape(model.config.vocab_size, model.config.max_len, model.config.marks)
+        self.shape = DecoderOnlyInfo(model.config.vocab_size, model.config.max_len, model.config.marks)
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: for many prompts one for each thread that torch may use
-        self.step = GptStep(model)
+        self.step = FastDecoderOnlyStep(model)
 
     def in_torch(self) -> Gpt:
         return self.model
@@ -163,11 +167,11 @@ class TorchWriter:
 
     def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
         self.shape.check([request], settings)
-        entry = Entry(0, request, settings.limit(len(request)))
+        entry = ActiveRequest(0, request, settings.limit(len(request)))
         results: list[list[Hypothesis]] = [[]]
-        advance, written, n_said = choose_advance(settings), deque[int](), 0
+        advance, written, n_said = strategy_for(settings), deque[int](), 0
 
-        def watch(board: Board, prediction: Prediction) -> Ints | None:
+        def watch(board: LiveHypotheses, prediction: NextTokenScores) -> Ints | None:
             parents = advance(board, prediction)
             if board.width == 1 and not board.finished[0]:
                 written.append(int(board.tokens[0, 0]))

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.search.constrained_beam_search import with_required
-from heedful.decoding.search.hypotheses import Board, Candidates, Ints, Prediction, as_ints
+from heedful.decoding.search.hypotheses import Candidates, Ints, LiveHypotheses, NextTokenScores, as_ints
 from heedful.decoding.search.settings import length_norm
 
 CHUNK = 32
 
 
-def find_candidates(board: Board, prediction: Prediction) -> Candidates:
+def find_candidates(board: LiveHypotheses, prediction: NextTokenScores) -> Candidates:
     """The 2W best of the W x V continuations of each sentence. They are among the 2W best of each row."""
     width = board.width
     n_best = min(2 * width, prediction.logits.size(1))
@@ -106,7 +106,7 @@ class BeamLog:
     events: list[BeamEvent] = field(default_factory=list)
     _rows: list[int] = field(default_factory=lambda: [0])  # the node that each row of the beam stands at
 
-    def watch(self, board: Board, found: Candidates) -> None:
+    def watch(self, board: LiveHypotheses, found: Candidates) -> None:
         assert len(board) == 1, "a diary is of one sentence"
         rows: list[int] = []
         step = int(board.lengths[0]) + 1
@@ -132,10 +132,10 @@ class BeamLog:
         self._rows = rows + [0] * (board.width - len(rows))
 
 
-Watch = Callable[[Board, Candidates], None]
+Watch = Callable[[LiveHypotheses, Candidates], None]
 
 
-def extend_beam(board: Board, prediction: Prediction, *, watch: Watch | None = None) -> Ints:
+def extend_beam(board: LiveHypotheses, prediction: NextTokenScores, *, watch: Watch | None = None) -> Ints:
     """One step for all sentences; which row (of all N) each row goes on from."""
     candidates = find_candidates(board, prediction)
     if any(entry.request.required for entry in board.entries):
@@ -149,7 +149,7 @@ def extend_beam(board: Board, prediction: Prediction, *, watch: Watch | None = N
     return (parents + np.arange(len(board))[:, None] * board.width).ravel()
 
 
-def _set_aside(board: Board, found: Candidates) -> None:
+def _set_aside(board: LiveHypotheses, found: Candidates) -> None:
     """Finish those of the first W candidates that end, or that reach the limit of their length."""
     first = slice(0, board.width)
     last = (board.lengths + 1 >= board.limits)[:, None]
@@ -161,7 +161,7 @@ def _set_aside(board: Board, found: Candidates) -> None:
     board.over |= last[:, 0]
 
 
-def _go_on(board: Board, found: Candidates) -> Ints:
+def _go_on(board: LiveHypotheses, found: Candidates) -> Ints:
     """The first W candidates that do not end become the rows; their parents (B, W)."""
     ending = found.tokens == board.marks.end_id
     order = np.argsort(ending, axis=1, kind="stable")[:, : board.width]
@@ -177,7 +177,7 @@ def _go_on(board: Board, found: Candidates) -> Ints:
     return parents
 
 
-def _is_over(board: Board, place: int) -> bool:
+def _is_over(board: LiveHypotheses, place: int) -> bool:
     settings, finished = board.settings, board.finished[place]
     live = board.scores[place].max()
     if not np.isfinite(live):
@@ -195,7 +195,7 @@ def _is_over(board: Board, place: int) -> bool:
     return sorted((hypothesis.score for hypothesis in finished), reverse=True)[settings.n_best - 1] >= float(live)
 
 
-def _seems_worse(board: Board, place: int, live: float) -> bool:
+def _seems_worse(board: LiveHypotheses, place: int, live: float) -> bool:
     """Whether as many have finished as the beam is wide, all better than the best live one as it stands: its score is
     compared at its length of now, though a longer text may well be ranked higher.
     """
@@ -204,7 +204,7 @@ def _seems_worse(board: Board, place: int, live: float) -> bool:
     return len(ranks) == board.width and now <= ranks[-1]
 
 
-def _cannot_win(board: Board, place: int, live: float) -> bool:
+def _cannot_win(board: LiveHypotheses, place: int, live: float) -> bool:
     """Whether no live hypothesis can still enter the n best: a score never rises, and its divisor is at most (or, for a
     negative penalty, at least) that of the longest text allowed.
     """

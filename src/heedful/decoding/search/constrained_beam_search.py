@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.decoding.search.hypotheses import Board, Candidates, Prediction
+from heedful.decoding.search.hypotheses import Candidates, LiveHypotheses, NextTokenScores
 
 Runs = Sequence[Sequence[int]]
 Candidate = tuple[float, int, int]  # score, row, token
 
 
-def with_required(board: Board, found: Candidates, prediction: Prediction) -> Candidates:
+def with_required(board: LiveHypotheses, found: Candidates, prediction: NextTokenScores) -> Candidates:
     """The candidates again, those of sentences with required words chosen and ordered so that the words get in."""
     for place, entry in enumerate(board.entries):
         if entry.request.required and not board.over[place]:
@@ -45,7 +45,7 @@ def next_tokens(ids: Sequence[int], runs: Runs) -> set[int]:
     return {token for run in runs for token in run if progress([*ids, token], runs) > now}
 
 
-def _choose(board: Board, place: int, found: Candidates, prediction: Prediction) -> list[Candidate]:
+def _choose(board: LiveHypotheses, place: int, found: Candidates, prediction: NextTokenScores) -> list[Candidate]:
     """First those that end, then the rows to go on with."""
     runs = board.entries[place].request.required
     total = sum(map(len, runs))
@@ -72,7 +72,7 @@ def _choose(board: Board, place: int, found: Candidates, prediction: Prediction)
 
 
 def _all(
-    board: Board, place: int, found: Candidates, prediction: Prediction, written: list[list[int]]
+    board: LiveHypotheses, place: int, found: Candidates, prediction: NextTokenScores, written: list[list[int]]
 ) -> set[Candidate]:
     """The likeliest candidates, every end, and every required next token."""
     listed = {

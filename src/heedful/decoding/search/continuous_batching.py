@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.search.beam_search import extend_beam
-from heedful.decoding.search.hypotheses import Board, Entry, Ints, Prediction
+from heedful.decoding.search.hypotheses import ActiveRequest, Ints, LiveHypotheses, NextTokenScores
 from heedful.decoding.search.logits_processors import filters_of
 from heedful.decoding.search.request import Hypothesis, Request, check_room, nothing_found
-from heedful.decoding.search.sampling import draw, take_likeliest
+from heedful.decoding.search.sampling import greedy_step, sample_step
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.search.step import S, Step
 
-Advance = Callable[[Board, Prediction], Ints | None]  # one step for all rows -> which row each goes on from
+SearchStrategy = Callable[
+    [LiveHypotheses, NextTokenScores], Ints | None
+]  # one step for all rows -> which row each goes on from
 
 
 def search(
@@ -29,7 +31,7 @@ def search(
     *,
     n_rows: int = 64,
     lanes: int = 1,
-    advance: Advance | None = None,
+    advance: SearchStrategy | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best of each request, in the order of the requests; at most about `n_rows` hypotheses at a time.
 
@@ -38,7 +40,7 @@ def search(
     """
     width = settings.beam if settings.sampling is None else settings.n_best
     order = sorted(range(len(requests)), key=lambda number: -len(requests[number]))
-    entries = [Entry(number, requests[number], _limit(step, requests[number], settings)) for number in order]
+    entries = [ActiveRequest(number, requests[number], _limit(step, requests[number], settings)) for number in order]
     for entry in entries:
         check_room(entry.request, entry.limit)
     results: list[list[Hypothesis]] = [[] for _ in requests]
@@ -50,7 +52,7 @@ def search(
         waiting = deque(entries[lane::lanes])
         with torch.inference_mode():
             while (first := _taken(waiting, n_places)) and not given_up.is_set():
-                for _ in run_batch(step, first, waiting, settings, advance or choose_advance(settings), results):
+                for _ in run_batch(step, first, waiting, settings, advance or strategy_for(settings), results):
                     if given_up.is_set():
                         return
 
@@ -70,29 +72,29 @@ def search(
     return results
 
 
-def require_something(found: Sequence[Hypothesis], entry: Entry) -> None:
+def require_something(found: Sequence[Hypothesis], entry: ActiveRequest) -> None:
     """Refuse a search that came to nothing, or only to what is ruled out."""
     if not found or found[0].score == -np.inf:
         raise nothing_found(entry.request, entry.limit)
 
 
-def choose_advance(settings: SearchSettings) -> Advance:
+def strategy_for(settings: SearchSettings) -> SearchStrategy:
     if settings.sampling is not None:
-        return draw
-    return extend_beam if settings.beam > 1 else take_likeliest
+        return sample_step
+    return extend_beam if settings.beam > 1 else greedy_step
 
 
 def run_batch(
     step: Step[S],
-    first: list[Entry],
-    waiting: deque[Entry],
+    first: list[ActiveRequest],
+    waiting: deque[ActiveRequest],
     settings: SearchSettings,
-    advance: Advance,
+    advance: SearchStrategy,
     results: list[list[Hypothesis]],
 ) -> Iterator[None]:
     """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
     width = settings.beam if settings.sampling is None else settings.n_best
-    board = Board(first, width, settings, step.marks)
+    board = LiveHypotheses(first, width, settings, step.marks)
     filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.marks)
     watched = settings.coverage_penalty > 0
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
@@ -105,7 +107,7 @@ def run_batch(
             apply(logits, said, board)
         if state.attention is not None:
             board.look(state.attention.cpu().double().numpy().reshape(len(board), width, -1))
-        parents = advance(board, Prediction(logits, said))
+        parents = advance(board, NextTokenScores(logits, said))
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))
         _replace_finished(step, state, board, waiting, results)
@@ -113,7 +115,7 @@ def run_batch(
 
 
 def _replace_finished(
-    step: Step[S], state: S, board: Board, waiting: deque[Entry], results: list[list[Hypothesis]]
+    step: Step[S], state: S, board: LiveHypotheses, waiting: deque[ActiveRequest], results: list[list[Hypothesis]]
 ) -> None:
     """Give out what is over. Once a quarter of the places is free, others come in, or the batch shrinks."""
     free = np.flatnonzero(board.over)
@@ -132,12 +134,12 @@ def _replace_finished(
         state.keep(torch.from_numpy(kept).to(step.device))
 
 
-def _taken(waiting: deque[Entry], n: int) -> list[Entry]:
+def _taken(waiting: deque[ActiveRequest], n: int) -> list[ActiveRequest]:
     """The next n, or as many as there are."""
     return [waiting.popleft() for _ in range(min(n, len(waiting)))]
 
 
-def _opened(said: Tensor, board: Board) -> Tensor:
+def _opened(said: Tensor, board: LiveHypotheses) -> Tensor:
     """Where a model's targets open with a given mark, nothing else can come first, and it costs nothing."""
     if board.marks.n_opening == 0 or (board.lengths > 0).all():
         return said

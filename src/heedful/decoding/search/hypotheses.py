@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -23,7 +23,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ActiveRequest:
     """One request on its way through a search."""
 
     number: int  # its place among the requests of the call
@@ -31,14 +31,14 @@ class Entry:
     limit: int  # the most tokens to write
 
 
-class Board:
+class LiveHypotheses:
     """B sentences with W hypotheses each. Lengths count the tokens written, which all rows of a sentence share."""
 
     def __init__(
-        self, entries: Sequence[Entry], width: int, settings: SearchSettings, marks: MarksConfig | None = None
+        self, entries: Sequence[ActiveRequest], width: int, settings: SearchSettings, marks: SpecialIds | None = None
     ) -> None:
         self.settings = settings
-        self.marks = marks or MarksConfig()
+        self.marks = marks or SpecialIds()
         self.width = width
         self.entries = list(entries)
         self.finished: list[list[Hypothesis]] = [[] for _ in entries]
@@ -67,7 +67,7 @@ class Board:
         if self.coverage is not None:
             self.coverage[places] = 0.0
 
-    def put(self, places: Ints, entries: Sequence[Entry]) -> None:
+    def put(self, places: Ints, entries: Sequence[ActiveRequest]) -> None:
         for place, entry in zip(places.tolist(), entries, strict=True):
             self.entries[place], self.finished[place] = entry, []
             self.limits[place] = entry.limit
@@ -129,7 +129,7 @@ class Board:
         return ranked[: self.settings.n_best]
 
 
-class Prediction:
+class NextTokenScores:
     """Filters change what is chosen, never what it counts: scores are the model's own log-probabilities."""
 
     def __init__(self, logits: Tensor, said: Tensor) -> None:

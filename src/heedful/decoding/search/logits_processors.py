@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from heedful.decoding.search.hypotheses import Board
+from heedful.decoding.search.hypotheses import LiveHypotheses
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
-Filter = Callable[[Tensor, Tensor, Board], None]  # logits (N, V) to change, as the model said them, the board
+Filter = Callable[[Tensor, Tensor, LiveHypotheses], None]  # logits (N, V) to change, as the model said them, the board
 
 
-def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: MarksConfig) -> list[Filter]:
+def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: SpecialIds) -> list[Filter]:
     """The filters that a search needs, in the order in which they apply."""
     wanted: list[tuple[bool, Filter]] = [
         (bool(marks.other_ends), join_ends),
@@ -27,7 +27,7 @@ def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: Mar
     return [apply for needed, apply in wanted if needed]
 
 
-def join_ends(logits: Tensor, said: Tensor, board: Board) -> None:
+def join_ends(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """A search knows one end: the likeliest of several stands for it, and the others for nothing. They change places in
     what the model said as well, so that the end counts what it counted there.
     """
@@ -41,7 +41,7 @@ def join_ends(logits: Tensor, said: Tensor, board: Board) -> None:
     logits[:, others] = -torch.inf
 
 
-def dampen_repetition(logits: Tensor, said: Tensor, board: Board) -> None:
+def dampen_repetition(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """Tokens already written become less likely (Keskar et al. 2019)."""
     for number, ids in _histories(board):
         seen = torch.tensor(sorted(set(ids)), dtype=torch.int64, device=logits.device)
@@ -50,7 +50,7 @@ def dampen_repetition(logits: Tensor, said: Tensor, board: Board) -> None:
         logits[number, seen] = torch.where(values > 0, values / penalty, values * penalty)
 
 
-def forbid_ngrams(logits: Tensor, said: Tensor, board: Board) -> None:
+def forbid_ngrams(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """No n tokens twice in the same order."""
     n = board.settings.no_repeat_ngram
     for number, ids in _histories(board):
@@ -60,11 +60,11 @@ def forbid_ngrams(logits: Tensor, said: Tensor, board: Board) -> None:
             logits[number, followers] = -torch.inf
 
 
-def forbid_tokens(logits: Tensor, said: Tensor, board: Board) -> None:
+def forbid_tokens(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     logits[:, [*board.settings.forbidden, *board.marks.forbidden]] = -torch.inf
 
 
-def forbid_runs(logits: Tensor, said: Tensor, board: Board) -> None:
+def forbid_runs(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """The last token of a forbidden run, where all before it are written."""
     for place, entry in enumerate(board.entries):
         for row in range(board.width) if entry.request.forbidden and not board.over[place] else ():
@@ -73,7 +73,7 @@ def forbid_runs(logits: Tensor, said: Tensor, board: Board) -> None:
             logits[place * board.width + row, last] = -torch.inf
 
 
-def forbid_early_end(logits: Tensor, said: Tensor, board: Board) -> None:
+def forbid_early_end(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     early = torch.from_numpy(board.lengths < board.settings.min_len + board.marks.n_opening).repeat_interleave(
         board.width
     )
@@ -81,7 +81,7 @@ def forbid_early_end(logits: Tensor, said: Tensor, board: Board) -> None:
         logits[early.to(logits.device), board.marks.end_id] = -torch.inf
 
 
-def force_prefix(logits: Tensor, said: Tensor, board: Board) -> None:
+def force_prefix(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """Where a request prescribes the next token, no other is possible, whatever else is forbidden."""
     for place, entry in enumerate(board.entries):
         prefix, length = entry.request.prefix, int(board.lengths[place]) - board.marks.n_opening
@@ -111,7 +111,7 @@ def sampling_filter(logits: Tensor, sampling: Sampling) -> Tensor:
     return logits
 
 
-def _histories(board: Board) -> list[tuple[int, list[int]]]:
+def _histories(board: LiveHypotheses) -> list[tuple[int, list[int]]]:
     """(row of the logits, what stands there: what it has written and any prompt), for rows that still count."""
     return [
         (

@@ -7,18 +7,18 @@ import numpy as np
 import torch
 
 from heedful.decoding.search.beam_search import likeliest
-from heedful.decoding.search.hypotheses import Board, Floats, Ints, Prediction, as_ints
+from heedful.decoding.search.hypotheses import Floats, Ints, LiveHypotheses, NextTokenScores, as_ints
 from heedful.decoding.search.logits_processors import sampling_filter
 from heedful.decoding.search.settings import Sampling
 
 
-def take_likeliest(board: Board, prediction: Prediction) -> None:
+def greedy_step(board: LiveHypotheses, prediction: NextTokenScores) -> None:
     """One step for all sentences."""
     tokens = likeliest(prediction.logits)
-    follow(board, as_ints(tokens), prediction.gain_of_one(tokens))
+    append_tokens(board, as_ints(tokens), prediction.gain_of_one(tokens))
 
 
-def follow(board: Board, tokens: Ints, gains: Floats) -> None:
+def append_tokens(board: LiveHypotheses, tokens: Ints, gains: Floats) -> None:
     """Every row goes on with its own token (B, W); a sentence is over when all its rows have ended."""
     scores = board.scores + gains
     ends = (tokens == board.marks.end_id) | (board.lengths + 1 >= board.limits)[:, None]
@@ -30,7 +30,7 @@ def follow(board: Board, tokens: Ints, gains: Floats) -> None:
     board.over |= board.ended.all(axis=1)
 
 
-def draw(board: Board, prediction: Prediction) -> None:
+def sample_step(board: LiveHypotheses, prediction: NextTokenScores) -> None:
     """One step for all rows. A draw depends on the seed, the request, the row and the position, on nothing else:
     the same texts in other batches, or blocks, give the same translations.
     """
@@ -43,10 +43,10 @@ def draw(board: Board, prediction: Prediction) -> None:
     cumulative /= cumulative[:, -1:].clone()
     tokens = torch.searchsorted(cumulative, chances.view(-1, 1), right=True).clamp(max=logits.size(1) - 1)
     shape = board.tokens.shape
-    follow(board, as_ints(tokens).reshape(shape), prediction.gains(tokens.to(logits.device)).reshape(shape))
+    append_tokens(board, as_ints(tokens).reshape(shape), prediction.gains(tokens.to(logits.device)).reshape(shape))
 
 
-def _chances(board: Board, sampling: Sampling) -> Floats:
+def _chances(board: LiveHypotheses, sampling: Sampling) -> Floats:
     """A number in [0, 1) for each row, (B, W)."""
     rows = []
     for entry, length in zip(board.entries, board.lengths, strict=True):

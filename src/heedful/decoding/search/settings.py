@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.config import from_values, to_values
+from heedful.config import config_from_dict, config_to_dict
 from heedful.errors import UserError
 
 LARGEST_BEAM = 1_000
@@ -96,8 +96,8 @@ def search_settings(options: dict[str, Any], *, where: str = "translate") -> Sea
     """Settings from options by name; an unknown one is refused with the nearest name."""
     sampling = options.get("sampling")
     if isinstance(sampling, Sampling):
-        options = {**options, "sampling": to_values(sampling)}
-    return from_values(SearchSettings, options, where=where)
+        options = {**options, "sampling": config_to_dict(sampling)}
+    return config_from_dict(SearchSettings, options, where=where)
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

@@ -14,7 +14,7 @@ from heedful.decoding.search.step import State, Step
 from heedful.errors import UserError
 
 
-class TogetherState:
+class EnsembleState:
     """A state for each of the models."""
 
     def __init__(self, states: list[State]) -> None:
@@ -30,7 +30,7 @@ class TogetherState:
             state.keep(sentences)
 
 
-class TogetherStep:
+class EnsembleStep:
     """The step of models with one vocabulary."""
 
     def __init__(self, steps: Sequence[Step[Any]]) -> None:
@@ -42,14 +42,14 @@ class TogetherStep:
         self.max_len = min((step.max_len for step in steps if step.max_len is not None), default=None)
         self.refills = all(step.refills for step in steps)
 
-    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> TogetherState:
-        return TogetherState([step.begin(sources, width, attention=attention) for step in self.steps])
+    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> EnsembleState:
+        return EnsembleState([step.begin(sources, width, attention=attention) for step in self.steps])
 
-    def replace(self, state: TogetherState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
+    def replace(self, state: EnsembleState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
         for step, own in zip(self.steps, state.states, strict=True):
             step.replace(own, places, sources)
 
-    def __call__(self, tokens: Tensor, state: TogetherState) -> Tensor:
+    def __call__(self, tokens: Tensor, state: EnsembleState) -> Tensor:
         pairs = zip(self.steps, state.states, strict=True)
         said = torch.stack([step(tokens, own).log_softmax(dim=-1) for step, own in pairs])
         looked = [own.attention for own in state.states if own.attention is not None]

@@ -22,7 +22,7 @@ from heedful.nn.positions import Learned, Rotary
 Waves = tuple[Tensor, Tensor]  # cosine and sine of rotary positions, (N, 1, K/2) each
 
 
-class GptState:
+class FastDecoderOnlyState:
     """N rows, `width` for each prompt. For each layer a tensor keeps keys and values, (N, 2 H', columns, K), and a
     last one the ids themselves.
     """
@@ -52,7 +52,7 @@ class GptState:
         return tokens
 
 
-class GptStep:
+class FastDecoderOnlyStep:
     """Laid out for speed: queries, keys and values from one product, weights packed, nothing copied but on demand."""
 
     refills = True
@@ -67,25 +67,25 @@ class GptStep:
         self.table = model.embedding.table.weight.detach()
         learned = model.positions
         self.places = learned.table.weight.detach() if isinstance(learned, Learned) else None
-        self.layers = [GptLayer(layer) for layer in model.layers]  # type: ignore[arg-type]
+        self.layers = [FastDecoderOnlyLayer(layer) for layer in model.layers]  # type: ignore[arg-type]
         self.rotary = self.layers[0].rotary
         self.waves: Waves | None = None  # of all positions so far
         self.final_norm = quick_norm(model.final_norm)
         self.head = Linear(model.head.linear.weight, model.head.linear.bias)
 
-    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> GptState:
-        state = GptState(len(sources), width, self.device)
+    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> FastDecoderOnlyState:
+        state = FastDecoderOnlyState(len(sources), width, self.device)
         self.replace(state, torch.arange(len(sources), device=self.device), sources)
         return state
 
-    def replace(self, state: GptState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
+    def replace(self, state: FastDecoderOnlyState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
         rows = rows_of(places, state.width)
         prompts = [list(source)[-self.window :] for source in sources for _ in range(state.width)]
         self._read(state, rows, [prompt[:-1] for prompt in prompts])
         state.last[rows] = torch.tensor([prompt[-1] for prompt in prompts], device=self.device)
         state.begins[rows] = state.any_begins = True
 
-    def __call__(self, tokens: Tensor, state: GptState) -> Tensor:
+    def __call__(self, tokens: Tensor, state: FastDecoderOnlyState) -> Tensor:
         """(N,) -> logits (N, V)."""
         tokens, columns = state.newest(tokens), state.columns
         if columns.length - columns.first >= self.window:
@@ -103,14 +103,14 @@ class GptStep:
         columns.length += 1
         return self.head(self.final_norm(x))
 
-    def _move_window(self, state: GptState) -> None:
+    def _move_window(self, state: FastDecoderOnlyState) -> None:
         """Rows that fill the window are read again, the last half of them."""
         columns = state.columns
         rows = torch.nonzero(columns.length - columns.starts >= self.window).flatten()
         ids = columns.tensors[-1][rows, 0, columns.length - self.window // 2 : columns.length, 0]
         self._read(state, rows, ids.tolist())
 
-    def _read(self, state: GptState, rows: Tensor, texts: Sequence[Sequence[int]]) -> None:
+    def _read(self, state: FastDecoderOnlyState, rows: Tensor, texts: Sequence[Sequence[int]]) -> None:
         """Feed whole texts to rows that forget what they had; a row for each text."""
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         longest = int(lengths.max())
@@ -139,7 +139,7 @@ class GptStep:
         return F.embedding(positions, cos)[:, None], F.embedding(positions, sin)[:, None]
 
 
-class GptLayer:
+class FastDecoderOnlyLayer:
     """One layer on the newest tokens, (N, D) -> (N, D)."""
 
     def __init__(self, layer: EncoderLayer) -> None:

@@ -26,12 +26,12 @@ from heedful.nn.positions import Sinusoidal, sinusoidal_code
 BLOCK = 32  # columns taken at a time
 
 
-def is_quick(config: Seq2SeqConfig) -> bool:
+def supports_fast_step(config: Seq2SeqConfig) -> bool:
     """Whether this step computes that model: full attention, and norms that look at one token."""
     return config.pattern.kind == "full" and config.norm != "batch" and config.marks.first_id is None
 
 
-class QuickState:
+class FastSeq2SeqState:
     """The keys and values of a batch of `n` sentences, `width` rows for each."""
 
     def __init__(self, memory: list[tuple[Tensor, Tensor]], real: Tensor, width: int, *, watched: bool) -> None:
@@ -121,13 +121,13 @@ class QuickState:
         self.first = 0
 
 
-class QuickStep:
+class FastSeq2SeqStep:
     """The step of an encoder-decoder with full attention."""
 
     refills = True
 
     def __init__(self, model: Seq2Seq) -> None:
-        if not is_quick(model.config):
+        if not supports_fast_step(model.config):
             raise ValueError("this model's attention or norm needs the reference step")
         self.model = model
         self.device = next(model.parameters()).device
@@ -137,18 +137,18 @@ class QuickStep:
         self.positions = model.target_positions
         self.codes = self.table.new_empty(0)  # of sinusoidal positions, as many as were needed so far
         self.bias = model.decoder.bias
-        self.layers = [QuickLayer(layer, model.config.residual) for layer in model.decoder.layers]  # type: ignore[arg-type]
+        self.layers = [FastDecoderLayer(layer, model.config.residual) for layer in model.decoder.layers]  # type: ignore[arg-type]
         self.final_norm = model.decoder.final_norm
         self.head = Linear(model.head.linear.weight, model.head.linear.bias)
 
-    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> QuickState:
+    def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> FastSeq2SeqState:
         memory, real = self._read(sources)
-        return QuickState(memory, real, width, watched=attention)
+        return FastSeq2SeqState(memory, real, width, watched=attention)
 
-    def replace(self, state: QuickState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
+    def replace(self, state: FastSeq2SeqState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
         state.put(places, *self._read(sources))
 
-    def __call__(self, tokens: Tensor, state: QuickState) -> Tensor:
+    def __call__(self, tokens: Tensor, state: FastSeq2SeqState) -> Tensor:
         state.make_room()
         positions = state.length - state.starts  # (N,)
         if self.max_len is not None:  # of a sentence that is over and still there, nobody reads what follows
@@ -186,7 +186,7 @@ class QuickStep:
         ], mask
 
 
-class QuickLayer:
+class FastDecoderLayer:
     """One decoder layer on the newest tokens, (N, D) -> (N, D)."""
 
     def __init__(self, layer: DecoderLayer, residual: str) -> None:
@@ -200,7 +200,9 @@ class QuickLayer:
         self.norms: list[Function] = [part.get_submodule("norm") for part in parts]
         self.residual = residual
 
-    def __call__(self, x: Tensor, state: QuickState, number: int, positions: Tensor, mask: Tensor | None) -> Tensor:
+    def __call__(
+        self, x: Tensor, state: FastSeq2SeqState, number: int, positions: Tensor, mask: Tensor | None
+    ) -> Tensor:
         x = self._around(x, 0, lambda y: self._look_back(y, state, number, positions, mask))
         x = self._around(x, 1, lambda y: self._look_across(y, state, number))
         return self._around(x, 2, self.feed_forward)
@@ -211,7 +213,7 @@ class QuickLayer:
         k, v = (share_heads(part, self.cross.n_heads).contiguous() for part in heads.chunk(2, dim=1))
         return k, v
 
-    def looked_at(self, state: QuickState, number: int) -> Tensor:
+    def looked_at(self, state: FastSeq2SeqState, number: int) -> Tensor:
         """The cross-attention of the step just taken, heads averaged: (N, S)."""
         assert state.query is not None
         weights = attention_weights(state.query, state.memory[number][0], state.memory_mask, scale=self.cross.scale)
@@ -223,7 +225,9 @@ class QuickLayer:
             return norm(x + f(x))
         return x + f(norm(x)) if self.residual == "pre" else norm(f(x))
 
-    def _look_back(self, x: Tensor, state: QuickState, number: int, positions: Tensor, mask: Tensor | None) -> Tensor:
+    def _look_back(
+        self, x: Tensor, state: FastSeq2SeqState, number: int, positions: Tensor, mask: Tensor | None
+    ) -> Tensor:
         own = self.own
         heads = self.to_qkv(x).view(len(x), -1, own.d_head)  # (N, H + 2 H', K)
         q, k, v = torch.split(heads, [own.n_heads, own.n_kv_heads, own.n_kv_heads], dim=1)
@@ -232,7 +236,7 @@ class QuickLayer:
         keys, values = state.column(number, k, v)
         return self.own_out(_attend(own, q[:, :, None], keys, values, mask))
 
-    def _look_across(self, x: Tensor, state: QuickState, number: int) -> Tensor:
+    def _look_across(self, x: Tensor, state: FastSeq2SeqState, number: int) -> Tensor:
         cross = self.cross
         q = self.to_query(x).view(-1, state.width, cross.n_heads, cross.d_head).transpose(1, 2)  # (n, H, width, K)
         if state.watched:

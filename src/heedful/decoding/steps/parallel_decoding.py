@@ -16,7 +16,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def look_ahead(model: Seq2Seq, request: Request, *, block: int = 8, settings: Se
     return Looked(ids[marks.n_opening : limit], rounds)
 
 
-def _likeliest(logits: Tensor, n_written: int, settings: SearchSettings, marks: MarksConfig) -> list[int]:
+def _likeliest(logits: Tensor, n_written: int, settings: SearchSettings, marks: SpecialIds) -> list[int]:
     """Of each row the likeliest token that may stand there; row 0 is that of token `n_written`. As in `filters`."""
     if marks.other_ends:
         logits[:, marks.end_id] = logits[:, [marks.end_id, *marks.other_ends]].amax(dim=1)

@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.atomic_io import MANIFEST, Unwritable, check_manifest, folder_aside, retire, sha256
-from heedful.config import from_values, read_json
+from heedful.atomic_io import MANIFEST, Unwritable, atomic_folder, check_manifest, delete_folder, sha256
+from heedful.config import config_from_dict, read_json
 from heedful.errors import Notice, UserError
 from heedful.interop.ctranslate2.library import library
-from heedful.models.model_info import is_builtin, refuse_unread
+from heedful.models.model_info import is_builtin, refuse_hf_folder
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.tokenizer_files import JOINT, SOURCE, TARGET
 
 if TYPE_CHECKING:
-    from heedful.interop.ctranslate2.model_config import Outline
+    from heedful.interop.ctranslate2.model_config import Ct2ModelConfig
 
 PREFIX = ".ctranslate2-"
 FOR_NOW = "heedful-"  # what a temporary folder is called
@@ -42,7 +42,7 @@ MISTAKE, REFUSED = 1, 4  # exit codes of the child
 
 
 @dataclass(frozen=True)
-class Facts:
+class ConversionInfo:
     """What a search must know of a model without opening it."""
 
     key: str  # of the model folder that it was made from
@@ -63,7 +63,7 @@ class Converted:
 
     model: Path
     folder: Path
-    facts: Facts
+    facts: ConversionInfo
 
     def load_tokenizers(self) -> Tokenizers:
         """The model's tokenizers, without trying them in a child process first, which takes half a second.
@@ -95,8 +95,8 @@ def convert(model: str | Path, *, kept: bool = False) -> Converted:
     except Unwritable as error:
         if kept:
             raise
-        return _make_for_now(model, key, str(error))
-    _forget_others(model, key)
+        return _convert_to_temp(model, key, str(error))
+    _remove_stale(model, key)
     return made
 
 
@@ -112,7 +112,7 @@ def refusal(model: Path, reason: str) -> NotConvertible:
 
 def key_of(model: Path) -> str:
     if not (model / MANIFEST).is_file():
-        refuse_unread(model)
+        refuse_hf_folder(model)
         raise UserError(f"{model}: has no {MANIFEST}; it is not a folder that heedful wrote, or it was not finished")
     parts = ((model / MANIFEST).read_bytes(), library().__version__.encode(), str(LAYOUT).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
@@ -149,7 +149,7 @@ def _open(model: Path, folder: Path, key: str) -> Converted:
 
 
 def _described(model: Path, folder: Path, key: str) -> Converted:
-    facts = from_values(Facts, read_json(folder / FACTS), where=str(folder / FACTS))
+    facts = config_from_dict(ConversionInfo, read_json(folder / FACTS), where=str(folder / FACTS))
     if facts.key != key:
         raise UserError(f"{folder}: was made from another model")
     return Converted(model, folder, facts)
@@ -169,15 +169,15 @@ def _make(model: Path, key: str) -> Converted:
 def _make_in(folder: Path, model: Path, key: str) -> Converted:
     if folder.exists() and not (folder / MANIFEST).is_file():  # damaged: what is whole has one
         with contextlib.suppress(FileNotFoundError):  # another process did the same
-            retire(folder)
+            delete_folder(folder)
     # Its manifest is checked whenever it is opened, whatever became of it: so nobody need wait for the disk.
-    with folder_aside(folder, durable=False) as aside:
+    with atomic_folder(folder, durable=False) as aside:
         _convert_into(aside, model)
     return _described(model, folder, key)
 
 
 @functools.cache
-def _make_for_now(model: Path, key: str, why: str) -> Converted:
+def _convert_to_temp(model: Path, key: str, why: str) -> Converted:
     try:
         folder = Path(tempfile.mkdtemp(prefix=FOR_NOW))
     except OSError as error:
@@ -249,17 +249,17 @@ def _run_child(model: Path, folder: Path) -> None:
         raise RuntimeError(f"the conversion of {model} ended with {child.returncode}:\n{message}")
 
 
-def _forget_others(model: Path, key: str) -> None:
+def _remove_stale(model: Path, key: str) -> None:
     """Delete conversions of what the folder held before, or for another version of CTranslate2."""
     for folder in model.glob(f"{PREFIX}*"):
         if folder.name != f"{PREFIX}{key}" and (folder / FACTS).is_file():
             with contextlib.suppress(OSError):
-                retire(folder)
+                delete_folder(folder)
 
 
-def facts_of(outline: "Outline", key: str, model: Path) -> Facts:
+def facts_of(outline: "Ct2ModelConfig", key: str, model: Path) -> ConversionInfo:
     hashes = {name: sha256(model / name) for name in (JOINT, SOURCE, TARGET) if (model / name).is_file()}
-    return Facts(
+    return ConversionInfo(
         key=key,
         source_vocab_size=outline.source_vocab_size,
         target_vocab_size=outline.target_vocab_size,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.config import read_json, to_values
+from heedful.config import config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
 from heedful.interop.ctranslate2.library import library
-from heedful.interop.ctranslate2.model_config import Outline, outline_of
+from heedful.interop.ctranslate2.model_config import Ct2ModelConfig, outline_of
 from heedful.interop.ctranslate2.spec import Floats, described, why_not_values, write_model
 from heedful.models.model_info import CONFIG, SCALE, WEIGHTS, is_builtin
 
@@ -32,21 +32,21 @@ def convert_into(model_folder: Path, folder: Path) -> None:
         outline, weights = _checked(model_folder)
         write_model(outline, weights, folder)
     facts = facts_of(outline, key, model_folder)
-    (folder / FACTS).write_text(json.dumps(to_values(facts), indent=1) + "\n", encoding="utf-8")
+    (folder / FACTS).write_text(json.dumps(config_to_dict(facts), indent=1) + "\n", encoding="utf-8")
 
 
-def _checked(model_folder: Path) -> tuple[Outline, dict[str, Floats]]:
+def _checked(model_folder: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
     """`load_model` checks everything: hashes, settings, shapes, and the tokenizers in a child process."""
     from heedful.models.model_io import load_model
 
     loaded = load_model(model_folder)
-    reason = why_not_values({"family": loaded.family, **to_values(loaded.model.config)})
+    reason = why_not_values({"family": loaded.family, **config_to_dict(loaded.model.config)})
     if reason is not None:
         raise refusal(model_folder, reason)
     return described(loaded)
 
 
-def _builtin(model_folder: Path) -> tuple[Outline, dict[str, Floats]]:
+def _builtin(model_folder: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
     """Without torch, whose import takes longer than all the rest: what comes with heedful is checked by its tests."""
     from safetensors.numpy import load_file
 

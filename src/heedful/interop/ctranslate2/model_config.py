@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from heedful.config import from_values
-from heedful.models.special_ids import MarksConfig
+from heedful.config import config_from_dict
+from heedful.models.special_ids import SpecialIds
 
 # CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
 # source of 4,096 tokens and a translation as long as a search may make of it (8,208).
@@ -16,7 +16,7 @@ EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's ow
 
 
 @dataclass(frozen=True)
-class WavesConfig:
+class RotaryFields:
     """Rotary positions, as models.gpt.RotaryConfig has them, which brings torch along."""
 
     base: float = 10_000.0
@@ -27,7 +27,7 @@ class WavesConfig:
 
 
 @dataclass(frozen=True)
-class Outline:
+class Ct2ModelConfig:
     family: str
     source_vocab_size: int
     target_vocab_size: int  # of a decoder alone both are one
@@ -35,7 +35,7 @@ class Outline:
     n_layers: int
     n_decoder_layers: int
     n_heads: int
-    marks: MarksConfig
+    marks: SpecialIds
     activation: str
     embedding_scale: float
     n_kv_heads: int | None = None
@@ -49,7 +49,7 @@ class Outline:
     max_distance: int = 128  # of relative positions
     output_scale: float = 1.0  # of the decoder's vectors, before the output layer
     scaled_by: str = "head"  # GptConfig.score_scale, of a decoder alone
-    rotary: WavesConfig = field(default_factory=WavesConfig)
+    rotary: RotaryFields = field(default_factory=RotaryFields)
 
     @property
     def n_positions(self) -> int | None:
@@ -58,20 +58,20 @@ class Outline:
         return sizes.get(self.positions)
 
 
-def outline_of(values: Mapping[str, Any]) -> Outline:
+def outline_of(values: Mapping[str, Any]) -> Ct2ModelConfig:
     """Of a model, by the values of its config.json, where a value that is None is left out."""
     return OUTLINES[values["family"]](values, _common(values))
 
 
 def _common(values: Mapping[str, Any]) -> dict[str, Any]:
     names = ("family", "d_model", "n_layers", "n_heads", "activation", "max_len")
-    marks = from_values(MarksConfig, dict(values["marks"]), where="marks")
+    marks = config_from_dict(SpecialIds, dict(values["marks"]), where="marks")
     n_decoder_layers = values.get("n_decoder_layers") or values["n_layers"]
     return {name: values[name] for name in names} | {"marks": marks, "n_decoder_layers": n_decoder_layers}
 
 
-def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
-    return Outline(
+def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:
+    return Ct2ModelConfig(
         source_vocab_size=values["source_vocab_size"],
         target_vocab_size=values["target_vocab_size"],
         **common,
@@ -86,14 +86,14 @@ def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     )
 
 
-def _bart(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
+def _bart(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:
     scale = values["d_model"] ** 0.5 if values["scaled_embedding"] else 1.0
     size = values["vocab_size"]
-    return Outline(source_vocab_size=size, target_vocab_size=size, **common, embedding_scale=scale)
+    return Ct2ModelConfig(source_vocab_size=size, target_vocab_size=size, **common, embedding_scale=scale)
 
 
-def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
-    return Outline(
+def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:
+    return Ct2ModelConfig(
         source_vocab_size=values["vocab_size"],
         target_vocab_size=values["vocab_size"],
         **common,
@@ -109,8 +109,8 @@ def _t5(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
     )
 
 
-def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
-    return Outline(
+def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:
+    return Ct2ModelConfig(
         source_vocab_size=values["vocab_size"],
         target_vocab_size=values["vocab_size"],
         **common,
@@ -122,11 +122,11 @@ def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Outline:
         residual="pre",
         positions=values["positions"],
         scaled_by=values["score_scale"],
-        rotary=from_values(WavesConfig, dict(values["rotary"]), where="rotary"),
+        rotary=config_from_dict(RotaryFields, dict(values["rotary"]), where="rotary"),
     )
 
 
-OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Outline]] = {
+OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Ct2ModelConfig]] = {
     "seq2seq": _seq2seq,
     "bart": _bart,
     "t5": _t5,

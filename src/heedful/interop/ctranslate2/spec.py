@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.config import to_values
+from heedful.config import config_to_dict
 from heedful.errors import UserError
-from heedful.interop.ctranslate2.model_config import DECODERS, EPSILONS, OUTLINES, POSITIONS, Outline, outline_of
-from heedful.models.special_ids import MarksConfig
+from heedful.interop.ctranslate2.model_config import DECODERS, EPSILONS, OUTLINES, POSITIONS, Ct2ModelConfig, outline_of
+from heedful.models.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from heedful.models.bart import BartConfig
@@ -59,7 +59,7 @@ ACTIVATIONS = {
 class Parts:
     """Fills parts of a description with one model's numbers, by their names."""
 
-    def __init__(self, outline: Outline, weights: Mapping[str, Floats]) -> None:
+    def __init__(self, outline: Ct2ModelConfig, weights: Mapping[str, Floats]) -> None:
         self.outline = outline
         self.weights = weights
         self.d_head = outline.d_head or outline.d_model // outline.n_heads
@@ -134,7 +134,7 @@ class Parts:
             spec.beta = self.weights[f"{name}.bias"]
 
 
-def decoder_only(outline: Outline, weights: Mapping[str, Floats]) -> Any:
+def decoder_only(outline: Ct2ModelConfig, weights: Mapping[str, Floats]) -> Any:
     """CTranslate2's description, filled with the model's numbers."""
     from ctranslate2 import specs
 
@@ -166,7 +166,7 @@ def decoder_only(outline: Outline, weights: Mapping[str, Floats]) -> Any:
     return specs.TransformerDecoderModelSpec(decoder)
 
 
-def _rotary(outline: Outline) -> dict[str, Any]:
+def _rotary(outline: Ct2ModelConfig) -> dict[str, Any]:
     """All of a head's numbers are turned, in halves."""
     from ctranslate2.specs.attention_spec import RotaryScalingType
 
@@ -181,7 +181,7 @@ def _rotary(outline: Outline) -> dict[str, Any]:
     return {**rotary, **lengths, "rotary_scaling_type": RotaryScalingType.Su}
 
 
-def stretches(outline: Outline, d_head: int) -> Floats:
+def stretches(outline: Ct2ModelConfig, d_head: int) -> Floats:
     """How many times as long each wave becomes: `nn.positions.Stretch`."""
     waves, n = outline.rotary, d_head // 2
     kept = np.zeros(n)
@@ -191,7 +191,7 @@ def stretches(outline: Outline, d_head: int) -> Floats:
     return np.float32(1) / (kept + (1 - kept) / waves.factor).astype(np.float32)
 
 
-def _score_scale(outline: Outline, d_head: int, number: int) -> float:
+def _score_scale(outline: Ct2ModelConfig, d_head: int, number: int) -> float:
     """What q . k is multiplied by, as in `models.gpt`."""
     by_head = d_head**-0.5 if outline.scaled_by in ("head", "head_and_layer") else 1.0
     return by_head / (number + 1) if outline.scaled_by in ("layer", "head_and_layer") else by_head
@@ -199,7 +199,7 @@ def _score_scale(outline: Outline, d_head: int, number: int) -> float:
 
 def why_not(config: "Seq2SeqConfig | BartConfig | T5Config | GptConfig") -> str | None:
     """Why CTranslate2 cannot run such a model with equal results; None if it can."""
-    return why_not_values(to_values(config))
+    return why_not_values(config_to_dict(config))
 
 
 def why_not_values(values: Mapping[str, Any]) -> str | None:
@@ -218,11 +218,11 @@ def why_not_values(values: Mapping[str, Any]) -> str | None:
     return next((reason for reason, applies in refusals.items() if applies), None)
 
 
-def described(loaded: "LoadedModel") -> tuple[Outline, dict[str, Floats]]:
+def described(loaded: "LoadedModel") -> tuple[Ct2ModelConfig, dict[str, Floats]]:
     """A loaded model's outline and its weights by name, if CTranslate2 can run it."""
     from heedful.models.weights import weights_of
 
-    values = {"family": loaded.family, **to_values(loaded.model.config)}
+    values = {"family": loaded.family, **config_to_dict(loaded.model.config)}
     reason = why_not_values(values)
     if reason is not None:
         raise UserError(f"{loaded.folder or 'this model'}: cannot be converted to CTranslate2: {reason}")
@@ -231,7 +231,7 @@ def described(loaded: "LoadedModel") -> tuple[Outline, dict[str, Floats]]:
 
 
 def write_model(
-    outline: Outline, weights: Mapping[str, Floats], folder: Path, *, tokenizers: "Tokenizers | None" = None
+    outline: Ct2ModelConfig, weights: Mapping[str, Floats], folder: Path, *, tokenizers: "Tokenizers | None" = None
 ) -> None:
     """Write the model into an empty folder, in float32, as CTranslate2 reads it.
 
@@ -244,7 +244,7 @@ def write_model(
     spec, marks = EncoderDecoder(outline, weights).spec(), outline.marks
     sources = [source_token(number) for number in range(outline.source_vocab_size)]
     targets = [target_token(number) for number in range(outline.target_vocab_size)]
-    unknown = 1 if marks == MarksConfig() else marks.end_id  # no id of ours is unknown
+    unknown = 1 if marks == SpecialIds() else marks.end_id  # no id of ours is unknown
     if tokenizers is not None:
         sources, targets = _pieces(tokenizers.source, sources), _pieces(tokenizers.target, targets)
         unknown = tokenizers.target.special.unk
@@ -258,7 +258,7 @@ def write_model(
 
 
 def _write_decoder(
-    outline: Outline, weights: Mapping[str, Floats], folder: Path, tokenizers: "Tokenizers | None"
+    outline: Ct2ModelConfig, weights: Mapping[str, Floats], folder: Path, tokenizers: "Tokenizers | None"
 ) -> None:
     """A decoder without an encoder: one vocabulary, and prompts that bring their marks along."""
     spec, marks = decoder_only(outline, weights), outline.marks
@@ -276,7 +276,7 @@ def _write_decoder(
     _save(spec, outline, folder)
 
 
-def _save(spec: Any, outline: Outline, folder: Path) -> None:
+def _save(spec: Any, outline: Ct2ModelConfig, folder: Path) -> None:
     spec.config.layer_norm_epsilon = outline.norm_eps
     spec.validate()
     spec.optimize()  # tensors that are equal are written once

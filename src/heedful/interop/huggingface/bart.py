@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from heedful.interop.huggingface.config_files import Values, marks_from, marks_to, warn_of_prefixes
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, warn_of_prefixes
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.bart import BartConfig
 
 ACTIVATIONS = {
@@ -34,7 +34,7 @@ CROSS = {
 
 
 def config_from(values: Mapping[str, Any], *, where: str) -> BartConfig:
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.architecture("BartForConditionalGeneration", "BartModel")
     given.require("tie_word_embeddings", True)
     given.require("normalize_before", False)
@@ -94,24 +94,26 @@ def config_to(config: BartConfig) -> dict[str, Any]:
     }
 
 
-def table(config: BartConfig) -> list[Row]:
+def table(config: BartConfig) -> list[TensorMap]:
     rows = [
-        Row(
+        TensorMap(
             "model.shared.weight",
             "embedding.table.weight",
             aliases=("lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
         ),
-        Row("final_logits_bias", "head.linear.bias", wrapped=True, or_zeros=(config.vocab_size,)),
+        TensorMap("final_logits_bias", "head.linear.bias", wrapped=True, or_zeros=(config.vocab_size,)),
     ]
     stacks = (
         ("encoder", "source", config.n_layers, LAYER),
         ("decoder", "target", config.n_decoder_layers or config.n_layers, {**LAYER, **CROSS}),
     )
     for stack, side, n_layers, parts in stacks:
-        rows.append(Row(f"model.{stack}.embed_positions.weight", f"{side}_positions.table.weight", skip=OFFSET))
-        rows += [Row(f"model.{stack}.layernorm_embedding.{end}", f"{side}_norm.{end}") for end in ("weight", "bias")]
+        rows.append(TensorMap(f"model.{stack}.embed_positions.weight", f"{side}_positions.table.weight", skip=OFFSET))
         rows += [
-            Row(f"model.{stack}.layers.{i}.{theirs}.{end}", f"{stack}.layers.{i}.{ours}.{end}")
+            TensorMap(f"model.{stack}.layernorm_embedding.{end}", f"{side}_norm.{end}") for end in ("weight", "bias")
+        ]
+        rows += [
+            TensorMap(f"model.{stack}.layers.{i}.{theirs}.{end}", f"{stack}.layers.{i}.{ours}.{end}")
             for i in range(n_layers)
             for ours, theirs in parts.items()
             for end in ("weight", "bias")

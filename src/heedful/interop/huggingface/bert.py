@@ -7,18 +7,18 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.config import from_values
+from heedful.config import config_from_dict
 from heedful.interop.huggingface.config_files import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
-    Values,
+    HFConfig,
     exclusive_from,
     has_pooler,
     head_from,
     labels_from,
     labels_to,
 )
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.bert import BertConfig
 from heedful.text import Tokenizers
 
@@ -58,7 +58,7 @@ LAYER = {
 
 def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
     """Our settings, or a UserError that names what heedful has no place for."""
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.require("position_embedding_type", "absolute")
     given.require("is_decoder", False)
     given.require("add_cross_attention", False)
@@ -93,7 +93,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
     given.warn_unread(
         ("initializer_range", "bos_token_id", "eos_token_id", "eos_token_ids", "directionality", *_OF_THE_OLD_POOLER)
     )
-    return from_values(BertConfig, ours, where=where)
+    return config_from_dict(BertConfig, ours, where=where)
 
 
 # In the settings of Google's multilingual models; no code has ever read them.
@@ -151,12 +151,12 @@ def config_to(config: BertConfig) -> dict[str, Any]:
     }
 
 
-def table(config: BertConfig) -> list[Row]:
+def table(config: BertConfig) -> list[TensorMap]:
     """One row for each tensor of theirs."""
     rows = [
-        Row("bert.embeddings.word_embeddings.weight", "embedding.table.weight", aliases=_tied(config)),
-        Row("bert.embeddings.position_embeddings.weight", "positions.table.weight"),
-        Row("bert.embeddings.token_type_embeddings.weight", "segments.weight"),
+        TensorMap("bert.embeddings.word_embeddings.weight", "embedding.table.weight", aliases=_tied(config)),
+        TensorMap("bert.embeddings.position_embeddings.weight", "positions.table.weight"),
+        TensorMap("bert.embeddings.token_type_embeddings.weight", "segments.weight"),
         *_pair("bert.embeddings.LayerNorm", "norm"),
     ]
     for i in range(config.n_layers):
@@ -165,15 +165,15 @@ def table(config: BertConfig) -> list[Row]:
     return [_without_prefix(row) if config.head in BARE else row for row in rows + _head_rows(config)]
 
 
-def _head_rows(config: BertConfig) -> list[Row]:
+def _head_rows(config: BertConfig) -> list[TensorMap]:
     if config.head == "masked":
         # Without tying theirs adds the decoder's own bias and has the other one for nothing.
         bias, decoders = "cls.predictions.bias", "cls.predictions.decoder.bias"
         if config.tied:
-            own = [Row(bias, "head.linear.bias", aliases=(decoders,))]
+            own = [TensorMap(bias, "head.linear.bias", aliases=(decoders,))]
         else:
-            weight = Row("cls.predictions.decoder.weight", "head.linear.weight")
-            own = [weight, Row(decoders, "head.linear.bias", again=(bias,))]
+            weight = TensorMap("cls.predictions.decoder.weight", "head.linear.weight")
+            own = [weight, TensorMap(decoders, "head.linear.bias", again=(bias,))]
         return [
             *_pair("cls.predictions.transform.dense", "head.transform"),
             *_pair("cls.predictions.transform.LayerNorm", "head.norm"),
@@ -191,16 +191,16 @@ def _tied(config: BertConfig) -> tuple[str, ...]:
     return ("cls.predictions.decoder.weight",) if config.head == "masked" and config.tied else ()
 
 
-def _pair(theirs: str, ours: str) -> list[Row]:
+def _pair(theirs: str, ours: str) -> list[TensorMap]:
     """Weight and bias; those of a norm had TensorFlow's names in the first files."""
     old = {"weight": "gamma", "bias": "beta"} if theirs.endswith("LayerNorm") else {}
     return [
-        Row(f"{theirs}.{part}", f"{ours}.{part}", aliases=(f"{theirs}.{old[part]}",) if old else ())
+        TensorMap(f"{theirs}.{part}", f"{ours}.{part}", aliases=(f"{theirs}.{old[part]}",) if old else ())
         for part in ("weight", "bias")
     ]
 
 
-def _without_prefix(row: Row) -> Row:
+def _without_prefix(row: TensorMap) -> TensorMap:
     """As a file of the base model alone has it; other programs write the prefix there, too."""
     bare = tuple(name.removeprefix(PREFIX) for name in row.names)
     return replace(row, theirs=bare[0], aliases=(*bare[1:], *row.names))

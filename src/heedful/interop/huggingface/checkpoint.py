@@ -18,14 +18,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.atomic_io import folder_aside
-from heedful.config import from_values, read_json, to_values
+from heedful.atomic_io import atomic_folder
+from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface import bart, bert, config_files, gpt2, llama, marian, pegasus, t5, vit
 from heedful.interop.huggingface.marian import VOCABULARY
-from heedful.interop.huggingface.tensor_map import Row, read_table, write_table
+from heedful.interop.huggingface.tensor_map import TensorMap, read_table, write_table
 from heedful.models.bert import BertConfig
-from heedful.models.model_info import find_model_folder, other_kind
+from heedful.models.model_info import explain_unsupported_folder, find_model_folder
 from heedful.models.model_io import (
     CARD,
     CONFIG,
@@ -40,7 +40,7 @@ from heedful.models.weights import PRECISIONS
 from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizer, save_tokenizers
 from heedful.text.foreign import export_foreign, load_foreign
 from heedful.text.foreign_rows import SPARED, within_rows
-from heedful.text.hf_tokenizer import ForeignTokenizer
+from heedful.text.hf_tokenizer import HFTokenizer
 from heedful.text.tokenizer_files import JOINT
 
 INDEX = "model.safetensors.index.json"
@@ -59,9 +59,8 @@ def read_folder_weights(folder: Path) -> dict[str, Tensor]:
             f"{folder / found}: heedful reads safetensors only, since such a file can run code when it is opened. "
             "Load it where you trust it and save it again: model.save_pretrained(folder, safe_serialization=True)"
         )
-    raise UserError(
-        f"{folder}: {other_kind(folder) or f'has no weights ({WEIGHTS}); copy the folder again, with all of its files'}"
-    )
+    no_weights = f"has no weights ({WEIGHTS}); copy the folder again, with all of its files"
+    raise UserError(f"{folder}: {explain_unsupported_folder(folder) or no_weights}")
 
 
 def _read_shards(folder: Path) -> dict[str, Tensor]:
@@ -92,7 +91,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: not a readable safetensors file: {error}") from None
 
 
-def one_precision(weights: dict[str, Tensor], *, where: str) -> dict[str, Tensor]:
+def to_common_dtype(weights: dict[str, Tensor], *, where: str) -> dict[str, Tensor]:
     """All in the widest type that is there, which loses nothing; every number must be finite."""
     widest = torch.bfloat16
     types = {tensor.dtype for tensor in weights.values()}
@@ -117,7 +116,7 @@ class Family(NamedTuple):
     family: str  # its name in models/model_io.py
     config_from: Callable[..., Any]  # (values, *, where) -> our settings, or a UserError that names what has no place
     config_to: Callable[[Any], dict[str, Any]]  # our settings -> values, or a UserError with the reason
-    table: Callable[[Any], list[Row]]  # our settings -> one row for each tensor of theirs
+    table: Callable[[Any], list[TensorMap]]  # our settings -> one row for each tensor of theirs
     prefix: str = ""  # of the names of the base model: a file of the base model alone goes without
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold nothing to keep, unless the table asks for them
     settle: Callable[..., Any] | None = None  # (config, tensors, *, where) -> config, for what the tensors alone say
@@ -248,8 +247,8 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
     loaded = load_model(source, as_stored=True)
     kind, values = chosen(loaded.family, loaded.model.config, where=str(source))
     family, ours = MODEL_TYPES[kind], weights_of(loaded.model)
-    with folder_aside(output) as aside:
-        values |= {OWN: {**to_values(loaded.model.config)}}
+    with atomic_folder(output) as aside:
+        values |= {OWN: {**config_to_dict(loaded.model.config)}}
         precision = next(iter(ours.values())).dtype
         values["dtype"] = str(precision).removeprefix("torch.")
         write_json(aside / CONFIG, values)
@@ -272,7 +271,7 @@ def read_config(folder: Path) -> tuple[str, Any]:
     """The model_type and our settings of a folder of theirs."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
-    if not (folder / CONFIG).is_file() and (other := other_kind(folder)) is not None:
+    if not (folder / CONFIG).is_file() and (other := explain_unsupported_folder(folder)) is not None:
         raise UserError(f"{folder}: {other}")
     values, where = read_json(folder / CONFIG), str(folder / CONFIG)
     if "auto_map" in values:
@@ -302,7 +301,7 @@ def _own_config(family: Family, own: object, values: Mapping[str, Any]) -> Any:
     if not isinstance(own, dict):
         return None
     try:
-        config = from_values(FAMILIES[family.family][0], own, where=OWN)
+        config = config_from_dict(FAMILIES[family.family][0], own, where=OWN)
         said = family.config_to(config)
     except UserError:
         return None
@@ -335,7 +334,7 @@ def fitting(family: Family, theirs: Mapping[str, Tensor], config: object, *, whe
         for name, tensor in theirs.items()
         if name in known or dropped is None or not dropped.fullmatch(name)
     }
-    return one_precision(read_table(rows, kept, where=where), where=where)
+    return to_common_dtype(read_table(rows, kept, where=where), where=where)
 
 
 def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
@@ -350,7 +349,7 @@ def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
 def fitting_tokenizers(tokenizers: Tokenizers, config: Any, folder: Path) -> Tokenizers:
     """The tokenizers without special pieces that the model has no rows for, such as bart-large-cnn's <mask>."""
     n_rows = getattr(config, "vocab_size", None)
-    if n_rows is not None and isinstance(tokenizers.source, ForeignTokenizer):
+    if n_rows is not None and isinstance(tokenizers.source, HFTokenizer):
         spared = () if isinstance(config, BertConfig) else SPARED  # BERT fills in hidden words: it needs its mask
         tokenizer, left = within_rows(tokenizers.source, n_rows, spared=spared, where=str(folder))
         if left:

@@ -23,7 +23,7 @@ from typing import Any
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.models.model_info import ANY_TASK, CONFIG
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 # Names, training, searching: nothing here changes what a model computes.
 HARMLESS = frozenset(
@@ -44,7 +44,7 @@ HARMLESS = frozenset(
 )  # fmt: skip
 
 
-class Values:
+class HFConfig:
     """The values of one config.json; remembers which keys were asked for."""
 
     def __init__(self, values: Mapping[str, Any], *, where: str) -> None:
@@ -134,7 +134,7 @@ ACTIVATIONS_THERE = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "
 SEVERAL, ONE = "multi_label_classification", "single_label_classification"
 
 
-def head_from(values: Values, heads: Mapping[str, str], *, default: str) -> str:
+def head_from(values: HFConfig, heads: Mapping[str, str], *, default: str) -> str:
     """The head that `architectures` names; `heads` maps their classes to ours."""
     names = values.get("architectures", [default])
     name = names[0] if isinstance(names, list) and len(names) == 1 else names
@@ -148,7 +148,7 @@ def has_pooler(theirs: Collection[str], prefix: str) -> bool:
     return any(f"{start}pooler.dense.{part}" in theirs for start in ("", prefix) for part in ("weight", "bias"))
 
 
-def labels_from(values: Values) -> tuple[str, ...]:
+def labels_from(values: HFConfig) -> tuple[str, ...]:
     """The names of the labels, in the order of their numbers: `id2label`, or as many as `num_labels` says."""
     named = values.get("id2label")
     if named is None:
@@ -163,7 +163,7 @@ def labels_from(values: Values) -> tuple[str, ...]:
     return tuple(str(named[str(number)]) for number in range(len(named)))
 
 
-def exclusive_from(values: Values, labels: Sequence[str]) -> bool:
+def exclusive_from(values: HFConfig, labels: Sequence[str]) -> bool:
     """Whether one label alone is right."""
     kind = values.get("problem_type", ONE)
     if kind not in (ONE, SEVERAL):
@@ -199,7 +199,7 @@ DRAWING = {
 }
 
 
-def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
+def marks_from(values: HFConfig, *, first_id: int | None = None) -> SpecialIds:
     """The ids that are not text, from config.json; `first_id` stands before each source."""
     ends = values.get("eos_token_id")
     if isinstance(ends, list) and len(ends) == 1:
@@ -209,7 +209,7 @@ def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
     pad = values.whole("pad_token_id")
     # The second is what the first was called in the first BART folders.
     opens = _opens(values, first_id) or values.flag("force_bos_token_to_be_generated", False)
-    return MarksConfig(
+    return SpecialIds(
         pad_id=pad,
         start_id=values.whole("decoder_start_token_id", pad),
         end_id=ends,
@@ -219,7 +219,7 @@ def marks_from(values: Values, *, first_id: int | None = None) -> MarksConfig:
     )
 
 
-def marks_to(marks: MarksConfig) -> dict[str, Any]:
+def marks_to(marks: SpecialIds) -> dict[str, Any]:
     """The same in Hugging Face's words."""
     return {
         "pad_token_id": marks.pad_id,
@@ -240,7 +240,7 @@ def complete(config: Any, folder: Path, tokenizers: object) -> Any:
     path = folder / GENERATION
     if not path.is_file():
         return config
-    values, marks = Values(read_json(path), where=str(path)), config.marks
+    values, marks = HFConfig(read_json(path), where=str(path)), config.marks
     ends = values.get("eos_token_id", marks.end_id)
     if ends not in (marks.end_id, [marks.end_id]):
         raise UserError(
@@ -279,7 +279,7 @@ def warn_of_search(folder: Path) -> None:
 
 def write(config: Any, folder: Path) -> None:
     """How Hugging Face searches by default: as heedful does, as far as it can."""
-    marks: MarksConfig = config.marks
+    marks: SpecialIds = config.marks
     longest = read_json(folder / CONFIG).get("max_position_embeddings", config.max_len)
     values = {
         **marks_to(marks),
@@ -292,7 +292,7 @@ def write(config: Any, folder: Path) -> None:
     (folder / GENERATION).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 
-def _opens(values: Values, first_id: int | None) -> bool:
+def _opens(values: HFConfig, first_id: int | None) -> bool:
     """Whether the mark before each source is also the first token of each target."""
     given = values.get("forced_bos_token_id")
     if given is not None and given != first_id:
@@ -316,7 +316,7 @@ def _forbidden(words: object, where: str) -> tuple[int, ...]:
 BY_TASK, FOR_ALL = "task_specific_params", "prefix"
 
 
-def prefixes_from(values: Values) -> dict[str, str]:
+def prefixes_from(values: HFConfig) -> dict[str, str]:
     """Task -> prefix; of the rest, how wide and how long to search, nothing is taken."""
     tasks = values.get(BY_TASK, {})
     if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
@@ -335,7 +335,7 @@ def prefixes_to(prefixes: Mapping[str, str]) -> dict[str, Any]:
     return said | ({FOR_ALL: prefixes[ANY_TASK]} if ANY_TASK in prefixes else {})
 
 
-def warn_of_prefixes(values: Values) -> None:
+def warn_of_prefixes(values: HFConfig) -> None:
     """For a family that has no place for them: name what its users must pass themselves."""
     if found := prefixes_from(values):
         said = ", ".join(f"{prefix!r} ({name})" for name, prefix in found.items())

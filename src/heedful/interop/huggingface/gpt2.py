@@ -10,10 +10,10 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.interop.huggingface.config_files import GENERATION, Values, warn_of_search
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.config_files import GENERATION, HFConfig, warn_of_search
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.gpt import GptConfig
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 
 # Theirs -> ours; of several names for one the first is written.
 ACTIVATIONS = {
@@ -44,7 +44,7 @@ IGNORED = (r"transformer\.h\.\d+\.attn\.(masked_)?bias",)
 
 
 def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
-    read = Values(values, where=where)
+    read = HFConfig(values, where=where)
     read.architecture("GPT2LMHeadModel", "GPT2Model")
     read.require("add_cross_attention", False)
     scale = (read.flag("scale_attn_weights", True), read.flag("scale_attn_by_inverse_layer_idx", False))
@@ -106,44 +106,46 @@ def config_to(config: GptConfig) -> dict[str, Any]:
     }
 
 
-def table(config: GptConfig) -> list[Row]:
+def table(config: GptConfig) -> list[TensorMap]:
     rows = [
-        Row("transformer.wte.weight", "embedding.table.weight", aliases=("lm_head.weight",) if config.tied else ()),
-        Row("transformer.wpe.weight", "positions.table.weight"),
-        Row("transformer.ln_f.weight", "final_norm.weight"),
-        Row("transformer.ln_f.bias", "final_norm.bias"),
+        TensorMap(
+            "transformer.wte.weight", "embedding.table.weight", aliases=("lm_head.weight",) if config.tied else ()
+        ),
+        TensorMap("transformer.wpe.weight", "positions.table.weight"),
+        TensorMap("transformer.ln_f.weight", "final_norm.weight"),
+        TensorMap("transformer.ln_f.bias", "final_norm.bias"),
     ]
     for number in range(config.n_layers):
         rows += _layer(f"transformer.h.{number}", f"layers.{number}")
-    return rows if config.tied else [*rows, Row("lm_head.weight", "head.linear.weight")]
+    return rows if config.tied else [*rows, TensorMap("lm_head.weight", "head.linear.weight")]
 
 
-def _layer(theirs: str, ours: str) -> list[Row]:
+def _layer(theirs: str, ours: str) -> list[TensorMap]:
     """Matrices are kept as (inputs, outputs) there, and the three of q, k and v as one."""
     projections = tuple(f"{ours}.attention.to_{part}" for part in "qkv")
     rows = [
-        Row(f"{theirs}.attn.c_attn.weight", tuple(f"{name}.weight" for name in projections), transposed=True),
-        Row(f"{theirs}.attn.c_attn.bias", tuple(f"{name}.bias" for name in projections)),
+        TensorMap(f"{theirs}.attn.c_attn.weight", tuple(f"{name}.weight" for name in projections), transposed=True),
+        TensorMap(f"{theirs}.attn.c_attn.bias", tuple(f"{name}.bias" for name in projections)),
     ]
     for there, here in (
         ("attn.c_proj", "attention.to_out"),
         ("mlp.c_fc", "feed_forward.inner"),
         ("mlp.c_proj", "feed_forward.outer"),
     ):
-        rows.append(Row(f"{theirs}.{there}.weight", f"{ours}.{here}.weight", transposed=True))
-        rows.append(Row(f"{theirs}.{there}.bias", f"{ours}.{here}.bias"))
+        rows.append(TensorMap(f"{theirs}.{there}.weight", f"{ours}.{here}.weight", transposed=True))
+        rows.append(TensorMap(f"{theirs}.{there}.bias", f"{ours}.{here}.bias"))
     for there, here in (("ln_1", "attention_residual.norm"), ("ln_2", "feed_forward_residual.norm")):
-        rows += [Row(f"{theirs}.{there}.{part}", f"{ours}.{here}.{part}") for part in ("weight", "bias")]
+        rows += [TensorMap(f"{theirs}.{there}.{part}", f"{ours}.{here}.{part}") for part in ("weight", "bias")]
     return rows
 
 
-def marks_from(read: Values, *, start: int, end: int) -> MarksConfig:
+def marks_from(read: HFConfig, *, start: int, end: int) -> SpecialIds:
     """Start and end; of several ends the first is the model's own, and the others end a text as well."""
     ends = read.get("eos_token_id", end)
     ends = ends if isinstance(ends, list) else [ends]
     if not ends or any(type(one) is not int for one in ends):
         raise read.wrong("eos_token_id", "an id or a list of ids")
-    return MarksConfig(start_id=read.whole("bos_token_id", start), end_id=ends[0], other_ends=tuple(ends[1:]))
+    return SpecialIds(start_id=read.whole("bos_token_id", start), end_id=ends[0], other_ends=tuple(ends[1:]))
 
 
 def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> GptConfig:
@@ -165,7 +167,7 @@ def complete(config: GptConfig, folder: Path, tokenizers: object) -> GptConfig:
     path, marks = folder / GENERATION, config.marks
     ends = [marks.end_id, *marks.other_ends]
     if path.is_file():
-        more = marks_from(Values(read_json(path), where=str(path)), start=marks.start_id, end=marks.end_id)
+        more = marks_from(HFConfig(read_json(path), where=str(path)), start=marks.start_id, end=marks.end_id)
         ends += [more.end_id, *more.other_ends]
     end, *others = dict.fromkeys([one for one in ends if one < config.vocab_size] or [marks.end_id])
     return replace(config, marks=replace(marks, end_id=end, other_ends=tuple(others)))
@@ -176,7 +178,7 @@ def finish_export(config: GptConfig, folder: Path) -> None:
     (folder / GENERATION).write_text(text + "\n", encoding="utf-8")
 
 
-def marks_to(marks: MarksConfig) -> dict[str, Any]:
+def marks_to(marks: SpecialIds) -> dict[str, Any]:
     return {
         "bos_token_id": marks.start_id,
         "eos_token_id": [marks.end_id, *marks.other_ends] if marks.other_ends else marks.end_id,

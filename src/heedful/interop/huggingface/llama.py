@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.interop.huggingface.config_files import Values
+from heedful.interop.huggingface.config_files import HFConfig
 from heedful.interop.huggingface.gpt2 import marks_from, marks_to
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.gpt import GptConfig, RotaryConfig
 
 # Theirs -> ours; of several names for one the first is written.
@@ -19,7 +19,7 @@ IGNORED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"model\.rota
 
 
 def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
-    read = Values(values, where=where)
+    read = HFConfig(values, where=where)
     read.architecture("LlamaForCausalLM", "LlamaModel", "LLaMAForCausalLM")  # the last in the first folders
     read.require("partial_rotary_factor", 1.0, 1)
     d_model, n_heads = read.whole("hidden_size", 4096), read.whole("num_attention_heads", 32)
@@ -81,41 +81,41 @@ def config_to(config: GptConfig) -> dict[str, Any]:
     }
 
 
-def table(config: GptConfig) -> list[Row]:
+def table(config: GptConfig) -> list[TensorMap]:
     aliases = ("lm_head.weight",) if config.tied else ()
     rows = [
-        Row("model.embed_tokens.weight", "embedding.table.weight", aliases=aliases),
-        Row("model.norm.weight", "final_norm.weight"),
+        TensorMap("model.embed_tokens.weight", "embedding.table.weight", aliases=aliases),
+        TensorMap("model.norm.weight", "final_norm.weight"),
     ]
     for number in range(config.n_layers):
         rows += _layer(f"model.layers.{number}", f"layers.{number}", config)
-    return rows if config.tied else [*rows, Row("lm_head.weight", "head.linear.weight")]
+    return rows if config.tied else [*rows, TensorMap("lm_head.weight", "head.linear.weight")]
 
 
-def _layer(theirs: str, ours: str, config: GptConfig) -> list[Row]:
+def _layer(theirs: str, ours: str, config: GptConfig) -> list[TensorMap]:
     attention = {f"self_attn.{part}_proj": f"attention.to_{part}" for part in "qkv"}
     attention["self_attn.o_proj"] = "attention.to_out"
     network = {"gate_proj": "gate", "up_proj": "inner", "down_proj": "outer"}
     linears = [(there, here, config.attention_bias) for there, here in attention.items()]
     linears += [(f"mlp.{there}", f"feed_forward.{here}", config.feed_forward_bias) for there, here in network.items()]
     rows = [
-        Row(f"{theirs}.{there}.{part}", f"{ours}.{here}.{part}")
+        TensorMap(f"{theirs}.{there}.{part}", f"{ours}.{here}.{part}")
         for there, here, has_bias in linears
         for part in (("weight", "bias") if has_bias else ("weight",))
     ]
     return [
         *rows,
-        Row(f"{theirs}.input_layernorm.weight", f"{ours}.attention_residual.norm.weight"),
-        Row(f"{theirs}.post_attention_layernorm.weight", f"{ours}.feed_forward_residual.norm.weight"),
+        TensorMap(f"{theirs}.input_layernorm.weight", f"{ours}.attention_residual.norm.weight"),
+        TensorMap(f"{theirs}.post_attention_layernorm.weight", f"{ours}.feed_forward_residual.norm.weight"),
     ]
 
 
-def _rotary_from(read: Values) -> RotaryConfig:
+def _rotary_from(read: HFConfig) -> RotaryConfig:
     """`rope_parameters` since transformers 5; before, `rope_theta` and, for stretched ones, `rope_scaling`."""
     given = read.get("rope_parameters") or read.get("rope_scaling") or {}
     if not isinstance(given, dict):
         raise read.wrong("rope_scaling", "a table")
-    rope = Values(given, where=f"{read.where}: rope_parameters")
+    rope = HFConfig(given, where=f"{read.where}: rope_parameters")
     kind = rope.get("rope_type", rope.get("type", "default"))
     base = rope.number("rope_theta", read.number("rope_theta", BASE))
     rope.require("partial_rotary_factor", 1.0, 1)

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.interop.huggingface.config_files import Values, marks_from, marks_to, warn_of_prefixes
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, warn_of_prefixes
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.model_info import CONFIG
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import sinusoidal_code
@@ -108,7 +108,7 @@ def sizes_to(config: Seq2SeqConfig) -> dict[str, Any]:
 
 def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     """The settings of a Marian model, or a UserError that names what heedful has no place for."""
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.architecture("MarianMTModel", "MarianModel")
     for name in ("normalize_before", "add_final_layer_norm"):
         given.require(name, False)
@@ -116,7 +116,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     return sizes_from(given, target_vocab_size=target_vocab_size, residual="post", tied=_tied(given))
 
 
-def sizes_from(given: Values, **settings: Any) -> Seq2SeqConfig:
+def sizes_from(given: HFConfig, **settings: Any) -> Seq2SeqConfig:
     """What Marian and Pegasus say in the same words; `settings`: ours that each says in its own."""
     if not given.flag("scale_embedding", False):
         raise UserError(
@@ -151,7 +151,7 @@ def sizes_from(given: Values, **settings: Any) -> Seq2SeqConfig:
     return config
 
 
-def _tied(given: Values) -> Tied:
+def _tied(given: HFConfig) -> Tied:
     shared, tied = (given.flag(name, True) for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
     if shared and not tied:
         raise UserError(
@@ -212,13 +212,14 @@ EMBEDDINGS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def table(config: Seq2SeqConfig) -> list[Row]:
+def table(config: Seq2SeqConfig) -> list[TensorMap]:
     order = order_of(config)
     rows = [
-        Row(names[0], ours, axis=1, aliases=names[1:], order=order) for ours, names in EMBEDDINGS[config.tied].items()
+        TensorMap(names[0], ours, axis=1, aliases=names[1:], order=order)
+        for ours, names in EMBEDDINGS[config.tied].items()
     ]
     if config.logits_bias:
-        rows.append(Row(LOGITS_BIAS, "head.linear.bias", wrapped=True))
+        rows.append(TensorMap(LOGITS_BIAS, "head.linear.bias", wrapped=True))
     stacks = (
         ("encoder", config.n_layers, LAYER),
         ("decoder", config.n_decoder_layers or config.n_layers, LAYER + CROSS),
@@ -227,8 +228,8 @@ def table(config: Seq2SeqConfig) -> list[Row]:
         for i in range(n_layers):
             for part in parts:
                 ours, theirs = f"{stack}.layers.{i}.{part.ours}", f"model.{stack}.layers.{i}.{part.theirs}"
-                rows.append(Row(f"{theirs}.weight", f"{ours}.weight", axis=part.d_model, order=order))
-                rows.append(Row(f"{theirs}.bias", f"{ours}.bias", order=order if part.d_model == 0 else ()))
+                rows.append(TensorMap(f"{theirs}.weight", f"{ours}.weight", axis=part.d_model, order=order))
+                rows.append(TensorMap(f"{theirs}.bias", f"{ours}.bias", order=order if part.d_model == 0 else ()))
     return rows
 
 

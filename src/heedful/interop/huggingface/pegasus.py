@@ -12,9 +12,9 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.interop.huggingface import marian
-from heedful.interop.huggingface.config_files import Values
+from heedful.interop.huggingface.config_files import HFConfig
 from heedful.interop.huggingface.marian import sizes_from, sizes_to, why_not_in
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import sinusoidal_code
 
@@ -47,17 +47,17 @@ def config_to(config: Seq2SeqConfig) -> dict[str, Any]:
 
 def config_from(values: Mapping[str, Any], *, where: str) -> Seq2SeqConfig:
     """The settings of a Pegasus model, or a UserError that names what heedful has no place for."""
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.architecture("PegasusForConditionalGeneration", "PegasusModel")
     for name in ("normalize_before", "add_final_layer_norm", "tie_word_embeddings"):
         given.require(name, True)
     return sizes_from(given, target_vocab_size=given.whole("vocab_size"), residual="pre", tied="all")
 
 
-def table(config: Seq2SeqConfig) -> list[Row]:
+def table(config: Seq2SeqConfig) -> list[TensorMap]:
     order = marian.order_of(config)
     final = [
-        Row(f"model.{side}.layer_norm.{part}", f"{side}.final_norm.{part}", order=order)
+        TensorMap(f"model.{side}.layer_norm.{part}", f"{side}.final_norm.{part}", order=order)
         for side in ("encoder", "decoder")
         for part in ("weight", "bias")
     ]

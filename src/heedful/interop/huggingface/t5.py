@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.interop.huggingface.config_files import Values, marks_from, marks_to, prefixes_from, prefixes_to
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, prefixes_from, prefixes_to
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.t5 import T5Config
 
 ACTIVATIONS = {
@@ -38,7 +38,7 @@ BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
 def config_from(values: Mapping[str, Any], *, where: str) -> T5Config:
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.architecture("T5ForConditionalGeneration", "T5Model", "T5WithLMHeadModel")
     given.require("is_decoder", False)
     config = T5Config(
@@ -104,23 +104,23 @@ def config_to(config: T5Config) -> dict[str, Any]:
     }
 
 
-def table(config: T5Config) -> list[Row]:
+def table(config: T5Config) -> list[TensorMap]:
     if config.tied:
         # Without the division, Transformers 4 looks for an output layer: it then is written twice.
         again = (HEAD,) if config.output_scale == 1.0 else ()
-        rows = [Row(EMBEDDING, "embedding.table.weight", aliases=(*EMBEDDING_TOO, HEAD), again=again)]
+        rows = [TensorMap(EMBEDDING, "embedding.table.weight", aliases=(*EMBEDDING_TOO, HEAD), again=again)]
     else:
         rows = [
-            Row(EMBEDDING, "embedding.table.weight", aliases=EMBEDDING_TOO),
-            Row(HEAD, "head.linear.weight"),
+            TensorMap(EMBEDDING, "embedding.table.weight", aliases=EMBEDDING_TOO),
+            TensorMap(HEAD, "head.linear.weight"),
         ]
     depths = {"encoder": config.n_layers, "decoder": config.n_decoder_layers or config.n_layers}
     for stack, depth in depths.items():
-        rows.append(Row(f"{stack}.{BIAS}", f"{stack}.bias.table.weight"))
-        rows.append(Row(f"{stack}.final_layer_norm.weight", f"{stack}.final_norm.weight"))
+        rows.append(TensorMap(f"{stack}.{BIAS}", f"{stack}.bias.table.weight"))
+        rows.append(TensorMap(f"{stack}.final_layer_norm.weight", f"{stack}.final_norm.weight"))
         for i in range(depth):
             rows += [
-                Row(f"{stack}.block.{i}.{theirs}.weight", f"{stack}.layers.{i}.{ours}.weight")
+                TensorMap(f"{stack}.block.{i}.{theirs}.weight", f"{stack}.layers.{i}.{ours}.weight")
                 for ours, theirs in _layer(config, crosses=stack == "decoder").items()
             ]
     return rows

@@ -14,7 +14,7 @@ from heedful.models.weights import refuse_names
 
 
 @dataclass(frozen=True)
-class Row:
+class TensorMap:
     """One tensor of theirs. Writing goes: join, order, transpose, skip, wrap, pointwise. Reading goes back."""
 
     theirs: str
@@ -39,7 +39,7 @@ class Row:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
-def write_table(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def write_table(rows: Iterable[TensorMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors, each by its first name, as theirs; each must have its row."""
     rows = list(rows)
     written = {row.theirs: _write(row, [ours[name].detach() for name in row.parts]) for row in rows}
@@ -49,7 +49,7 @@ def write_table(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Te
     return written
 
 
-def read_table(rows: Iterable[Row], theirs: Mapping[str, Tensor], *, where: str = "") -> dict[str, Tensor]:
+def read_table(rows: Iterable[TensorMap], theirs: Mapping[str, Tensor], *, where: str = "") -> dict[str, Tensor]:
     """Their tensors as ours, or a UserError that names what is missing, too many, or does not fit the table."""
     rows = list(rows)
     _check_names(rows, theirs, where)
@@ -70,7 +70,7 @@ def read_table(rows: Iterable[Row], theirs: Mapping[str, Tensor], *, where: str 
     return read
 
 
-def _write(row: Row, parts: Sequence[Tensor]) -> Tensor:
+def _write(row: TensorMap, parts: Sequence[Tensor]) -> Tensor:
     tensor = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=row.axis)
     if row.order:
         tensor = tensor.index_select(row.axis, torch.tensor(row.order, device=tensor.device))
@@ -85,7 +85,7 @@ def _write(row: Row, parts: Sequence[Tensor]) -> Tensor:
     return tensor.contiguous()
 
 
-def _read(row: Row, tensor: Tensor) -> list[Tensor]:
+def _read(row: TensorMap, tensor: Tensor) -> list[Tensor]:
     if row.pointwise:
         tensor = tensor.squeeze(-1).squeeze(-1)
     if row.wrapped:
@@ -104,7 +104,7 @@ def _read(row: Row, tensor: Tensor) -> list[Tensor]:
     return [part.contiguous() for part in torch.split(tensor, size, dim=row.axis)]
 
 
-def _check_names(rows: Sequence[Row], theirs: Mapping[str, Tensor], where: str) -> None:
+def _check_names(rows: Sequence[TensorMap], theirs: Mapping[str, Tensor], where: str) -> None:
     missing = [row.theirs for row in rows if not row.or_zeros and not any(name in theirs for name in row.names)]
     surplus = sorted(set(theirs) - {name for row in rows for name in row.names})
     refuse_names(f"{where}: does not fit its settings", missing, surplus)

@@ -12,19 +12,19 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.config import from_values, read_json, to_values
+from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.config_files import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
-    Values,
+    HFConfig,
     exclusive_from,
     has_pooler,
     head_from,
     labels_from,
     labels_to,
 )
-from heedful.interop.huggingface.tensor_map import Row
+from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.vit import VitConfig
 from heedful.text import Tokenizers
 
@@ -54,7 +54,7 @@ WITHOUT_BIAS = ("attention.to_q", "attention.to_k", "attention.to_v")  # where `
 
 def config_from(values: Mapping[str, Any], *, where: str) -> VitConfig:
     """Our settings, or a UserError that names what heedful has no place for."""
-    given = Values(values, where=where)
+    given = HFConfig(values, where=where)
     given.require("pooler_act", "tanh")
     width = given.whole("hidden_size")
     given.require("pooler_output_size", width)
@@ -81,7 +81,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> VitConfig:
         "exclusive": exclusive_from(given, labels) if labels else True,
     }
     given.warn_unread(("initializer_range", "encoder_stride", "is_encoder_decoder"))
-    return from_values(VitConfig, ours, where=where)
+    return config_from_dict(VitConfig, ours, where=where)
 
 
 def settle(config: VitConfig, theirs: Mapping[str, Tensor], *, where: str) -> VitConfig:
@@ -94,7 +94,7 @@ def complete(config: VitConfig, folder: Path, tokenizers: Tokenizers | None) -> 
     path = folder / PREPROCESSOR
     if not path.is_file():
         return config
-    given = Values(read_json(path), where=str(path))
+    given = HFConfig(read_json(path), where=str(path))
     given.require("do_resize", True)
     given.require("do_rescale", True)
     given.require("do_center_crop", False)
@@ -109,7 +109,7 @@ def complete(config: VitConfig, folder: Path, tokenizers: Tokenizers | None) -> 
     ours: dict[str, Any] = {"resize": RESIZES[resample], "mean": [0.0], "std": [1.0]}
     if given.flag("do_normalize", True):
         ours |= {"mean": given.get("image_mean", [0.5]), "std": given.get("image_std", [0.5])}
-    return from_values(VitConfig, {**to_values(config), **ours}, where=str(path))
+    return config_from_dict(VitConfig, {**config_to_dict(config), **ours}, where=str(path))
 
 
 def finish_export(config: VitConfig, folder: Path) -> None:
@@ -154,11 +154,11 @@ def config_to(config: VitConfig) -> dict[str, Any]:
     }
 
 
-def table(config: VitConfig) -> list[Row]:
+def table(config: VitConfig) -> list[TensorMap]:
     """One row for each tensor of theirs."""
     rows = [
-        Row("vit.embeddings.cls_token", "class_token.vector", wrapped=True),
-        Row("vit.embeddings.position_embeddings", "positions.table.weight", wrapped=True),
+        TensorMap("vit.embeddings.cls_token", "class_token.vector", wrapped=True),
+        TensorMap("vit.embeddings.position_embeddings", "positions.table.weight", wrapped=True),
         *_pair("vit.embeddings.patch_embeddings.projection", "patches.projection"),
         *_pair("vit.layernorm", "encoder.final_norm"),
     ]
@@ -169,32 +169,32 @@ def table(config: VitConfig) -> list[Row]:
     return [_without_prefix(row) if config.head in BARE else row for row in rows + _head_rows(config)]
 
 
-def _head_rows(config: VitConfig) -> list[Row]:
+def _head_rows(config: VitConfig) -> list[TensorMap]:
     if config.head == "classify":
         return _pair("classifier", "head.linear")
     if config.head == "masked_patches":
         return [
-            Row("vit.embeddings.mask_token", "mask_token.vector", wrapped=True),
-            Row("decoder.0.weight", "head.linear.weight", pointwise=True),
-            Row("decoder.0.bias", "head.linear.bias"),
+            TensorMap("vit.embeddings.mask_token", "mask_token.vector", wrapped=True),
+            TensorMap("decoder.0.weight", "head.linear.weight", pointwise=True),
+            TensorMap("decoder.0.bias", "head.linear.bias"),
         ]
     return _pair("vit.pooler.dense", "head.linear") if config.head == "pool" else []
 
 
-def _pair(theirs: str, ours: str, newer: str = "") -> list[Row]:
+def _pair(theirs: str, ours: str, newer: str = "") -> list[TensorMap]:
     return [
-        Row(f"{theirs}.{part}", f"{ours}.{part}", aliases=(f"{newer}.{part}",) if newer else ())
+        TensorMap(f"{theirs}.{part}", f"{ours}.{part}", aliases=(f"{newer}.{part}",) if newer else ())
         for part in ("weight", "bias")
     ]
 
 
-def _without_prefix(row: Row) -> Row:
+def _without_prefix(row: TensorMap) -> TensorMap:
     """As a file of the base model alone has it; other programs write the prefix there, too."""
     bare = tuple(name.removeprefix(PREFIX) for name in row.names)
     return replace(row, theirs=bare[0], aliases=(*bare[1:], *row.names))
 
 
-def _side(given: Values, name: str, default: int) -> int:
+def _side(given: HFConfig, name: str, default: int) -> int:
     """One number, or two equal ones."""
     value = given.get(name, default)
     if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:

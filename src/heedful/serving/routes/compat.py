@@ -12,21 +12,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from heedful.decoding.search.settings import SearchSettings
-from heedful.serving.errors import Refusal, quoted
+from heedful.serving.errors import ApiError, quoted
 from heedful.serving.languages import base, name_of
 from heedful.serving.request_parsing import (
     JSON,
     Values,
     check_key,
     check_pair,
-    gone,
-    missing,
     parse,
     read_body,
     read_values,
+    require_field,
     texts_of,
+    wait_for_disconnect,
 )
-from heedful.serving.service import AUTO, Format, Result, Service, Wish, unless_gone
+from heedful.serving.service import AUTO, Format, Result, Service, TranslationJob, cancel_on_disconnect
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 # Of the options of DeepL those that heedful obeys, or that ask for nothing it does otherwise.
@@ -66,10 +66,10 @@ class OtherApis:
         for name, value in values.items():
             is_default = value in (None, "", False, "0", "default") or str(value).startswith("prefer_")
             if name not in HARMLESS and not is_default:
-                raise Refusal(400, f"{quoted(name)} is not supported by this server: leave it out")
+                raise ApiError(400, f"{quoted(name)} is not supported by this server: leave it out")
         markup = values.get("tag_handling") or "text"
         if markup not in ("text", "html"):
-            raise Refusal(400, f"tag_handling: {quoted(markup)} is not supported, html is")
+            raise ApiError(400, f"tag_handling: {quoted(markup)} is not supported, html is")
         source, target = values.get("source_lang") or AUTO, values.get("target_lang")
         wish = self._wish("text", values, source, target, "html" if markup == "html" else "text")
         result = await self._translate(request, wish, client)
@@ -104,7 +104,7 @@ class OtherApis:
         client = self._client(request, key)
         kind = values.get("format") or "html"  # as Google has it
         if kind not in ("text", "html"):
-            raise Refusal(400, f"format: {quoted(kind)} is not supported")
+            raise ApiError(400, f"format: {quoted(kind)} is not supported")
         source, target = values.get("source") or AUTO, values.get("target")
         wish = self._wish("q", values, source, target, "html" if kind == "html" else "text")
         result = await self._translate(request, wish, client)
@@ -123,7 +123,7 @@ class OtherApis:
         pairs = list(self.service.pairs)
         numbers = {one.id for one in segments}
         if len(numbers) != 1 or not 0 <= min(numbers) < len(pairs):
-            raise Refusal(400, f"id: one model for all segments, by its number from 0 to {len(pairs) - 1}")
+            raise ApiError(400, f"id: one model for all segments, by its number from 0 to {len(pairs) - 1}")
         pair = pairs[numbers.pop()]
         wish = self._wish("src", {"src": [one.src for one in segments]}, pair.source, pair.target, "text")
         result = await self._translate(request, wish, client)
@@ -149,12 +149,14 @@ class OtherApis:
         """Who asks. These APIs answer 403 where a key is wanting, too."""
         try:
             return check_key(request, {"api_key": key}, self.service)
-        except Refusal as refusal:
-            raise Refusal(403, refusal.words) from None
+        except ApiError as refusal:
+            raise ApiError(403, refusal.words) from None
 
-    def _wish(self, name: str, values: Values, source: object, target: object, kind: Format) -> Wish:
-        texts = texts_of(missing(values, name), self.service.limits)
-        wish = Wish(texts, AUTO if source == AUTO else self._code(source), self._code(target), self._search, kind)
+    def _wish(self, name: str, values: Values, source: object, target: object, kind: Format) -> TranslationJob:
+        texts = texts_of(require_field(values, name), self.service.limits)
+        wish = TranslationJob(
+            texts, AUTO if source == AUTO else self._code(source), self._code(target), self._search, kind
+        )
         check_pair(wish, self.service)
         return wish
 
@@ -163,37 +165,37 @@ class OtherApis:
         pairs = self.service.pairs
         try:
             return pairs.code(given)
-        except Refusal:
+        except ApiError:
             if isinstance(given, str) and base(given.lower()) in pairs.codes:
                 return base(given.lower())
             raise
 
-    async def _translate(self, request: Request, wish: Wish, client: str) -> Result:
+    async def _translate(self, request: Request, wish: TranslationJob, client: str) -> Result:
         self.service.rate.spend(client, len(wish.texts))
-        return await unless_gone(self.service.translate(wish), lambda: gone(request))
+        return await cancel_on_disconnect(self.service.translate(wish), lambda: wait_for_disconnect(request))
 
 
-def _refusing(endpoint: Endpoint, shape: Callable[[Refusal], object]) -> Endpoint:
+def _refusing(endpoint: Endpoint, shape: Callable[[ApiError], object]) -> Endpoint:
     """The same endpoint, whose errors have the shape that its clients read."""
 
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except Refusal as refusal:
+        except ApiError as refusal:
             return JSON(shape(refusal), status_code=refusal.status, headers=refusal.headers)
 
     return answer
 
 
-def _deepl_error(refusal: Refusal) -> object:
+def _deepl_error(refusal: ApiError) -> object:
     return {"message": refusal.words}
 
 
-def _google_error(refusal: Refusal) -> object:
+def _google_error(refusal: ApiError) -> object:
     return {"error": {"code": refusal.status, "message": refusal.words, "errors": [{"message": refusal.words}]}}
 
 
-def _opennmt_error(refusal: Refusal) -> object:
+def _opennmt_error(refusal: ApiError) -> object:
     return {"error": refusal.words, "status": "error"}
 
 
@@ -202,7 +204,7 @@ def _deepl_key(request: Request, values: Values) -> object:
     return key.strip() if scheme.lower() == "deepl-auth-key" else values.get("auth_key")
 
 
-def _languages(wish: Wish, result: Result) -> Sequence[str]:
+def _languages(wish: TranslationJob, result: Result) -> Sequence[str]:
     """The language of each text, told or found."""
     if result.detected is None:
         return [wish.source] * len(wish.texts)

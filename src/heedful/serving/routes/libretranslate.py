@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translation import Translation
-from heedful.serving.errors import Refusal
+from heedful.serving.errors import ApiError
 from heedful.serving.languages import Detected, name_of
 from heedful.serving.request_parsing import (
     JSON,
@@ -13,13 +13,13 @@ from heedful.serving.request_parsing import (
     check_key,
     check_pair,
     format_of,
-    gone,
     languages_of,
-    missing,
     read_values,
+    require_field,
     texts_of,
+    wait_for_disconnect,
 )
-from heedful.serving.service import Result, Service, Wish, unless_gone
+from heedful.serving.service import Result, Service, TranslationJob, cancel_on_disconnect
 
 FRONTEND_TIMEOUT = 500  # milliseconds that a page waits after a key before it asks
 
@@ -38,21 +38,21 @@ class LibreTranslate:
         service = self.service
         values, is_json = await read_values(request, service.limits)
         client = check_key(request, values, service)
-        q = missing(values, "q")
+        q = require_field(values, "q")
         languages = languages_of(values, service)
         n_alternatives = self._alternatives(values)
         texts = texts_of(q if is_json else q.replace("\r\n", "\n").replace("\r", "\n"), service.limits)
-        wish = Wish(texts, *languages, self._searches[n_alternatives], format_of(values))
+        wish = TranslationJob(texts, *languages, self._searches[n_alternatives], format_of(values))
         check_pair(wish, service)
         service.rate.spend(client, len(texts))
-        result = await unless_gone(service.translate(wish), lambda: gone(request))
+        result = await cancel_on_disconnect(service.translate(wish), lambda: wait_for_disconnect(request))
         return JSON(_answer(result, is_batch=isinstance(q, list), n_alternatives=n_alternatives))
 
     async def detect(self, request: Request) -> Response:
         service = self.service
         values, _ = await read_values(request, service.limits)
         client = check_key(request, values, service)
-        q = missing(values, "q")
+        q = require_field(values, "q")
         text = texts_of([q], service.limits)[0]
         service.rate.spend(client, 1)
         return JSON([_detected(one) for one in await service.detect(text)])
@@ -86,19 +86,19 @@ class LibreTranslate:
         )
 
     async def translate_file(self, request: Request) -> Response:
-        raise Refusal(403, "Files translation are disabled on this server.")
+        raise ApiError(403, "Files translation are disabled on this server.")
 
     async def suggest(self, request: Request) -> Response:
-        raise Refusal(403, "Suggestions are disabled on this server.")
+        raise ApiError(403, "Suggestions are disabled on this server.")
 
     def _alternatives(self, values: Values) -> int:
         given, most = values.get("alternatives") or 0, self.service.limits.alternatives
         try:
             n = max(0, int(given))
         except (TypeError, ValueError, OverflowError):
-            raise Refusal(400, "Invalid request: alternatives parameter is not a number") from None
+            raise ApiError(400, "Invalid request: alternatives parameter is not a number") from None
         if n > most:
-            raise Refusal(400, f"Invalid request: alternatives parameter must be <= {most}")
+            raise ApiError(400, f"Invalid request: alternatives parameter must be <= {most}")
         return n
 
 

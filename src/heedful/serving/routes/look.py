@@ -11,14 +11,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from heedful.errors import UserError
-from heedful.serving.batching import Backlog, size_of, work_of
-from heedful.serving.errors import Refusal, late
+from heedful.serving.batching import LatencyEstimator, size_of, work_of
+from heedful.serving.errors import ApiError, late
 from heedful.serving.model_registry import Pair
-from heedful.serving.request_parsing import check_key, gone, languages_of, missing, parse, read_body, texts_of
-from heedful.serving.service import Service, unless_gone
+from heedful.serving.request_parsing import (
+    check_key,
+    languages_of,
+    parse,
+    read_body,
+    require_field,
+    texts_of,
+    wait_for_disconnect,
+)
+from heedful.serving.service import Service, cancel_on_disconnect
 
 if TYPE_CHECKING:
-    from heedful.insight.inputs import Subject
+    from heedful.insight.inputs import LookModel
 
 MOST = 512  # numbers in a list
 T = TypeVar("T")
@@ -45,15 +53,15 @@ class LookAsked(Struct, forbid_unknown_fields=True):
     api_key: str | None = None
 
 
-class Looking:
+class LookRoutes:
     """One at a time: a look is a hundred times the work of a translation, and must not keep translations waiting."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="look")
         self._is_closed = False
-        self._subjects: dict[str, Subject] = {}
-        self._backlog = Backlog(seconds=service.limits.request_seconds)
+        self._subjects: dict[str, LookModel] = {}
+        self._backlog = LatencyEstimator(seconds=service.limits.request_seconds)
 
     def close(self) -> None:
         """Begin nothing more, and wait for nothing that has begun."""
@@ -64,20 +72,20 @@ class Looking:
         service = self.service
         asked = parse(await read_body(request, service.limits), LookAsked)
         client = check_key(request, {"api_key": asked.api_key}, service)
-        [text] = texts_of(missing({"q": asked.q}, "q"), service.limits)
+        [text] = texts_of(require_field({"q": asked.q}, "q"), service.limits)
         texts_of(asked.reference or "", service.limits)  # as long as a text may be, but it is none to be translated
         source, target = languages_of({"source": asked.source, "target": asked.target}, service)
         if (asked.beam or 1) > service.limits.beam:
-            raise Refusal(400, f"Invalid request: beam parameter must be <= {service.limits.beam}")
+            raise ApiError(400, f"Invalid request: beam parameter must be <= {service.limits.beam}")
         pair = await self._pair(text, source, target)
         service.rate.spend(client, 1)
-        trace = await unless_gone(self._within_limits(asked, pair), lambda: gone(request))
+        trace = await cancel_on_disconnect(self._within_limits(asked, pair), lambda: wait_for_disconnect(request))
         return Response(trace, media_type="application/json")
 
     async def _pair(self, text: str, source: str, target: str) -> Pair:
         pair = await self.service.pair_for(text, source, target)
         if pair is None:
-            raise Refusal(400, "Invalid request: source and target are the same language, so nothing is translated")
+            raise ApiError(400, "Invalid request: source and target are the same language, so nothing is translated")
         return pair
 
     async def _within_limits(self, asked: LookAsked, pair: Pair) -> str:
@@ -116,21 +124,21 @@ class Looking:
                 await asyncio.wait([waiting])
             raise
 
-    def _subject(self, pair: Pair) -> "Subject":
+    def _subject(self, pair: Pair) -> "LookModel":
         from heedful.insight.inputs import open_subject
 
         if pair.name not in self._subjects:
             self._subjects[pair.name] = open_subject(pair.translator)
         return self._subjects[pair.name]
 
-    def _look(self, asked: LookAsked, subject: "Subject", work: int) -> str:
+    def _look(self, asked: LookAsked, subject: "LookModel", work: int) -> str:
         began = self._backlog.now()
         try:
             return self._trace(asked, subject)
         finally:
             self._backlog.learn(work, began)
 
-    def _trace(self, asked: LookAsked, subject: "Subject") -> str:
+    def _trace(self, asked: LookAsked, subject: "LookModel") -> str:
         from heedful.insight.look import look
 
         try:
@@ -144,5 +152,5 @@ class Looking:
                 masked_words=asked.masked_words,
             )
         except UserError as error:
-            raise Refusal(400, f"Invalid request: {error}"[:300]) from None
+            raise ApiError(400, f"Invalid request: {error}"[:300]) from None
         return seen.to_json()

@@ -13,12 +13,21 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translation import Translation
 from heedful.errors import UserError
 from heedful.serving.batching import CannotTranslate
-from heedful.serving.errors import Refusal
-from heedful.serving.request_parsing import JSON, check_key, check_pair, gone, languages_of, parse, read_body, texts_of
-from heedful.serving.service import Result, Service, Wish, unless_gone
+from heedful.serving.errors import ApiError
+from heedful.serving.request_parsing import (
+    JSON,
+    check_key,
+    check_pair,
+    languages_of,
+    parse,
+    read_body,
+    texts_of,
+    wait_for_disconnect,
+)
+from heedful.serving.service import Result, Service, TranslationJob, cancel_on_disconnect
 
 
-class Asked(Struct, forbid_unknown_fields=True):
+class TranslateBody(Struct, forbid_unknown_fields=True):
     """The body of both requests."""
 
     q: str | list[str]
@@ -67,38 +76,38 @@ class Api:
 
     async def translate(self, request: Request) -> Response:
         wish = await self._wish(request)
-        result = await unless_gone(self.service.translate(wish), lambda: gone(request))
+        result = await cancel_on_disconnect(self.service.translate(wish), lambda: wait_for_disconnect(request))
         return JSON(Answers([_answer(result, number) for number in range(len(wish.texts))]))
 
     async def stream(self, request: Request) -> Response:
         """Server-sent events: `partial` while a text is written, `translation` for each, `done`; or `error`."""
         wish = await self._wish(request)
         if wish.format != "text":
-            raise Refusal(400, "Invalid request: only plain text is streamed")
+            raise ApiError(400, "Invalid request: only plain text is streamed")
         writing = Writing(self.service, wish)
-        await unless_gone(writing.accepted(), lambda: gone(request))
+        await cancel_on_disconnect(writing.accepted(), lambda: wait_for_disconnect(request))
         return StreamingResponse(
             writing.events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
-    async def _wish(self, request: Request) -> Wish:
+    async def _wish(self, request: Request) -> TranslationJob:
         service, limits = self.service, self.service.limits
-        asked = parse(await read_body(request, limits), Asked)
+        asked = parse(await read_body(request, limits), TranslateBody)
         client = check_key(request, {"api_key": asked.api_key}, service)
         if asked.q in ("", []):
-            raise Refusal(400, "Invalid request: missing q parameter")
+            raise ApiError(400, "Invalid request: missing q parameter")
         texts = texts_of(asked.q, limits)
         source, target = languages_of({"source": asked.source, "target": asked.target}, service)
-        wish = Wish(texts, source, target, self._settings(asked), asked.format)
+        wish = TranslationJob(texts, source, target, self._settings(asked), asked.format)
         check_pair(wish, service)
         service.rate.spend(client, len(texts))
         return wish
 
-    def _settings(self, asked: Asked) -> SearchSettings:
+    def _settings(self, asked: TranslateBody) -> SearchSettings:
         limits = self.service.limits
         for name, is_given in (("n_best", asked.n_best > 1), ("alignment", asked.alignment)):
             if is_given and asked.format != "text":
-                raise Refusal(400, f"Invalid request: {name} parameter is for plain text only")
+                raise ApiError(400, f"Invalid request: {name} parameter is for plain text only")
         beam = max(self.service.beam, asked.n_best) if asked.beam is None else asked.beam
         for name, value, most in (
             ("beam", beam, limits.beam),
@@ -106,7 +115,7 @@ class Api:
             ("max_len", asked.max_len or 1, limits.max_len),
         ):
             if value > most:
-                raise Refusal(400, f"Invalid request: {name} parameter must be <= {most}")
+                raise ApiError(400, f"Invalid request: {name} parameter must be <= {most}")
         try:
             return SearchSettings(
                 beam=beam,
@@ -116,13 +125,13 @@ class Api:
                 attention=asked.alignment,
             )
         except UserError as error:
-            raise Refusal(400, f"Invalid request: {error}") from None
+            raise ApiError(400, f"Invalid request: {error}") from None
 
 
 class Writing:
     """A wish that is being fulfilled, told as server-sent events."""
 
-    def __init__(self, service: Service, wish: Wish) -> None:
+    def __init__(self, service: Service, wish: TranslationJob) -> None:
         self._n_texts = len(wish.texts)
         self._written: dict[int, str] = {}  # since it was last told
         self._news, self._is_accepted = asyncio.Event(), asyncio.Event()
@@ -152,8 +161,8 @@ class Writing:
             for number in range(self._n_texts):
                 yield _event("translation", {"index": number, "answer": _answer(result, number)})
             yield _event("done", {"texts": self._n_texts})
-        except (Refusal, CannotTranslate) as error:
-            yield _event("error", {"error": error.words if isinstance(error, Refusal) else "Cannot translate text"})
+        except (ApiError, CannotTranslate) as error:
+            yield _event("error", {"error": error.words if isinstance(error, ApiError) else "Cannot translate text"})
         finally:
             work.cancel()  # also when the client is gone: its texts leave the queue
 

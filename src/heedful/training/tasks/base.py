@@ -1,7 +1,7 @@
 """What a run is for, from its files to its card: the frame of a task.
 
-A `Task` is known before there is any data; with its data it becomes a `Lesson`. The loop, the session, the plan and the
-card know nothing else of what a model learns. A new task is a file beside this one and a line in table.py.
+A `Task` is known before there is any data; with its data it becomes a `PreparedTask`. The loop, the session, the
+plan and the card know nothing else of what a model learns. A new task is a file beside this one and a line in table.py.
 
 A model from its config, with the numbers that a run begins with; and the ids that a tokenizer keeps for itself.
 """
@@ -44,7 +44,7 @@ class Validator(Protocol):
 
 
 @dataclass(frozen=True)
-class About:
+class TaskDescription:
     """What is said of a task and its data: on the card, and when a run is done."""
 
     what: str  # "translation model"
@@ -58,7 +58,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class PreparedTask:
     """A task with its data at hand: parts, and functions that make parts."""
 
     tokenizers: Tokenizers | None
@@ -66,7 +66,7 @@ class Lesson:
     make_model: Callable[[], Model]
     objective: Objective
     make_validator: Callable[[Say], Validator]  # which says what it cannot judge
-    about: About
+    about: TaskDescription
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Task(Generic[P]):
     recipe: Callable[[str, Files, DataSettings], str]  # the built-in recipe for a family and files that are read so
     prepare: Callable[[Preparation], None]
     reopen: Callable[[Path, Settings], P]  # what was prepared; the files themselves are not needed
-    lesson: Callable[[P, Settings], Lesson]
+    lesson: Callable[[P, Settings], PreparedTask]
 
 
 def build(config: Any, settings: Settings) -> Model:

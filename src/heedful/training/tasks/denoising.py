@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from heedful.data.batch_sampler import plan_batches
 from heedful.data.collate import Batch
-from heedful.data.datasets import Noise, Restored, Stretches
+from heedful.data.datasets import DenoisingDataset, DocumentChunks, Noise
 from heedful.data.noising import Noised, corrupt_spans, infill, permute_sentences
 from heedful.data.seeding import IntArray
 from heedful.decoding.engines.torch_engine import TorchEngine
@@ -17,14 +17,21 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.model_io import Model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.settings import NoiseSettings, Settings
-from heedful.training.tasks.base import Lesson, Say, Task, build, protected_ids
+from heedful.training.tasks.base import PreparedTask, Say, Task, build, protected_ids
 from heedful.training.tasks.text_data import Texts, about_texts, mask_id_of, pieces_of, prepare_texts, reopen_texts
 from heedful.training.tasks.translation import config_for
-from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
+from heedful.training.validation import (
+    Validation,
+    ValidationSample,
+    check_plan,
+    evaluation_mode,
+    mean_loss,
+    perplexity_of,
+)
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # as T5 writes them
 SPAN_RATE, INFILL_RATE = 0.15, 0.3  # of T5, of BART
@@ -34,17 +41,17 @@ N_SAMPLES = 3
 MakeNoise = Callable[[Tokenizer, NoiseSettings], Noise]
 
 
-def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> Lesson:
+def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask:
     config = config_for(texts.tokenizers, settings)
     noise = opened(make(texts.tokenizer, settings.noise), config.marks)
     longest = settings.data.max_len - 1 - config.marks.n_opening
 
-    def dataset(stretches: Stretches, pin_memory: bool = False) -> Restored:
-        return Restored(stretches, noise, special=config.marks.special, pin_memory=pin_memory)
+    def dataset(stretches: DocumentChunks, pin_memory: bool = False) -> DenoisingDataset:
+        return DenoisingDataset(stretches, noise, special=config.marks.special, pin_memory=pin_memory)
 
-    return Lesson(
+    return PreparedTask(
         tokenizers=texts.tokenizers,
-        make_dataset=lambda pin: dataset(Stretches(texts.train, longest=longest), pin),
+        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, longest=longest), pin),
         make_model=partial(build, config, settings),
         objective=make_objective(
             settings.objective,
@@ -53,7 +60,7 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> Lesson:
             family=settings.family,
         ),
         make_validator=lambda say: RestoringValidator(
-            dataset(Stretches([texts.valid], longest=longest)), texts.tokenizer, settings, say
+            dataset(DocumentChunks([texts.valid], longest=longest)), texts.tokenizer, settings, say
         ),
         about=about_texts(
             texts,
@@ -109,7 +116,7 @@ def sentence_ends(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
     return np.array([piece.rstrip("▁").endswith((".", "!", "?", "。", "！", "？")) for piece in pieces_of(tokenizer)])
 
 
-def opened(noise: Noise, marks: MarksConfig) -> Noise:
+def opened(noise: Noise, marks: SpecialIds) -> Noise:
     """The same noise; a model whose texts begin with a mark (BART's <s>) gets it before both sides."""
     if marks.first_id is None:
         return noise
@@ -123,29 +130,29 @@ def opened(noise: Noise, marks: MarksConfig) -> Noise:
 class RestoringValidator:
     """The held-out text, damaged in the same way every time."""
 
-    def __init__(self, dataset: Restored, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
+    def __init__(self, dataset: DenoisingDataset, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
         self.tokenizer, self.n_texts = tokenizer, len(dataset.texts)
         self.batches = _fixed_batches(dataset, settings, say)
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
-        with judging(model) as device:
+        with evaluation_mode(model) as device:
             loss = mean_loss(self.batches, partial(pair_loss, model), device)
             samples = tuple(self._restore(model, batch) for batch in self.batches[:N_SAMPLES])
         score = Score("loss per token", loss, "")
         metrics = {"perplexity": perplexity_of(loss)}
         return Validation(loss=loss, metrics=metrics, scores=(score,), n_scored=self.n_texts, samples=samples)
 
-    def _restore(self, model: EncoderDecoder, batch: Batch) -> Said:
+    def _restore(self, model: EncoderDecoder, batch: Batch) -> ValidationSample:
         marks = model.config.marks
         source = batch.source[0, batch.source_mask[0]].tolist()[marks.n_opening : -1]
         wanted = batch.target_out[0, batch.target_mask[0]].tolist()[marks.n_opening : -1]
         found = TorchEngine(model).search([Request(source)], SearchSettings(beam=1))[0][0].ids
         shown = [" ".join(self.tokenizer.pieces(ids)) for ids in (source, wanted, list(found))]
-        return Said(*shown)
+        return ValidationSample(*shown)
 
 
-def _fixed_batches(dataset: Restored, settings: Settings, say: Say) -> Sequence[Batch]:
+def _fixed_batches(dataset: DenoisingDataset, settings: Settings, say: Say) -> Sequence[Batch]:
     data = settings.data
     plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
     check_plan(

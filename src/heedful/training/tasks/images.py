@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.atomic_io import check_manifest, folder_aside
+from heedful.atomic_io import atomic_folder, check_manifest
 from heedful.config import read_json
-from heedful.data.collate import NONE, ImageBatch
-from heedful.data.images import Ask, Changes, Images, Pictures, Pixels
+from heedful.data.collate import IGNORE_INDEX, ImageBatch
+from heedful.data.images import ImageDataset, Images, ImageTransform, LabelFn, Pixels
 from heedful.data.seeding import IntArray
 from heedful.data.splits import LARGEST_SHARE, require_hold_out
 from heedful.errors import Notice, UserError, warn
@@ -30,10 +30,10 @@ from heedful.nn.embeddings import to_patches
 from heedful.training.pictures import open_training, open_valid
 from heedful.training.run_config import Files
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import About, Lesson, Preparation, Task, build
+from heedful.training.tasks.base import Preparation, PreparedTask, Task, TaskDescription, build
 from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
 from heedful.training.tasks.stages import refuse_weights
-from heedful.training.validation import Said, Validation, judging, mean_loss
+from heedful.training.validation import Validation, ValidationSample, evaluation_mode, mean_loss
 
 FloatArray = npt.NDArray[np.float64]
 N_SAMPLES = 3
@@ -73,7 +73,7 @@ def prepare_images(given: Preparation) -> None:
         "fingerprint": training.fingerprint,
         "valid_fingerprint": valid.fingerprint,
     }
-    with folder_aside(given.folder / "data" / "pictures") as aside:
+    with atomic_folder(given.folder / "data" / "pictures") as aside:
         for name, part in (("", training), ("valid_", valid)):
             np.save(aside / f"{name}pixels.npy", part.pixels, allow_pickle=False)
             np.save(aside / f"{name}targets.npy", part.targets, allow_pickle=False)
@@ -175,27 +175,27 @@ def lesson_with(
     settings: Settings,
     *,
     head: str,
-    ask: Callable[[IntArray, VitConfig, Settings], Ask],
+    ask: Callable[[IntArray, VitConfig, Settings], LabelFn],
     loss: Callable[..., Tensor],
     judge: Callable[..., Validation],
     what: tuple[str, str, str],
-) -> Lesson:
+) -> PreparedTask:
     """The lesson of a task on pictures, which are all alike but for what is asked."""
     config = config_for(prepared, settings, head)
-    plain = Changes(config.mean, config.std)
-    changes = Changes(config.mean, config.std, flip=settings.data.flip, shift=settings.data.shift)
+    plain = ImageTransform(config.mean, config.std)
+    changes = ImageTransform(config.mean, config.std, flip=settings.data.flip, shift=settings.data.shift)
     n_asked = 1 if head == "classify" else config.n_patches
 
     def valid_batches() -> list[ImageBatch]:
-        dataset = Pictures(prepared.valid_pixels, ask(prepared.valid_targets, config, settings), plain, key="valid")
+        dataset = ImageDataset(prepared.valid_pixels, ask(prepared.valid_targets, config, settings), plain, key="valid")
         n_rows = max(1, settings.data.batch_tokens // n_asked)
         groups = np.array_split(np.arange(len(prepared.valid_pixels)), -(-len(prepared.valid_pixels) // n_rows))
         return [dataset.batch(group, np.arange(len(group)), seed=i) for i, group in enumerate(groups)]
 
     name, output, tag = what
-    return Lesson(
+    return PreparedTask(
         tokenizers=None,
-        make_dataset=lambda pin: Pictures(
+        make_dataset=lambda pin: ImageDataset(
             prepared.pixels,
             ask(prepared.targets, config, settings),
             changes,
@@ -206,7 +206,7 @@ def lesson_with(
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: loss(model, batch, label_smoothing=settings.loss.label_smoothing),
         make_validator=lambda say: partial(judge, valid_batches(), prepared, loss),
-        about=About(
+        about=TaskDescription(
             what=name,
             output=output,
             tag=tag,
@@ -221,7 +221,7 @@ def lesson_with(
     )
 
 
-def ask_label(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+def ask_label(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
     return lambda number, random: np.asarray(targets[number], np.int64)
 
 
@@ -239,7 +239,7 @@ def judge_labels(
 ) -> Validation:
     """The share of labels that are right."""
     right = asked = 0
-    samples: list[Said] = []
+    samples: list[ValidationSample] = []
 
     def loss_of(batch: ImageBatch) -> Tensor:
         nonlocal right, asked
@@ -251,7 +251,7 @@ def judge_labels(
             samples.extend(_labelled(prepared, said, batch))
         return label_loss(logits, batch.labels)
 
-    with judging(model) as device:
+    with evaluation_mode(model) as device:
         mean = mean_loss(batches, loss_of, device)
     score = accuracy(right, asked)
     return Validation(
@@ -263,14 +263,14 @@ def judge_labels(
     )
 
 
-def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list[Said]:
+def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list[ValidationSample]:
     names = prepared.labels
     rows = zip(batch.indices.tolist(), batch.labels.tolist(), said.tolist(), strict=True)
-    return [Said(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
+    return [ValidationSample(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
 
 
 def image_task(
-    metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], Lesson], *, recipe: str = "vit"
+    metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], PreparedTask], *, recipe: str = "vit"
 ) -> Task[PreparedImages]:
     return Task(
         families=("vit",),
@@ -298,12 +298,12 @@ IMAGE_CLASSIFICATION = image_task(
 HIDDEN_RATE = 0.5
 
 
-def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
     """Some patches of each picture are hidden: their places, NONE elsewhere."""
     n_hidden = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
 
     def ask(number: int, random: np.random.Generator) -> IntArray:
-        labels = np.full(config.n_patches, NONE, np.int64)
+        labels = np.full(config.n_patches, IGNORE_INDEX, np.int64)
         hidden = random.permutation(config.n_patches)[:n_hidden]
         labels[hidden] = hidden
         return labels
@@ -311,14 +311,14 @@ def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
     return ask
 
 
-def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> Ask:
+def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
     """The patches in a random order: for each place, where its patch came from."""
     return lambda number, random: random.permutation(config.n_patches)
 
 
 def hidden_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
     """The mean squared error of the pixels of each hidden patch, summed over these."""
-    hidden = batch.labels != NONE  # (B, P)
+    hidden = batch.labels != IGNORE_INDEX  # (B, P)
     painted = model(batch.pixels, masked=hidden)[hidden]  # (M, C x s x s)
     wanted = to_patches(batch.pixels, model.config.patch_size)[hidden]
     return F.mse_loss(painted, wanted, reduction="none").mean(dim=-1).sum()
@@ -337,7 +337,7 @@ def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
 def judge_loss(
     batches: Sequence[ImageBatch], prepared: PreparedImages, loss: Callable[..., Tensor], model: Model
 ) -> Validation:
-    with judging(model) as device:
+    with evaluation_mode(model) as device:
         return Validation(loss=mean_loss(batches, partial(loss, model), device))
 
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.data.collate import NONE
-from heedful.errors import UserError, nearest
+from heedful.data.collate import IGNORE_INDEX
+from heedful.errors import UserError, did_you_mean
 from heedful.evaluation.metrics import Score
 
 MOST_LABELS = 100_000
@@ -31,8 +31,8 @@ def numbers_of(labels: Iterable[str], names: Sequence[str], *, where: str) -> li
     for label in labels:
         if label not in number:
             raise UserError(
-                f"{where}: the label {label!r} is not among those of training{nearest(label, names) or '.'} Correct "
-                "it, take the example out, or train with examples that have this label"
+                f"{where}: the label {label!r} is not among those of training{did_you_mean(label, names) or '.'} "
+                "Correct it, take the example out, or train with examples that have this label"
             )
         numbers.append(number[label])
     return numbers
@@ -43,7 +43,7 @@ def label_loss(logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0) 
     return F.cross_entropy(
         logits.flatten(0, -2).float() if logits.dtype == torch.bfloat16 else logits.flatten(0, -2),
         labels.flatten(),
-        ignore_index=NONE,
+        ignore_index=IGNORE_INDEX,
         label_smoothing=label_smoothing,
         reduction="sum",
     )

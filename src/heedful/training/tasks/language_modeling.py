@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.collate import AnyBatch, RowBatch
-from heedful.data.datasets import Rows, Windows, side_by_side
+from heedful.data.collate import AnyBatch, LmBatch
+from heedful.data.datasets import PackedLmDataset, RandomWindowDataset, sequential_windows
 from heedful.data.loader import Dataset
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
@@ -19,17 +19,17 @@ from heedful.text import SpecialTokens, Tokenizer
 from heedful.training.auxiliary_losses import auxiliary_heads, with_auxiliary_heads
 from heedful.training.losses import linear_cross_entropy
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import Lesson, Task, build
+from heedful.training.tasks.base import PreparedTask, Task, build
 from heedful.training.tasks.text_data import Texts, about_texts, n_tokens, pieces_of, prepare_texts, reopen_texts
-from heedful.training.validation import Said, Validation, judging, mean_loss, perplexity_of
+from heedful.training.validation import Validation, ValidationSample, evaluation_mode, mean_loss, perplexity_of
 
 N_SAMPLES, PROMPT, CONTINUATION = 3, 16, 48  # shown when a run validates, in tokens
 
 
-def lesson(texts: Texts, settings: Settings) -> Lesson:
+def lesson(texts: Texts, settings: Settings) -> PreparedTask:
     config = settings.model_config(vocab_size=texts.tokenizer.vocab_size, **stream_marks(texts.tokenizer, settings))
     apart = settings.data.apart and settings.data.rows == "packed"
-    return Lesson(
+    return PreparedTask(
         tokenizers=texts.tokenizers,
         make_dataset=lambda pin: make_dataset(texts, settings, config.marks.special, pin_memory=pin),
         make_model=partial(_make_model, config, settings),
@@ -68,12 +68,12 @@ def stream_marks(tokenizer: Tokenizer, settings: Settings) -> dict[str, dict[str
 
 def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[AnyBatch]:
     if settings.data.rows == "random":
-        return Windows(texts.train, length=settings.data.max_len, pin_memory=pin_memory)
-    return Rows(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
+        return RandomWindowDataset(texts.train, length=settings.data.max_len, pin_memory=pin_memory)
+    return PackedLmDataset(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
 
 
 def next_token_loss(
-    model: Gpt, batch: RowBatch, *, apart: bool, label_smoothing: float = 0.0, done: float | None = None
+    model: Gpt, batch: LmBatch, *, apart: bool, label_smoothing: float = 0.0, done: float | None = None
 ) -> Tensor:
     """Summed over the tokens of a batch; `apart` keeps the documents of a row from seeing each other.
 
@@ -106,7 +106,7 @@ class TextValidator:
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Gpt)
-        with judging(model) as device:
+        with evaluation_mode(model) as device:
             loss = mean_loss(self.batches, partial(next_token_loss, model, apart=self.apart), device)
             samples = tuple(self._continue(model, ids.to(device)) for ids in self.prompts)
         n_asked = sum(batch.n_target_tokens for batch in self.batches)
@@ -119,13 +119,13 @@ class TextValidator:
             samples=samples,
         )
 
-    def _continue(self, model: Gpt, ids: Tensor) -> Said:
+    def _continue(self, model: Gpt, ids: Tensor) -> ValidationSample:
         """The likeliest continuation of a beginning, beside the true one."""
         n_prompt = max(1, min(PROMPT, len(ids) // 2, model.config.max_len // 2))
         n_new = max(0, min(CONTINUATION, model.config.max_len - n_prompt))
         prompt, true = ids[:n_prompt], ids[n_prompt : n_prompt + n_new]
         decode = self.texts.tokenizer.decode
-        return Said(decode(prompt.tolist()), decode(true.tolist()), decode(go_on(model, prompt, n_new)))
+        return ValidationSample(decode(prompt.tolist()), decode(true.tolist()), decode(go_on(model, prompt, n_new)))
 
 
 def go_on(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
@@ -140,7 +140,7 @@ def go_on(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
     return new
 
 
-def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens) -> Sequence[RowBatch]:
+def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens) -> Sequence[LmBatch]:
     length, n_ids = settings.data.max_len, n_tokens(texts.valid)
     n_rows = max(1, settings.data.batch_tokens // length)
     needed = 2 if settings.data.rows == "random" else 1  # without marks, the first token is not foretold
@@ -148,8 +148,8 @@ def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens)
         tokens = "1 token for validation is" if n_ids == 1 else f"{n_ids} tokens for validation are"
         raise UserError(f"{tokens} too few, at least {needed} are needed: give --valid a longer text, or hold out more")
     if settings.data.rows == "random":
-        return side_by_side(texts.valid, length=min(length, n_ids - 1), rows=n_rows)
-    rows = Rows(texts.valid, row_len=length, special=special)
+        return sequential_windows(texts.valid, length=min(length, n_ids - 1), rows=n_rows)
+    rows = PackedLmDataset(texts.valid, row_len=length, special=special)
     groups = np.array_split(np.arange(sum(rows.sizes)), -(-sum(rows.sizes) // n_rows))
     return [rows.batch(group, np.arange(len(group)), seed=0) for group in groups]
 

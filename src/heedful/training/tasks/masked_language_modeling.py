@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from heedful.data.batch_sampler import plan_batches
-from heedful.data.collate import N_MARKS, NONE, LabelBatch
-from heedful.data.datasets import Masked, Masking, Stretches
+from heedful.data.collate import IGNORE_INDEX, N_SPECIAL, LabelBatch
+from heedful.data.datasets import DocumentChunks, MlmDataset, MlmMasking
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.bert import Bert, BertConfig
@@ -17,22 +17,29 @@ from heedful.nn.heads import MaskedHead
 from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.losses import linear_cross_entropy
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import Lesson, Say, Task, build, protected_ids
+from heedful.training.tasks.base import PreparedTask, Say, Task, build, protected_ids
 from heedful.training.tasks.labels import accuracy, label_loss
 from heedful.training.tasks.text_data import Texts, about_texts, mask_id_of, prepare_texts, reopen_texts, word_starts
-from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
+from heedful.training.validation import (
+    Validation,
+    ValidationSample,
+    check_plan,
+    evaluation_mode,
+    mean_loss,
+    perplexity_of,
+)
 
 RATE = 0.15  # of BERT
 N_SAMPLES = 3
 
 
-def lesson(texts: Texts, settings: Settings) -> Lesson:
+def lesson(texts: Texts, settings: Settings) -> PreparedTask:
     tokenizer = texts.tokenizer
     config: BertConfig = settings.model_config(
         vocab_size=tokenizer.vocab_size, mask_id=mask_id_of(tokenizer), head="masked"
     )
-    longest = settings.data.max_len - N_MARKS
-    masking = Masking(
+    longest = settings.data.max_len - N_SPECIAL
+    masking = MlmMasking(
         mask_id=config.mask_id,
         vocab_size=tokenizer.vocab_size,  # spare rows of a model to start from are no words
         rate=settings.noise.rate or RATE,
@@ -41,16 +48,16 @@ def lesson(texts: Texts, settings: Settings) -> Lesson:
     )
     special = config.marks.special
 
-    def dataset(texts: Stretches, pin_memory: bool = False) -> Masked:
-        return Masked(texts, masking, special=special, pin_memory=pin_memory)
+    def dataset(texts: DocumentChunks, pin_memory: bool = False) -> MlmDataset:
+        return MlmDataset(texts, masking, special=special, pin_memory=pin_memory)
 
-    return Lesson(
+    return PreparedTask(
         tokenizers=texts.tokenizers,
-        make_dataset=lambda pin: dataset(Stretches(texts.train, longest=longest), pin),
+        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, longest=longest), pin),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: masked_token_loss(model, batch),
         make_validator=lambda say: MaskedValidator(
-            dataset(Stretches([texts.valid], longest=longest)), tokenizer, settings, say
+            dataset(DocumentChunks([texts.valid], longest=longest)), tokenizer, settings, say
         ),
         about=about_texts(
             texts,
@@ -72,14 +79,14 @@ def masked_token_loss(model: Bert, batch: LabelBatch) -> Tensor:
 
 def hidden_states(model: Bert, batch: LabelBatch) -> tuple[Tensor, Tensor]:
     """The last vectors where something was hidden (M, D), and what (M,)."""
-    asked = batch.labels != NONE
+    asked = batch.labels != IGNORE_INDEX
     return model.states(batch.ids, batch.mask)[asked], batch.labels[asked]
 
 
 class MaskedValidator:
     """The held-out text with the same places hidden every time."""
 
-    def __init__(self, dataset: Masked, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
+    def __init__(self, dataset: MlmDataset, tokenizer: Tokenizer, settings: Settings, say: Say) -> None:
         self.dataset, self.tokenizer = dataset, tokenizer
         self.batches = fixed_batches(dataset, settings, say)
 
@@ -95,7 +102,7 @@ class MaskedValidator:
             n_asked += len(wanted)
             return label_loss(logits, wanted)
 
-        with judging(model) as device:
+        with evaluation_mode(model) as device:
             loss = mean_loss(self.batches, loss_of, device)
             samples = tuple(self._fill(model, batch.to(device)) for batch in self.batches[:N_SAMPLES])
         score = accuracy(right, n_asked)
@@ -107,17 +114,17 @@ class MaskedValidator:
             samples=samples,
         )
 
-    def _fill(self, model: Bert, batch: LabelBatch) -> Said:
+    def _fill(self, model: Bert, batch: LabelBatch) -> ValidationSample:
         """The first row: what was hidden, and what the model puts there."""
         one = LabelBatch(*(tensor[:1] for tensor in (batch.ids, batch.mask, batch.labels, batch.indices)))
         states, wanted = hidden_states(model, one)
         pieces = self.tokenizer.pieces
         said = model.head(states).argmax(dim=-1)
         shown = pieces(one.ids[one.mask].tolist())
-        return Said(" ".join(shown), " ".join(pieces(wanted.tolist())), " ".join(pieces(said.tolist())))
+        return ValidationSample(" ".join(shown), " ".join(pieces(wanted.tolist())), " ".join(pieces(said.tolist())))
 
 
-def fixed_batches(dataset: Masked, settings: Settings, say: Say) -> Sequence[LabelBatch]:
+def fixed_batches(dataset: MlmDataset, settings: Settings, say: Say) -> Sequence[LabelBatch]:
     data = settings.data
     plan = plan_batches(dataset.source_lengths, dataset.target_lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
     check_plan(

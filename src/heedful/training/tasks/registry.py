@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heedful.errors import UserError, one_of
+from heedful.errors import UserError, invalid_choice
 from heedful.models.model_io import FAMILIES
 from heedful.training.run_config import Content
 from heedful.training.settings import Settings
@@ -55,9 +55,9 @@ def metric_of(settings: Settings) -> str:
 def choose_task(family: str, task: str, content: Content) -> str:
     """The name of the task for a family and what its files hold, or a UserError that says what there is."""
     if family not in FAMILIES:
-        raise one_of("family", family, FAMILIES)
+        raise invalid_choice("family", family, FAMILIES)
     if task and task not in TASKS:
-        raise one_of("task", task, TASKS)
+        raise invalid_choice("task", task, TASKS)
     if task:
         found = TASKS[task]
         if family not in found.families:

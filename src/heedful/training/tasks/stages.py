@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from heedful.atomic_io import folder_aside, sync
+from heedful.atomic_io import atomic_folder, sync
 from heedful.errors import UserError
 from heedful.text import Tokenizers, has_tokenizers, learn_tokenizer, load_tokenizers, save_tokenizers
 from heedful.training.tasks.base import Preparation
@@ -27,7 +27,7 @@ def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence
     else:
         tokenizers = given.tokenizers
         given.say("the tokenizer is that of the model to start from")
-    with folder_aside(folder) as aside:
+    with atomic_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
     return tokenizers
 

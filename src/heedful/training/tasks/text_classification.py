@@ -12,9 +12,9 @@ from torch import Tensor
 from heedful.config import read_json
 from heedful.data.batch_sampler import plan_batches
 from heedful.data.binarize import prepare
-from heedful.data.collate import N_MARKS, LabelBatch, collate_labels
+from heedful.data.collate import N_SPECIAL, LabelBatch, collate_labels
 from heedful.data.corpus import Example
-from heedful.data.datasets import Classified, Stretches
+from heedful.data.datasets import ClassificationDataset, DocumentChunks
 from heedful.data.seeding import IntArray
 from heedful.data.shards import Shards
 from heedful.models.bert import Bert, BertConfig
@@ -22,11 +22,11 @@ from heedful.models.model_io import Model
 from heedful.text import MASK_PIECE, Tokenizers, load_tokenizers
 from heedful.training.data_preparation import TrainingPart, choose_held_out, read_valid, say_left_out
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import About, Lesson, Preparation, Say, Task, build
+from heedful.training.tasks.base import Preparation, PreparedTask, Say, Task, TaskDescription, build
 from heedful.training.tasks.labels import accuracy, label_loss, macro_f1, names_of, numbers_of
 from heedful.training.tasks.stages import one_tokenizer, write_json
 from heedful.training.tasks.translation import fingerprint_of
-from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss
+from heedful.training.validation import Validation, ValidationSample, check_plan, evaluation_mode, mean_loss
 
 LABELS = "labels.json"
 N_SAMPLES = 3
@@ -71,7 +71,7 @@ def prepare_labelled(given: Preparation) -> None:
         )
         for number, part in enumerate(parts)
     ]
-    longest = given.settings.data.max_len - N_MARKS
+    longest = given.settings.data.max_len - N_SPECIAL
     n_cut = sum(int((one.source.lengths > longest).sum()) for one in shards)
     given.say(f"training on {sum(map(len, shards)):,} texts with {len(names):,} labels: {_listed(names)}")
     if alone := [name for name in names if found[name] == 1]:
@@ -89,16 +89,16 @@ def reopen_labelled(folder: Path, settings: Settings) -> LabelledTexts:
     return LabelledTexts(tokenizers, tuple(stored["names"]), train, labels, read_valid(folder))
 
 
-def lesson(prepared: LabelledTexts, settings: Settings) -> Lesson:
+def lesson(prepared: LabelledTexts, settings: Settings) -> PreparedTask:
     tokenizer = prepared.tokenizers.source
     config: BertConfig = settings.model_config(
         vocab_size=tokenizer.vocab_size, head="classify", labels=list(prepared.names)
     )
     special = config.marks.special
-    stretches = partial(Stretches, longest=settings.data.max_len - N_MARKS, only_first=True)
-    return Lesson(
+    stretches = partial(DocumentChunks, longest=settings.data.max_len - N_SPECIAL, only_first=True)
+    return PreparedTask(
         tokenizers=prepared.tokenizers,
-        make_dataset=lambda pin: Classified(
+        make_dataset=lambda pin: ClassificationDataset(
             stretches(prepared.train), prepared.labels, special=special, pin_memory=pin
         ),
         make_model=partial(build, config, settings),
@@ -106,7 +106,7 @@ def lesson(prepared: LabelledTexts, settings: Settings) -> Lesson:
             model, batch, label_smoothing=settings.loss.label_smoothing
         ),
         make_validator=lambda say: LabelValidator(prepared, settings, config, say),
-        about=About(
+        about=TaskDescription(
             what="classifier of texts",
             output="labels",
             tag="text-classification",
@@ -141,7 +141,7 @@ class LabelValidator:
             wanted.update(zip(numbers, batch.labels.tolist(), strict=True))
             return label_loss(logits, batch.labels)
 
-        with judging(model) as device:
+        with evaluation_mode(model) as device:
             loss = mean_loss(self.batches, loss_of, device)
         score = accuracy(sum(said[i] == wanted[i] for i in wanted), len(wanted))
         f1 = macro_f1([said[i] for i in wanted], list(wanted.values()), len(self.names))
@@ -151,7 +151,7 @@ class LabelValidator:
             scores=(score,),
             n_scored=len(wanted),
             samples=tuple(
-                Said(self.examples[i].source, self.examples[i].target, self.names[said[i]])
+                ValidationSample(self.examples[i].source, self.examples[i].target, self.names[said[i]])
                 for i in sorted(said)[:N_SAMPLES]
             ),
         )
@@ -159,11 +159,11 @@ class LabelValidator:
 
 def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig, say: Say) -> Sequence[LabelBatch]:
     data = settings.data
-    longest = data.max_len - N_MARKS
+    longest = data.max_len - N_SPECIAL
     encoded = prepared.tokenizers.source.encode_batch([example.source for example in prepared.valid])
     texts = [np.array(ids[:longest], np.int64) for ids in encoded]
     labels = np.array(numbers_of([e.target for e in prepared.valid], prepared.names, where="validation"), np.int64)
-    lengths = np.array([len(ids) + N_MARKS for ids in texts])
+    lengths = np.array([len(ids) + N_SPECIAL for ids in texts])
     plan = plan_batches(lengths, np.ones_like(lengths), batch_tokens=data.batch_tokens, seed=0, epoch=0)
     check_plan(plan, len(texts), "texts", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say)
     return [

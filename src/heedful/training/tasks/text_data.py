@@ -15,12 +15,12 @@ from heedful.config import read_json
 from heedful.data.binarize import prepare
 from heedful.data.corpus import Corpus, Example
 from heedful.data.shards import Shards
-from heedful.data.splits import Divided, Documents, split_documents
+from heedful.data.splits import Documents, DocumentUnit, split_documents
 from heedful.errors import UserError
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
 from heedful.training.data_preparation import say_left_out
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import About, Preparation
+from heedful.training.tasks.base import Preparation, TaskDescription
 from heedful.training.tasks.stages import one_tokenizer, write_json
 
 FACTS = "text.json"
@@ -83,8 +83,8 @@ def n_tokens(shards: Shards) -> int:
     return shards.manifest.sides["source"].tokens
 
 
-def about_texts(texts: Texts, *, what: str, output: str, tag: str, command: str) -> About:
-    return About(
+def about_texts(texts: Texts, *, what: str, output: str, tag: str, command: str) -> TaskDescription:
+    return TaskDescription(
         what=what,
         output=output,
         tag=tag,
@@ -140,5 +140,5 @@ def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None
     )
 
 
-def _all(corpus: Corpus, divided: Divided) -> Iterable[Example]:
+def _all(corpus: Corpus, divided: DocumentUnit) -> Iterable[Example]:
     return Documents(corpus, divided, lambda text: True)

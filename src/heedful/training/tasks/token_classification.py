@@ -15,11 +15,11 @@ from torch import Tensor
 from heedful.atomic_io import sync
 from heedful.config import read_json
 from heedful.data.batch_sampler import plan_batches
-from heedful.data.collate import N_MARKS, NONE, LabelBatch
+from heedful.data.collate import IGNORE_INDEX, N_SPECIAL, LabelBatch
 from heedful.data.conll import Sentence, read_tagged, spans_of
-from heedful.data.datasets import Tagged
+from heedful.data.datasets import TaggingDataset
 from heedful.data.seeding import IntArray
-from heedful.data.splits import LARGEST_SHARE, by_hash, nothing_left, require_hold_out
+from heedful.data.splits import LARGEST_SHARE, hash_sample, nothing_left, require_hold_out
 from heedful.decoding.encoder_inputs import encode_words
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
@@ -28,10 +28,10 @@ from heedful.models.model_io import Model
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
 from heedful.training.data_preparation import say_left_out
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import About, Lesson, Preparation, Say, Task, build
+from heedful.training.tasks.base import Preparation, PreparedTask, Say, Task, TaskDescription, build
 from heedful.training.tasks.labels import accuracy, label_loss, names_of, numbers_of
 from heedful.training.tasks.stages import one_tokenizer, refuse_weights, write_json
-from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss
+from heedful.training.validation import Validation, ValidationSample, check_plan, evaluation_mode, mean_loss
 
 FACTS = "tags.json"
 N_SAMPLES = 3
@@ -68,7 +68,7 @@ def prepare_tagged(given: Preparation) -> None:
             )
     else:
         require_hold_out(data.hold_out, give="--valid")
-        is_held_out = by_hash(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
+        is_held_out = hash_sample(min(data.hold_out / max(1, len(sentences)), LARGEST_SHARE))
         parts = [[s for s in part if not is_held_out(" ".join(s.words))] for part in parts]
         valid = [s for s in sentences if is_held_out(" ".join(s.words))]
     for one in (*corpora, *([corpus] if corpus else [])):
@@ -90,7 +90,7 @@ def prepare_tagged(given: Preparation) -> None:
         _write(given.folder / "data" / f"{name}.jsonl", part)
     held = "given" if corpus is not None else "held out"
     given.say(f"training on {len(training):,} sentences, {len(names):,} tags; validating on {len(valid):,}, {held}")
-    longest = data.max_len - N_MARKS
+    longest = data.max_len - N_SPECIAL
     lengths = [sum(map(len, encode_words(tokenizer, sentence.words))) for sentence in (*training, *valid)]
     if n_cut := sum(length > longest for length in lengths):
         given.say(f"{n_cut:,} sentences have more than {longest} tokens (data.max_len): the words beyond are not read")
@@ -104,7 +104,7 @@ def reopen_tagged(folder: Path, settings: Settings) -> TaggedTexts:
     return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid, sizes)
 
 
-def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
+def lesson(prepared: TaggedTexts, settings: Settings) -> PreparedTask:
     if settings.run.metric == "f1" and not _has_stretches(prepared.valid):
         raise UserError(
             "run.metric = 'f1' is of stretches, in tags like B-PER and I-PER, and the validation data has none: "
@@ -115,20 +115,20 @@ def lesson(prepared: TaggedTexts, settings: Settings) -> Lesson:
         vocab_size=tokenizer.vocab_size, head="label_tokens", labels=list(prepared.names)
     )
 
-    def dataset(sentences: Sequence[Sentence], pin_memory: bool = False) -> Tagged:
-        longest = settings.data.max_len - N_MARKS
+    def dataset(sentences: Sequence[Sentence], pin_memory: bool = False) -> TaggingDataset:
+        longest = settings.data.max_len - N_SPECIAL
         encoded = [encode(sentence, tokenizer, prepared.names, longest) for sentence in sentences]
         ids, labels = [a for a, _ in encoded], [b for _, b in encoded]
         key = f"{_sha256(sentences)} up to {longest}"
-        return Tagged(ids, labels, key=key, special=config.marks.special, pin_memory=pin_memory)
+        return TaggingDataset(ids, labels, key=key, special=config.marks.special, pin_memory=pin_memory)
 
-    return Lesson(
+    return PreparedTask(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: dataset(prepared.train, pin),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: tag_loss(model, batch, label_smoothing=settings.loss.label_smoothing),
         make_validator=lambda say: TagValidator(dataset(prepared.valid), prepared, settings, say),
-        about=About(
+        about=TaskDescription(
             what="tagger of words",
             output="tags",
             tag="token-classification",
@@ -148,7 +148,7 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
     labels: list[int] = []
     for pieces, number in zip(encode_words(tokenizer, sentence.words), numbers, strict=True):
         ids += pieces
-        labels += [number, *[NONE] * (len(pieces) - 1)]
+        labels += [number, *[IGNORE_INDEX] * (len(pieces) - 1)]
     return np.array(ids[:longest], np.int64), np.array(labels[:longest], np.int64)
 
 
@@ -160,7 +160,7 @@ def tag_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) ->
 class TagValidator:
     """Accuracy by words; where tags are like B-PER and I-PER, also the F1 of whole stretches."""
 
-    def __init__(self, dataset: Tagged, prepared: TaggedTexts, settings: Settings, say: Say) -> None:
+    def __init__(self, dataset: TaggingDataset, prepared: TaggedTexts, settings: Settings, say: Say) -> None:
         self.names, self.sentences = prepared.names, prepared.valid
         data, lengths = settings.data, (dataset.source_lengths, dataset.target_lengths)
         plan = plan_batches(*lengths, batch_tokens=data.batch_tokens, seed=0, epoch=0)
@@ -177,11 +177,11 @@ class TagValidator:
             logits = model.head(model.states(batch.ids, batch.mask))  # (B, S, L)
             best = logits.argmax(dim=-1)
             for row, number in enumerate(batch.indices.tolist()):
-                tags = best[row][batch.labels[row] != NONE]
+                tags = best[row][batch.labels[row] != IGNORE_INDEX]
                 said[number] = [self.names[tag] for tag in tags.tolist()]
             return label_loss(logits, batch.labels)
 
-        with judging(model) as device:
+        with evaluation_mode(model) as device:
             loss = mean_loss(self.batches, loss_of, device)
         pairs = [(said[number], list(self.sentences[number].tags[: len(said[number])])) for number in sorted(said)]
         right = sum(a == b for ours, true in pairs for a, b in zip(ours, true, strict=True))
@@ -194,7 +194,7 @@ class TagValidator:
             scores=(score, f1) if spans else (score,),
             n_scored=len(pairs),
             samples=tuple(
-                Said(
+                ValidationSample(
                     " ".join(self.sentences[number].words),
                     " ".join(self.sentences[number].tags),
                     " ".join(said[number]),

@@ -14,20 +14,27 @@ from heedful.config import read_json
 from heedful.data.batch_sampler import plan_batches
 from heedful.data.collate import Batch, collate
 from heedful.data.corpus import Example
-from heedful.data.datasets import Pairs
+from heedful.data.datasets import PairDataset
 from heedful.decoding.translator import translate_greedily
 from heedful.errors import UserError
 from heedful.evaluation.metrics import bleu, chrf, tokenize_for
 from heedful.models.model_io import FAMILIES, Model
-from heedful.models.special_ids import MarksConfig
+from heedful.models.special_ids import SpecialIds
 from heedful.text import Tokenizers
 from heedful.training.data_preparation import Extractor, Prepared, Reduced, extractor_of, prepare_data, reopen_data
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.run_config import Files, RunRecord, sentence_language
 from heedful.training.settings import DataSettings, Settings, choose_recipe
-from heedful.training.tasks.base import About, Lesson, Preparation, Say, Task, build
+from heedful.training.tasks.base import Preparation, PreparedTask, Say, Task, TaskDescription, build
 from heedful.training.tasks.stages import write_json
-from heedful.training.validation import Said, Validation, check_plan, judging, mean_loss, perplexity_of
+from heedful.training.validation import (
+    Validation,
+    ValidationSample,
+    check_plan,
+    evaluation_mode,
+    mean_loss,
+    perplexity_of,
+)
 
 LANGUAGE = "language.json"
 
@@ -54,13 +61,13 @@ def make_extractor(settings: Settings, language: str, tokenizers: Tokenizers) ->
     return extractor_of(settings, tokenizers.source, language=language, n_marks=n_marks)
 
 
-def lesson(prepared: Prepared, settings: Settings) -> Lesson:
+def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
     config = config_for(prepared.tokenizers, settings)
     marks = config.marks
     extract = make_extractor(settings, prepared.language, prepared.tokenizers)
-    return Lesson(
+    return PreparedTask(
         tokenizers=prepared.tokenizers,
-        make_dataset=lambda pin: Pairs(
+        make_dataset=lambda pin: PairDataset(
             prepared.train,
             tokenizers=prepared.tokenizers,
             pin_memory=pin,
@@ -88,9 +95,9 @@ def lesson(prepared: Prepared, settings: Settings) -> Lesson:
     )
 
 
-def about_pairs(prepared: Prepared, *, summaries: bool) -> About:
+def about_pairs(prepared: Prepared, *, summaries: bool) -> TaskDescription:
     """Who extracts before they write, make summaries: of a translation nothing may be missing."""
-    return About(
+    return TaskDescription(
         what="summarisation model" if summaries else "translation model",
         output="summaries" if summaries else "translations",
         tag="summarization" if summaries else "translation",
@@ -124,7 +131,7 @@ class PairsValidator:
         max_len: int,
         last_position: int | None,
         sentences: int,
-        marks: MarksConfig,
+        marks: SpecialIds,
         say: Say,
     ) -> None:
         self.tokenizers = tokenizers
@@ -138,7 +145,7 @@ class PairsValidator:
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, EncoderDecoder)
-        with judging(model):
+        with evaluation_mode(model):
             loss = self._loss(model)
             said = translate_greedily(model, self.tokenizers, [example.source for example in self.chosen])
         wanted = [example.target for example in self.chosen]
@@ -154,7 +161,9 @@ class PairsValidator:
             scores=scores,
             n_scored=len(said),
             how="greedy",
-            samples=tuple(Said(e.source, e.target, text) for e, text in zip(self.chosen[:3], said, strict=False)),
+            samples=tuple(
+                ValidationSample(e.source, e.target, text) for e, text in zip(self.chosen[:3], said, strict=False)
+            ),
         )
 
     def _loss(self, model: EncoderDecoder) -> float:
@@ -168,7 +177,7 @@ def _batches(
     *,
     batch_tokens: int,
     max_len: int,
-    marks: MarksConfig,
+    marks: SpecialIds,
     say: Say,
 ) -> list[Batch]:
     sources, targets = (
@@ -224,7 +233,7 @@ def _first_readable(
 
 
 def _readable(
-    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, marks: MarksConfig
+    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, marks: SpecialIds
 ) -> list[Example]:
     sources = tokenizers.source.encode_batch([example.source for example in examples])
     lengths = [len(marks.opened(ids)) + 1 for ids in sources]
