@@ -25,8 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heedful.evaluation.consensus import LIKENESSES, Likeness, agreement
-from heedful.evaluation.scores import bleu
+from heedful.evaluation.mbr import LIKENESSES, Likeness, agreement
+from heedful.evaluation.metrics import bleu
 from multi30k import Corpus, score_file
 from translations import Archive, read_archive, read_lines, write_lines
 
@@ -144,8 +144,8 @@ def backward_scores(model: Path | None, texts: list[list[str]], sources: list[st
     if model is None:
         return itertools.repeat(0.0)
     from heedful.evaluation.perplexity import likelihood
-    from heedful.models.find import find_model_folder
-    from heedful.models.folder import load_model
+    from heedful.models.model_info import find_model_folder
+    from heedful.models.model_io import load_model
 
     loaded = load_model(find_model_folder(model))
     loaded.model.eval()

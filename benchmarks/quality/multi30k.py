@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.evaluation.counts import Tokenize
+from heedful.evaluation.metrics import Tokenize
 from translations import read_lines, write_lines
 
 CANDIDATES = ("average", "best")  # models in a run folder that validation decides between

@@ -28,8 +28,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from heedful.data.augment import strip_final_punctuation
 from heedful.data.corpus import Example
-from heedful.data.typed import without_mark
 from multi30k import copy_records
 
 # Tatoeba's language names -> the codes of model cards
@@ -113,7 +113,7 @@ def copy_results(options: argparse.Namespace, sources: list[Path], scores: str, 
 
 def ship(model: Path, folder: Path, languages: list[str], scores: str, start: Path | None) -> None:
     """Write the model in int8, with a model card that states its data, its licence and its scores."""
-    from heedful.models.folder import CARD, load_model, save_model
+    from heedful.models.model_io import CARD, load_model, save_model
 
     body = (model / CARD).read_text(encoding="utf-8").split("\n---\n", 1)[1].split("\n\n", 2)[2]  # without its title
     source, target = languages
@@ -192,7 +192,7 @@ def write_typed(pairs: Path) -> Path:
     output = pairs.with_name("typed.tsv")
     with output.open("w", encoding="utf-8", newline="\n") as typed:
         for line in pairs.read_text(encoding="utf-8").split("\n")[:-1]:
-            bare = without_mark(Example(*line.split("\t")))
+            bare = strip_final_punctuation(Example(*line.split("\t")))
             print(f"{bare.source.lower()}\t{bare.target}", file=typed)
     return output
 

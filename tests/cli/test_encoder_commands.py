@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful.cli.embed import npy_header
 from heedful.cli.main import run
 from heedful.decoding.classifier import Classifier

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from echo_engine import EchoEngine, install, model_folder, tokenizers
 
+from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.cli import main
 from heedful.decoding.segmentation import Segmenter
 from heedful.errors import UserError

@@ -4,10 +4,11 @@ import importlib.metadata
 import tomllib
 from collections.abc import Iterator
 
-from heedful_sources import PROJECT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from heedful_sources import PROJECT
 
 # What pip brings along when torch is built for a GPU; its versions are torch's own choice.
 OF_TORCH = ("nvidia-", "cuda-", "triton")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from heedful_sources import FOLDERS, INSIDE, PROJECT, Source, sources
 
 from heedful.cli.system_info import extras
+from heedful_sources import FOLDERS, INSIDE, PROJECT, Source, sources
 
 # All that a search may know of heedful beside itself: no model, and no text.
 KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.special_ids", "heedful.config", "heedful.errors")
@@ -100,7 +100,7 @@ def test_searches_know_no_model(source: Source) -> None:
     ("name", "text"),
     [
         ("heedful.text.a", "from heedful.data import Batch"),
-        ("heedful.text.a", "import heedful.data.batch"),
+        ("heedful.text.a", "import heedful.data.collate"),
         ("heedful.text.a", "from heedful import data"),
         ("heedful.text.a", "from heedful import train"),
         ("heedful.text.a", "def f():\n    from heedful.models import load_model"),
@@ -108,18 +108,18 @@ def test_searches_know_no_model(source: Source) -> None:
         ("heedful.data.a", "from heedful.nn import masks"),
         ("heedful.nn.a", "from heedful.errors import UserError"),
         ("heedful.nn.a", "from heedful.text import SPECIAL"),
-        ("heedful.decoding.a", "from heedful.training.loop import fit"),
+        ("heedful.decoding.a", "from heedful.training.trainer import fit"),
         ("heedful.serving.a", "from heedful.cli.main import run"),
         ("heedful.errors", "from heedful.text import SPECIAL"),
         ("heedful", "from heedful.cli.main import main"),
         ("heedful.text.a", "if TYPE_CHECKING:\n    from heedful.data import Batch"),
-        ("heedful.decoding.search.a", "from heedful.decoding.steps.quick import QuickStep"),
+        ("heedful.decoding.search.a", "from heedful.decoding.steps.fast_seq2seq import QuickStep"),
         ("heedful.decoding.engines.a", "from heedful.decoding import writing"),
         ("heedful.decoding.engines.a", "from heedful.decoding import Translator"),
         ("heedful.decoding.engines.a", "import heedful.decoding"),
         ("heedful.decoding.flat", "from heedful.decoding.search.step import Step"),
         ("heedful.decoding.engines.a", "from ..writing.translator import Translator"),
-        ("heedful.decoding.writing.a", "def f():\n    from heedful.decoding.pipelines.pipeline import pipeline"),
+        ("heedful.decoding.writing.a", "def f():\n    from heedful.decoding.hf_pipelines import pipeline"),
     ],
 )
 def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
@@ -132,14 +132,14 @@ def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
         ("heedful.data.a", "from heedful.text import SPECIAL"),
         ("heedful.data.a", "from heedful.errors import UserError"),
         ("heedful.data.a", "from heedful import __version__, errors"),
-        ("heedful.data.a", "from . import batch\nfrom .batch import Batch\nimport heedful.data.batch"),
+        ("heedful.data.a", "from . import batch\nfrom .batch import Batch\nimport heedful.data.collate"),
         ("heedful.nn.a", "import torch\nfrom heedful.nn.masks import causal"),
-        ("heedful.cli.a", "from heedful import train\nfrom heedful.training.loop import fit"),
+        ("heedful.cli.a", "from heedful import train\nfrom heedful.training.trainer import fit"),
         ("heedful.__main__", "from heedful.cli.main import main"),
-        ("heedful", "from heedful.training.loop import fit"),
+        ("heedful", "from heedful.training.trainer import fit"),
         ("heedful.decoding.steps.a", "from heedful.decoding.search.step import Step\nfrom .quick import QuickStep"),
         ("heedful.decoding.writing.a", "from heedful.decoding import engines\nfrom heedful.text import SPECIAL"),
-        ("heedful.decoding", "from heedful.decoding.pipelines.pipeline import pipeline"),
+        ("heedful.decoding", "from heedful.decoding.hf_pipelines import pipeline"),
     ],
 )
 def test_the_test_allows_an_import_to_the_left(name: str, text: str) -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from heedful_sources import FOLDERS, INSIDE
 
 PROJECT = Path(__file__).parents[2]

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
+
 from heedful_sources import Source, sources
 
 MODULES = {

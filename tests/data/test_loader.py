@@ -9,12 +9,12 @@ import time
 import numpy as np
 import pytest
 import torch
-from prepared_corpus import prepared, tokenizers
 
 from heedful.data.collate import Batch
 from heedful.data.datasets import PairDataset
 from heedful.data.loader import Loader, LoaderState
 from heedful.errors import UserError
+from prepared_corpus import prepared, tokenizers
 
 BATCH_TOKENS = 150
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from prepared_corpus import make_examples, prepared, tokenizers
 
 from heedful.data.binarize import prepare
 from heedful.data.collate import Batch
 from heedful.data.datasets import ATTEMPTS, PairDataset
 from heedful.errors import UserError
 from heedful.text import SentencePieceTokenizer, Tokenizers
+from prepared_corpus import make_examples, prepared, tokenizers
 
 STEP = np.array([40, 3, 17, 8, 59, 20, 21], np.uint32)
 

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from prepared_corpus import prepared, tokenizers
 
 from heedful.data.binarize import prepare
 from heedful.data.collate import LmBatch
@@ -17,6 +16,7 @@ from heedful.data.shards import Shards
 from heedful.data.splits import join_lines
 from heedful.errors import UserError
 from heedful.text import SPECIAL
+from prepared_corpus import prepared, tokenizers
 
 DOCUMENTS = [
     "a dog runs",

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prepared_corpus import make_examples, prepared, tokenizers
 
 from heedful.data import binarize, shards
 from heedful.data.binarize import prepare
@@ -18,6 +17,7 @@ from heedful.data.corpus import Example, open_corpus
 from heedful.data.shards import Shards
 from heedful.errors import UserError
 from heedful.text import TokenizerConfig, learn_tokenizer
+from prepared_corpus import make_examples, prepared, tokenizers
 
 EVERY = np.arange(300)
 

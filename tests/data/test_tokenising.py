@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from prepared_corpus import make_examples, tokenizers
 
 from heedful.data import binarize
 from heedful.data.binarize import Chunk, SideFormat, Worker, encode_chunks, encode_side, pack_texts, unpack_texts
 from heedful.errors import UserError
 from heedful.text import Tokenizers, save_tokenizers
+from prepared_corpus import make_examples, tokenizers
 
 IDS = SideFormat("<u2", keep_text=False)
 

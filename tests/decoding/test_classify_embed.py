@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from deterministic import fill
 from encoder_models import SIZES, bert_folder, own_tokenizers, picture, vit_folder
-
 from heedful import UserError, load_model, pipeline
 from heedful.data.collate import IGNORE_INDEX, pad_sources
 from heedful.data.conll import Sentence

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import ctranslate2
 import pytest
-from ct2_models import convert_here, make_engine, make_model, some_requests, tie
 
+from ct2_models import convert_here, make_engine, make_model, some_requests, tie
 from heedful.decoding.engines import ctranslate2_engine
 from heedful.decoding.engines.ctranslate2_engine import ModelReplicas
 from heedful.decoding.engines.ctranslate2_tuning import Speed
@@ -154,7 +154,7 @@ import os
 {before}
 from pathlib import Path
 from types import SimpleNamespace
-from heedful.interop.ctranslate2_library import threads_for_one
+from heedful.interop.ctranslate2.library import threads_for_one
 together = threads_for_one(Path({str(tmp_path)!r}), 2)
 assert "GOMP_SPINCOUNT" not in os.environ
 print(together)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import ctranslate2
 import pytest
+
 from ct2_models import count_conversions
 from echo_engine import tokenizers
 from gpt_writers import SHAPES, make_gpt, make_writer, some_prompts, tie
-
 from heedful.decoding.engines import auto
 from heedful.decoding.engines.auto import AutoWriter, has_wide_output, open_writer
 from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer, _batches

@@ -9,11 +9,11 @@ from pathlib import Path
 import ctranslate2
 import pytest
 import torch
+
 from ct2_models import convert_here, count_conversions, make_model, some_requests
 from echo_engine import tokenizers
 from encoder_models import bert_folder, own_tokenizers
 from gpt_writers import make_gpt, make_writer, some_prompts
-
 from heedful.cli.main import run
 from heedful.decoding import Translator, pipeline, worker_pool
 from heedful.decoding.embedder import Embedder

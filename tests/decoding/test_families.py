@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from ct2_models import VOCAB, make_engine, some_requests, tie, with_opinions
 from deterministic import fill
 from echo_engine import tokenizers
-
 from heedful.cli.main import run
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings

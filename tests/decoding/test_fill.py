@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from encoder_models import bert_folder, own_tokenizers, vit_folder, word_pieces
 
+from encoder_models import bert_folder, own_tokenizers, vit_folder, word_pieces
 from heedful import UserError, load_model, pipeline
 from heedful.decoding.encoder_inputs import Row, batches, masked_ids
 from heedful.decoding.fill_mask import FillMask

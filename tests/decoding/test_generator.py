@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, whole_numbers
-from echo_engine import tokenizers
 
 import heedful
+from deterministic import fill, whole_numbers
+from echo_engine import tokenizers
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings

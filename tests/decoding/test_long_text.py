@@ -5,10 +5,10 @@ import warnings
 
 import pytest
 import sentencex
-from echo_engine import EchoEngine, tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echo_engine import EchoEngine, tokenizers
 from heedful.decoding.input_text import BadText
 from heedful.decoding.segmentation import (
     WINDOW,

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tiny_models import sentences, tiny_model
 
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
@@ -11,6 +10,7 @@ from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.steps.parallel_decoding import look_ahead
 from heedful.errors import UserError
 from heedful.models.special_ids import SpecialIds
+from tiny_models import sentences, tiny_model
 
 
 @pytest.mark.parametrize("block", [1, 2, 8])

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from echo_engine import EchoEngine, install, model_folder, tokenizers
 
 import heedful
+from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.model_info import SourceLimit

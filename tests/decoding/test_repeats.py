@@ -1,8 +1,8 @@
 """A line that comes again is searched for once in a whole file, in bounded memory."""
 
 import pytest
-from echo_engine import EchoEngine, tokenizers
 
+from echo_engine import EchoEngine, tokenizers
 from heedful.decoding import translator
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import Sampling

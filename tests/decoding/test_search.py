@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import PATTERNS, random_model, sentences, tiny_model
 from torch import Tensor
 
 from heedful.data.collate import pad_sources
@@ -22,6 +21,7 @@ from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
 from heedful.models.special_ids import SpecialIds
 from heedful.text import SPECIAL
+from tiny_models import PATTERNS, random_model, sentences, tiny_model
 
 VARIANTS: dict[str, dict[str, object]] = {
     "paper": {},

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from deterministic import fill
 from echo_engine import EchoEngine, tokenizers
-from tiny_models import sentences, tiny_model
-
 from heedful.cli import main
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import Sampling, SearchSettings
@@ -19,6 +18,7 @@ from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
+from tiny_models import sentences, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* cut off")
 HOW = {"beam": 2, "max_len": 12}

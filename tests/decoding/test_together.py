@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+
+import heedful
 from ct2_models import log_probabilities
 from deterministic import fill
 from echo_engine import tokenizers
-from tiny_models import PATTERNS, random_model, sentences, tiny_model
-
-import heedful
 from heedful.cli import main
 from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.torch_engine import TorchEngine
@@ -22,6 +21,7 @@ from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.special_ids import SpecialIds
 from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
+from tiny_models import PATTERNS, random_model, sentences, tiny_model
 
 REQUESTS = sentences(60, seed=3)
 GREEDY = SearchSettings(beam=1, max_len=20)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill
-from echo_engine import EchoEngine, install, model_folder, tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
+from deterministic import fill
+from echo_engine import EchoEngine, install, model_folder, tokenizers
 from heedful.decoding.input_text import BLOCK_TEXTS, in_blocks
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.translation import Translation, best_choices
@@ -337,7 +337,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
 def test_no_process_outlives_one_that_was_killed(model: Path) -> None:
     program = f"""
 import itertools
-from heedful.decoding.writing.translator import Translator
+from heedful.decoding.translator import Translator
 translator = Translator.load({str(model)!r}, engine="torch")
 texts = (f"text {{n}}" for n in itertools.count())
 for number, text in enumerate(translator.stream(texts, block=8, workers=2, beam=1)):

@@ -1,10 +1,10 @@
 """Who is chosen is like the others, by sacreBLEU's own sentence scores."""
 
 import pytest
-from evaluation_outputs import references, spoiled
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from evaluation_outputs import references, spoiled
 from heedful.errors import UserError
 from heedful.evaluation.mbr import LIKENESSES, agreement, consensus
 

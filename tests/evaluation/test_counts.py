@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import sacrebleu
-from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
+from evaluation_outputs import references, spoiled
 from heedful.errors import UserError
 from heedful.evaluation.metrics import TOKENIZERS, bleu, chrf, count_bleu, count_chrf
 

@@ -1,9 +1,9 @@
 """Everything about a set of translations, in one call."""
 
 import pytest
-from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 
+from evaluation_outputs import references, spoiled
 from heedful.evaluation.evaluate import SentenceScores, evaluate
 from heedful.evaluation.metrics import notes_on, tokenize_for
 

@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from evaluation_outputs import references, spoiled
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
+from evaluation_outputs import references, spoiled
 from heedful.errors import UserError
 from heedful.evaluation import significance
 from heedful.evaluation.metrics import Counts, count_bleu, count_chrf

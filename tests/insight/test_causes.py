@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from look_models import OTHER_FAMILIES, SENTENCE, VARIANTS, other_subject, subject
 
 from heedful.insight import ablation
 from heedful.insight.inputs import LookModel
 from heedful.insight.look import Look, look
+from look_models import OTHER_FAMILIES, SENTENCE, VARIANTS, other_subject, subject
 
 
 def log_probabilities(found: Look) -> np.ndarray:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 
+from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model
 from heedful.cli.main import run
 from heedful.decoding.classifier import Classifier

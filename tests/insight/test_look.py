@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from deterministic import largest_difference
-from look_models import SENTENCE, VARIANTS, subject, tokenizers
 from torch import Tensor
 
 import heedful
+from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -29,6 +28,7 @@ from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
 from heedful.nn.recording import record_attention
 from heedful.text import SPECIAL
+from look_models import SENTENCE, VARIANTS, subject, tokenizers
 
 LOOKS: dict[tuple[str, int], Look] = {}
 

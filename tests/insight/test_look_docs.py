@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from look_models import subject, tokenizers
 
 from heedful.cli.main import make_app
 from heedful.insight.html_export import PAGE
 from heedful.insight.look import look
 from heedful.models.model_io import save_model
+from look_models import subject, tokenizers
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/look.md").read_text(encoding="utf-8")
 

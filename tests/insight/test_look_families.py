@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from deterministic import largest_difference
-from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
 from torch import Tensor
 
+from deterministic import largest_difference
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -22,6 +21,7 @@ from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.universal import Universal
 from heedful.nn.recording import record_attention
+from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
 
 EVERYTHING = 10_000
 LOOKS: dict[str, Look] = {}

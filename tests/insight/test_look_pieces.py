@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from look_models import other_subject, subject
 
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.segmentation import Long
@@ -16,6 +15,7 @@ from heedful.insight.look import Look, look
 from heedful.insight.schema import check_trace
 from heedful.models.model_info import read_reach
 from heedful.models.model_io import LoadedModel, load_model, save_model
+from look_models import other_subject, subject
 
 TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
 LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from look_models import tokenizers
 
 from heedful.insight.packed_arrays import pack, to_plain, unpack
 from heedful.insight.word_spans import word_spans
 from heedful.text.tokenizer import generated_pieces
+from look_models import tokenizers
 
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 

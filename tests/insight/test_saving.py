@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from look_models import SENTENCE, other_subject, subject, tokenizers
 
 from deterministic import fill
 from heedful.cli.look import BRANCHES
@@ -21,6 +20,7 @@ from heedful.insight.schema import check_trace
 from heedful.models.model_io import save_model
 from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from look_models import SENTENCE, other_subject, subject, tokenizers
 
 
 @pytest.fixture(scope="module")

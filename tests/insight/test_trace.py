@@ -4,7 +4,6 @@ import threading
 
 import pytest
 import torch
-from look_models import VARIANTS, subject
 from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
@@ -15,6 +14,7 @@ from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.insight.trace import trace
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.attention import attention_weights, masked_softmax, share_heads
+from look_models import VARIANTS, subject
 
 
 def inputs(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor, Tensor]:

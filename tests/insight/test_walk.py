@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from look_models import SENTENCE, VARIANTS, subject
 from torch import Tensor, nn
 
 from deterministic import largest_difference
@@ -15,6 +14,7 @@ from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.feedforward import FEED_FORWARDS
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 from heedful.nn.positions import sinusoidal_code
+from look_models import SENTENCE, VARIANTS, subject
 
 EVERYTHING = 10_000
 SOURCE, TARGET = [5, 9, 30, 7, 3], [2, 11, 40, 8]

@@ -125,7 +125,7 @@ def test_the_child_refuses_a_damaged_model_in_words(by_child, tmp_path):
 
 PROGRAM = """
 import sys
-from heedful.decoding.engines.choose import open_engine, open_tokenizers
+from heedful.decoding.engines.auto import open_engine, open_tokenizers
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 engine = open_engine(sys.argv[1], threads=1)

@@ -6,10 +6,10 @@ import ctranslate2
 import numpy as np
 import pytest
 import torch
+
 from deterministic import fill, largest_difference, whole_numbers
 from echo_engine import tokenizers
 from gpt_writers import LLAMA, SIZES, convert_here, make_gpt
-
 from heedful.decoding.generator import Generator
 from heedful.errors import UserError
 from heedful.interop.convert import convert_model

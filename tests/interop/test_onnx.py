@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from deterministic import fill, numbers, whole_numbers
 from torch import nn
 
+from deterministic import fill, numbers, whole_numbers
 from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from deterministic import numbers
 
+from deterministic import numbers
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import to_common_dtype
 from heedful.interop.huggingface.config_files import HFConfig

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from model_folders import make
 
 from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
+from model_folders import make
 
 ENGLISH = ["a dog runs", "two men sit on a bench", "the animal didn't cross the street because it was too tired"]
 GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "das Tier überquerte die Straße nicht"]

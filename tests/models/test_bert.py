@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model

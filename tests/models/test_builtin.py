@@ -137,8 +137,8 @@ def test_a_conversion_here_leaves_no_trace(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("class Tensor: pass\n")
     program = """
 import sys
-from heedful.interop.ctranslate2_cache import convert
-from heedful.models.builtin import builtin_model
+from heedful.interop.ctranslate2.cache import convert
+from heedful.models.model_info import builtin_model
 convert(builtin_model())
 assert not [name for name in sys.modules if name == "torch" or name.startswith("ctranslate2.specs")]
 import ctranslate2.specs.model_spec

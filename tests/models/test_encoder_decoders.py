@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 from torch import Tensor, nn
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, numbers, whole_numbers
 
+from deterministic import fill, largest_difference, numbers, whole_numbers
 from heedful.data.packing import fill_rows, pack_best_fit, pack_stream
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig, document_positions

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from model_folders import logits, make, refused, rewrite, sealed
 from safetensors.torch import load_file, save_file
 
 from deterministic import fill
 from heedful.errors import UserError
 from heedful.models.model_io import CONFIG, FORMAT, WEIGHTS, load_model, read_weights, save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from model_folders import logits, make, refused, rewrite, sealed
 
 
 def with_config(folder: Path, **changes) -> Path:
@@ -133,7 +133,7 @@ import pickle, sys
 events = []
 sys.addaudithook(lambda event, arguments: events.append(arguments) if event == "pickle.find_class" else None)
 
-from heedful.models.folder import load_model, save_model
+from heedful.models.model_io import load_model, save_model
 loaded = load_model(sys.argv[1])
 save_model(sys.argv[1] + " again", loaded.model, loaded.tokenizers)
 load_model(sys.argv[1] + " again")

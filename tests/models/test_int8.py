@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from model_folders import logits, make, refused, sealed
 from safetensors.torch import load_file, save_file
 
 from heedful.models.model_io import CONFIG, WEIGHTS, load_model, save_model, weights_of
 from heedful.models.weights import SCALE, from_int8, to_int8
+from model_folders import logits, make, refused, sealed
 
 
 def test_no_number_is_further_off_than_half_a_scale():

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import torch
-from model_folders import logits, make, refused
 from safetensors.torch import load_file
 
 from heedful.atomic_io import MANIFEST
 from heedful.errors import UserError
 from heedful.models.model_io import CARD, CONFIG, WEIGHTS, find_model_folder, load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig
+from model_folders import logits, make, refused
 
 # There and back
 
@@ -144,7 +144,7 @@ def test_the_folder_that_a_path_means(tmp_path):
 def test_loading_does_not_import_what_only_initialising_needs(plain):
     """Drawing normal numbers on the meta device would: a second more for every command that loads a model."""
     script = (
-        "import sys; from heedful.models.folder import load_model; before = len(sys.modules); load_model(sys.argv[1])"
+        "import sys; from heedful.models.model_io import load_model; before = len(sys.modules); load_model(sys.argv[1])"
     )
     script += "; print(len(sys.modules) - before)"
     ran = subprocess.run([sys.executable, "-c", script, str(plain)], capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.config import config_from_dict
 from heedful.errors import UserError
 from heedful.models.presets import SEQ2SEQ_PRESETS

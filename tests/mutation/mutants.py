@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+
 from mutant_kind import Mutant
 from mutant_table import MUTANTS
 

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from mutants import MUTANTS, SOURCE, fits, planted
 
 TESTS = Path(__file__).parents[1]

@@ -4,9 +4,9 @@ import random
 
 import pytest
 import torch
-from deterministic import largest_difference, mask_of, numbers
 from torch import Tensor
 
+from deterministic import largest_difference, mask_of, numbers
 from heedful.nn.attention import attend, share_heads
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
 from heedful.nn.sparse_attention import (

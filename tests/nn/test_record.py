@@ -1,8 +1,8 @@
 import pytest
 import torch
-from deterministic import fill, largest_difference, mask_of, numbers, whole_numbers
 from torch import Tensor, nn
 
+from deterministic import fill, largest_difference, mask_of, numbers, whole_numbers
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend, attend_fused, attention_weights
 from heedful.nn.masks import combine

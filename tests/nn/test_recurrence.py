@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, numbers
 from torch import Tensor
 
+from deterministic import fill, largest_difference, numbers
 from heedful.nn.adaptive_computation import ActOutput, Halting, Recurrence
 from heedful.nn.positions import sinusoidal_code
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from browser_page import Watched, chromium, playwright, watched
 from example_trace import Values, make_trace
-
 from heedful.insight.html_export import stand_alone_page
 
 

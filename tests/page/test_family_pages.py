@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from browser_page import Watched, drawn, expect
 from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers, picture, vit_folder
-from look_models import other_subject, tokenizers
-
 from heedful.cli.main import run
 from heedful.insight.packed_arrays import unpack
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
+from look_models import other_subject, tokenizers
 
 pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from browser_page import Watched, drawn, expect, playwright, watched
 from example_trace import Values, make_trace, weights_of
-from large_look import look_at_60_words
-
 from heedful.insight.html_export import PAGE, framed, stand_alone_page
 from heedful.insight.schema import check_trace
+from large_look import look_at_60_words
 
 VIEWS = ("attention", "walk", "output", "beam", "positions", "layers", "examples")
 

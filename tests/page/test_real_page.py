@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser_page import Watched, drawn, expect, playwright
-from real_server import make_folder, real_server
 
+from browser_page import Watched, drawn, expect, playwright
 from heedful.decoding.translator import Translator
 from heedful.insight.inputs import LookModel, open_subject
 from heedful.insight.look import Look, look
+from real_server import make_folder, real_server
 
 TEXT = "A dog sleeps in the snow."
 TEXTS = (

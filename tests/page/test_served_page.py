@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from browser_page import Watched, drawn, expect, watched
+from heedful.insight.look import Look, look
 from look_models import other_subject
 from stub_server import Stub, stub_server
-
-from heedful.insight.look import Look, look
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from deterministic import fill
 from encoder_decoders import (
     EXACT,
@@ -16,7 +17,6 @@ from encoder_decoders import (
     same_searches_of_several,
     shuffled,
 )
-
 from heedful.errors import UserError
 from heedful.interop.huggingface.bart import config_from, config_to, table
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface

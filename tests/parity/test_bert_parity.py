@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, numbers, whole_numbers
-from encoder_models import own_tokenizers
-from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
+from deterministic import fill, numbers, whole_numbers
+from encoder_models import own_tokenizers
 from heedful import pipeline
 from heedful.decoding.embedder import Embedder
 from heedful.errors import UserError
@@ -19,6 +18,7 @@ from heedful.interop.huggingface.checkpoint import export_huggingface, import_hu
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.special_ids import SpecialIds
+from hugging_face import close, gradients_differ, imported, recorded, unlike
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no tokenizer:UserWarning")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

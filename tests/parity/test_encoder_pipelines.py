@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+
 from encoder_folders import folder_of, transformers
 from encoder_models import bert_folder, own_tokenizers
-
 from heedful import load_model, pipeline
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 

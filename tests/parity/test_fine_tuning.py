@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from encoder_folders import folder_of
 from safetensors.torch import load_file
 
+from encoder_folders import folder_of
 from heedful.data.loader import Loader
 from heedful.interop.huggingface.checkpoint import import_huggingface
 from heedful.models.model_io import load_model

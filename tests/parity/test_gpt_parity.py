@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, largest_difference, whole_numbers
 from torch import Tensor
 
+from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.generator import Generator
 from heedful.errors import UserError
 from heedful.interop.huggingface import gpt2, llama

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+
 from encoder_decoders import (
     EXACT,
     ours_from,
@@ -18,7 +19,6 @@ from encoder_decoders import (
     same_searches_of_several,
     shuffled,
 )
-
 from heedful.decoding.translator import Translator
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+
 from deterministic import fill
 from encoder_decoders import (
     ours_from,
@@ -16,7 +17,6 @@ from encoder_decoders import (
     same_searches_of_several,
     shuffled,
 )
-
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface

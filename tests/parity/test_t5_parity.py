@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill
-from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
 from safetensors.torch import load_file, save_file
 
+from deterministic import fill
+from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.interop.huggingface.t5 import config_from, config_to, table

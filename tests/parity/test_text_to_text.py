@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from encoder_decoders import shuffled
 
+from encoder_decoders import shuffled
 from heedful import pipeline
 from heedful.cli.main import run
 from heedful.decoding.translator import Translator

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hugging_face import close, gradients_differ, imported, recorded, unlike
 from torch import Tensor
 
 from deterministic import fill, numbers, uniform
@@ -19,6 +18,7 @@ from heedful.interop.huggingface.vit import config_from, config_to, table
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.vit import Vit, VitConfig
 from heedful.nn.embeddings import from_patches
+from hugging_face import close, gradients_differ, imported, recorded, unlike
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

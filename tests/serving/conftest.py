@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from echo_service import KEY, echo_service, running
 
+from echo_service import KEY, echo_service, running
 from heedful.serving.auth import Keys, hash_key
 
 

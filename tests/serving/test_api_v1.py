@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from starlette.testclient import TestClient
+
 from echo_engine import tokenizers
 from echo_service import HeldEngine, echo_service, echo_translator
-from starlette.testclient import TestClient
-from tiny_translator import tiny_translator
-
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app
@@ -17,6 +16,7 @@ from heedful.serving.limits import Limits
 from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.service import Service
 from heedful.serving.streaming import translate_texts
+from tiny_translator import tiny_translator
 
 PATH = "/api/v1/translate"
 

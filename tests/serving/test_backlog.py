@@ -6,8 +6,8 @@ import threading
 import time
 
 import pytest
-from echo_service import HeldEngine, echo_translator
 
+from echo_service import HeldEngine, echo_translator
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import UNSPACED
 from heedful.serving.batching import PLANNED, AdmissionQueue, Batcher, LatencyEstimator, size_of, work_of

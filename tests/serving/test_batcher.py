@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from echo_engine import tokenizers
 from echo_service import HeldEngine, backwards, echo_translator
-from tiny_translator import tiny_translator
-
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
 from heedful.serving.batching import AdmissionQueue, Batcher, CannotTranslate, LatencyEstimator
 from heedful.serving.errors import ApiError
+from tiny_translator import tiny_translator
 
 SETTINGS = SearchSettings(beam=2)
 

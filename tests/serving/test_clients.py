@@ -5,6 +5,7 @@ import threading
 
 import httpx2 as httpx
 import pytest
+
 from echo_service import KEY
 
 

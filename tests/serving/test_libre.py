@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
-from echo_service import KEY, HeldEngine, echo_service
-from server_process import wait_until
 from starlette.testclient import TestClient
 
+from echo_service import KEY, HeldEngine, echo_service
 from heedful.serving.app import make_app
 from heedful.serving.auth import Keys, hash_key
+from server_process import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from echo_service import echo_service
 from starlette.testclient import TestClient
-from tiny_translator import tiny_translator
 
+from echo_service import echo_service
 from heedful.serving.app import make_app
 from heedful.serving.errors import ApiError
 from heedful.serving.limits import Limits
 from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.routes.look import LookAsked, LookRoutes
 from heedful.serving.service import Service
+from tiny_translator import tiny_translator
 
 PATH = "/api/v1/look"
 

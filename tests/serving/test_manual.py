@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from echo_service import echo_service
 from starlette.testclient import TestClient
 
+from echo_service import echo_service
 from heedful.serving.app import make_app
 from heedful.serving.middleware import POLICY
 from heedful.serving.openapi import page_of

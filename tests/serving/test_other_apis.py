@@ -2,6 +2,7 @@
 
 import httpx2 as httpx
 import pytest
+
 from echo_service import KEY, echo_service, running
 
 GERMAN = "Das ist ein ziemlich langer deutscher Satz."

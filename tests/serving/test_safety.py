@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bad_requests import BAD_MARKUP, TOO_MUCH
-from echo_service import KEY, HeldEngine, echo_service
 from starlette.testclient import TestClient
 
+from bad_requests import BAD_MARKUP, TOO_MUCH
+from echo_service import KEY, HeldEngine, echo_service
 from heedful.cli.serve import is_loopback
 from heedful.errors import UserError
 from heedful.serving.app import make_app

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
+
 from ct2_models import count_conversions, make_engine, make_model
 from echo_engine import tokenizers
 from echo_service import detector, running
-from real_server import make_folder
-from serve_load import differing, many_texts, random_text
-from starlette.testclient import TestClient
-
 from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.translator import Translator
 from heedful.models.model_info import SourceLimit
 from heedful.serving.app import make_app
 from heedful.serving.model_registry import Pair, Pairs, open_pair
 from heedful.serving.service import Service
+from real_server import make_folder
+from serve_load import differing, many_texts, random_text
 
 N_TEXTS = 300
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+
 from echo_engine import model_folder
 from echo_service import HeldEngine, echo_service, running
-from serve_load import Load, ask_until_stopped, echoed, random_text
-from server_process import BODY, ECHO, HEAD, connect, is_closed, slow_clients, start_slow_server, stopped, wait_until
-
 from heedful.serving import service as service_module
 from heedful.serving.languages import Detected
 from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS
+from serve_load import Load, ask_until_stopped, echoed, random_text
+from server_process import BODY, ECHO, HEAD, connect, is_closed, slow_clients, start_slow_server, stopped, wait_until
 
 
 def random_texts(n: int) -> list[str]:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from echo_service import echo_service, running
 from hypothesis import HealthCheck, Phase, given, settings, strategies
-from server_process import wait_until
-from tiny_translator import tiny_translator
 
+from echo_service import echo_service, running
 from heedful.serving.app import make_app
 from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.openapi import make_spec
 from heedful.serving.routes.compat import OtherApis
 from heedful.serving.service import Service
+from server_process import wait_until
+from tiny_translator import tiny_translator
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs heedful[dev]")
 

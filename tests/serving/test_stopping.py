@@ -10,6 +10,7 @@ from subprocess import Popen
 
 import httpx2 as httpx
 import pytest
+
 from server_process import HEAD, connect, start_server, wait_until
 
 STUCK = Path(__file__).parents[1] / "support" / "stuck_server.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.evaluation.consensus import consensus as heedful_consensus
+from heedful.evaluation.mbr import consensus as heedful_consensus
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "docs" / "results"
@@ -239,7 +239,7 @@ def test_the_committed_archive_has_all_lines_of_the_systems_whose_scores_are_com
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs the corpora in ../shared/data")
 def test_the_archived_translations_have_the_committed_scores() -> None:
-    from heedful.evaluation.scores import bleu
+    from heedful.evaluation.metrics import bleu
     from multi30k import Corpus
     from translations import read_archive, read_lines
 

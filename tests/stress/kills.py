@@ -22,11 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from small_run import OVERRIDES, write_corpus
-
 from heedful.atomic_io import ASIDE
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
 
 SETTINGS = [
     *OVERRIDES, "run.steps=200", "run.save_every=2", "run.validate_every=50", "run.keep_last=3", "data.workers=0",

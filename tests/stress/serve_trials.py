@@ -26,6 +26,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from heedful.data.demo import demo_corpus
+from heedful.decoding.translator import Translator
+from heedful.serving.limits import Limits
+from heedful.serving.service import WARM_UPS
 from real_server import BASE, Running, make_folder, real_server
 from serve_load import (
     TIE,
@@ -37,11 +41,6 @@ from serve_load import (
     narrowest_choice,
     random_text,
 )
-
-from heedful.data.demo import demo_corpus
-from heedful.decoding.translator import Translator
-from heedful.serving.limits import Limits
-from heedful.serving.service import WARM_UPS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from bad_requests import BAD_MARKUP, TOO_MUCH

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill
 
+from deterministic import fill
 from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.request import Hypothesis, Request

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import echo_engine
-
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator

@@ -1,9 +1,9 @@
 """What the parity tests of encoder-decoders share: inputs, comparisons, searches."""
 
 import torch
-from deterministic import largest_difference, whole_numbers
 from torch import Tensor, nn
 
+from deterministic import largest_difference, whole_numbers
 from heedful.data.collate import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request

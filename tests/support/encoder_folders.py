@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from encoder_models import word_pieces
 from hugging_face import unlike
 

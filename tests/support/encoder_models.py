@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import torch
-from deterministic import fill
 
+from deterministic import fill
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import save_model
 from heedful.models.special_ids import SpecialIds

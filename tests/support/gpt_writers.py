@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import torch
-from deterministic import fill, whole_numbers
 
+from deterministic import fill, whole_numbers
 from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer
 from heedful.decoding.search.request import Hypothesis, Request

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import torch
-from deterministic import numbers
 from torch import Tensor, nn
 
+from deterministic import numbers
 from heedful.interop.huggingface.checkpoint import MODEL_TYPES, import_huggingface
 from heedful.interop.huggingface.tensor_map import read_table
 from heedful.models.model_io import load_model

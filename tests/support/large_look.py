@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import torch
-from deterministic import fill
 
+from deterministic import fill
 from heedful.cli.look import look
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig

@@ -3,8 +3,8 @@
 import functools
 
 import torch
-from deterministic import fill
 
+from deterministic import fill
 from heedful.insight.inputs import LookModel
 from heedful.insight.model_layout import Writer
 from heedful.models.bart import Bart, BartConfig

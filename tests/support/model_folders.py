@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from deterministic import fill, whole_numbers
 
+from deterministic import fill, whole_numbers
 from heedful.atomic_io import MANIFEST, write_manifest
 from heedful.errors import UserError
 from heedful.models.model_io import load_model

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from small_run import write_corpus
 from torch import Tensor
+
+from small_run import write_corpus
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from deterministic import fill
 
+from deterministic import fill
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2 as httpx
+
 from echo_engine import model_folder
 from echo_service import echo_service, running
 

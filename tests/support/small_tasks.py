@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
 from small_run import WORDS
 
 HOLD_OUT = "data.hold_out=12"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from example_trace import Values, make_trace
-
 from heedful.insight.html_export import PAGE
 
 # As strict as a server can be: nothing inline, nothing from elsewhere.

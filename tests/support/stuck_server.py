@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 
 import echo_engine
-
 from heedful.cli.main import main
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings

@@ -1,8 +1,8 @@
 """TODO"""
 
 import torch
-from echo_engine import tokenizers
 
+from echo_engine import tokenizers
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.translator import Translator
 from heedful.models.model_info import SourceLimit

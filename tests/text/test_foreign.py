@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hostile_strings import hostile_strings
 
 from heedful.decoding.encoder_inputs import masked_ids
 from heedful.errors import UserError
@@ -28,6 +27,7 @@ from heedful.text.foreign import export_foreign, load_foreign
 from heedful.text.foreign_build import merges_of
 from heedful.text.foreign_rows import within_rows
 from heedful.text.hf_tokenizer import MAX_JSON_BYTES
+from hostile_strings import hostile_strings
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

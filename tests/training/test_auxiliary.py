@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from deterministic import fill
-from small_tasks import CASES, Case
 
+from deterministic import fill
 from heedful import UserError, load_model
 from heedful.data.collate import LmBatch
 from heedful.models.gpt import Gpt, GptConfig
@@ -17,6 +16,7 @@ from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.settings import Settings
 from heedful.training.tasks.language_modeling import next_token_loss
 from heedful.training.train import train
+from small_tasks import CASES, Case
 
 N_LAYERS = 4
 PAPER = AuxiliarySettings(layers=1.0, ahead=2)

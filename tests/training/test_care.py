@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
 
 from heedful import train
 from heedful.cli.main import run as heedful
@@ -17,6 +16,7 @@ from heedful.training.checkpoint import list_checkpoints
 from heedful.training.distributed import choose_device
 from heedful.training.signals import stop_requests
 from heedful.training.train import OF_A_RUN, Run
+from small_run import OVERRIDES, write_corpus
 
 QUICK = [*OVERRIDES, "data.workers=0", "run.steps=4", "run.save_every=2", "run.validate_every=1000"]
 

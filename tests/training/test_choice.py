@@ -4,7 +4,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from small_run import OVERRIDES, write_corpus
 
 from heedful.data.corpus import Example
 from heedful.models.special_ids import SpecialIds
@@ -12,6 +11,7 @@ from heedful.text import TokenizerConfig, learn_tokenizers
 from heedful.training.events import read_log
 from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
 
 
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])

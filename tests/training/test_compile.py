@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
 
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
 
 # float64, where only the order of sums differs; a few steps of several shapes.
 FEW = [

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from rank_runs import apart, command, train
 from safetensors.torch import load_file
-from small_run import OVERRIDES
 from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.training import distributed
 from heedful.training.distributed import fresh_store
+from rank_runs import apart, command, train
+from small_run import OVERRIDES
 
 # Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
 EXACT = [

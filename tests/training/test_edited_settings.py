@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from small_run import OVERRIDES, write_corpus
 
 from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
 
 
 @pytest.fixture(scope="module")

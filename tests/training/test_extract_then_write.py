@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_tasks import COMMON
 
 from echo_engine import EchoEngine
 from heedful.cli import main
@@ -21,6 +20,7 @@ from heedful.training.run_config import read_record
 from heedful.training.settings import DataSettings
 from heedful.training.tasks.translation import reopen
 from heedful.training.train import train
+from small_tasks import COMMON
 
 MAX_LEN = 64
 TOPICS = {

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoder_models import vit_folder
 from safetensors.torch import load_file
-from small_tasks import CASES, write_images
 
+from encoder_models import vit_folder
 from heedful.data.loader import LoaderState
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.decoding.hf_pipelines import pipeline
@@ -26,6 +25,7 @@ from heedful.training.tasks.images import mean_and_std
 from heedful.training.tasks.registry import TASKS
 from heedful.training.train import Run, train
 from heedful.training.trainer import make_loader
+from small_tasks import CASES, write_images
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from small_tasks import CASES
 
 from heedful.errors import UserError
 from heedful.training.run_config import Files, RunRecord, guessed, languages_of, say_languages
 from heedful.training.settings import DataSettings, Settings
 from heedful.training.train import train
+from small_tasks import CASES
 
 
 def record(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> RunRecord:

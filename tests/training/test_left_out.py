@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from small_tasks import CASES
 
 from heedful.data.corpus import Example
 from heedful.errors import UserError
@@ -15,6 +14,7 @@ from heedful.training.run_config import Files
 from heedful.training.settings import read_settings
 from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
+from small_tasks import CASES
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
 BAD = b"caf\xe9 man\n\n"  # Latin-1

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import run_events
 
+import run_events
 from heedful.errors import UserError
 from heedful.training.events import KINDS, Event, RunLog, read_log
 
@@ -87,7 +87,7 @@ def test_what_was_told_survives_a_kill(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from heedful.training.log import RunLog
+from heedful.training.events import RunLog
 log = RunLog(Path(sys.argv[1]))
 for number in range(10**9):
     log.emit("note", text=str(number))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_tasks import CASES
 
 from heedful.errors import UserError
 from heedful.training.train import train
+from small_tasks import CASES
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.accumulate=1"]
 TEXTS = ["next_token", "next_token windows", "masked_tokens", "spans", "denoising"]

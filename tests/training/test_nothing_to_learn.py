@@ -4,11 +4,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from small_tasks import CASES
 
 from heedful.data.splits import LARGEST_SHARE, hash_sample
 from heedful.errors import UserError
 from heedful.training.train import train
+from small_tasks import CASES
 
 HELD_OUT = next(text for text in map("the dog number {}".format, count()) if hash_sample(LARGEST_SHARE)(text))
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, open_small, settings, write_corpus
 
 from heedful.training.data_preparation import prepare_data
 from heedful.training.distributed import World
@@ -13,6 +12,7 @@ from heedful.training.events import read_log
 from heedful.training.plan import make_plan
 from heedful.training.run_config import Files
 from heedful.training.train import train
+from small_run import OVERRIDES, open_small, settings, write_corpus
 
 
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
-from small_tasks import CASES
 from torch import Tensor
 
 from deterministic import numbers, whole_numbers
@@ -19,6 +17,8 @@ from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
 from heedful.training.muon import Muon
 from heedful.training.optim import OptimiserSettings, make_optimiser
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
+from small_tasks import CASES
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=8", "run.save_every=4"]
 

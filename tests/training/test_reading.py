@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from small_run import settings
 
 from heedful.cli.main import run
 from heedful.data.corpus import Corpus
@@ -12,6 +11,7 @@ from heedful.errors import UserError
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import DataSettings
+from small_run import settings
 
 ROWS = [{"de": f"Hund {n}", "en": f"dog {n}", "fr": f"chien {n}"} for n in range(5)]
 EN_DE = [(row["en"], row["de"]) for row in ROWS]

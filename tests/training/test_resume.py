@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_run import open_small, settings, write_corpus
 
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from heedful.training.data_preparation import Prepared, prepare_data
 from heedful.training.distributed import World
 from heedful.training.run_config import Files
 from heedful.training.trainer import fit
+from small_run import open_small, settings, write_corpus
 
 WORLD = World(0, 1, torch.device("cpu"))
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_run import settings, write_corpus
 
 from heedful.errors import UserError
 from heedful.training.run_config import Files, RunRecord, read_record, refuse_differences, write_record
 from heedful.training.settings import Settings
+from small_run import settings, write_corpus
 
 
 def with_languages(chosen: Settings, *languages: str) -> Settings:

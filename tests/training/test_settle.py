@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from small_run import write_corpus
-from small_tasks import WRITERS
 
 from heedful.cli.main import run
 from heedful.config import read_toml
@@ -18,6 +16,8 @@ from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import find_recipe
 from heedful.training.tasks.registry import TASKS
+from small_run import write_corpus
+from small_tasks import WRITERS
 
 RECIPES = Path(__file__).parents[2] / "benchmarks" / "recipes"
 FOR_PAIRS = ("demo", "tiny", "small", "base", "big")  # chosen by the size of the data, which is small here

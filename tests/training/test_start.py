@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_tasks import sentences, write_pairs, write_text
 
 from heedful.errors import UserError
 from heedful.models.model_io import FAMILIES, load_model, save_model
@@ -25,6 +24,7 @@ from heedful.training.data_preparation import make_tokenizers
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.settings import Settings
+from small_tasks import sentences, write_pairs, write_text
 
 SIZES: dict[str, dict[str, Any]] = {
     "gpt": {"n_layers": 1, "positions": "rotary"},

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from small_tasks import CASES, sentences
 
 from heedful.errors import UserError
 from heedful.models.model_io import load_model
 from heedful.training.settings import Settings
 from heedful.training.tasks.token_classification import reopen_tagged
 from heedful.training.train import train
+from small_tasks import CASES, sentences
 
 FEW = [*CASES["tagging"].overrides, "run.steps=1", "run.validate_every=1", "run.ema=0.0"]
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from deterministic import fill
-from small_tasks import CASES, Case
 from torch import Tensor, nn
 
+from deterministic import fill
 from heedful.data.collate import IGNORE_INDEX, LabelBatch, LmBatch
 from heedful.data.loader import Loader
 from heedful.models.bert import Bert
@@ -22,6 +21,7 @@ from heedful.training.tasks.language_modeling import next_token_loss
 from heedful.training.tasks.masked_language_modeling import masked_token_loss
 from heedful.training.tasks.registry import task_of
 from heedful.training.train import files_of
+from small_tasks import CASES, Case
 
 
 def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[PreparedTask, int, int | None]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from rank_runs import apart, train
 from small_tasks import CASES
 

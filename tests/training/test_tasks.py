@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
-from deterministic import fill, largest_difference
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
-from small_tasks import CASES, Case
 
+from deterministic import fill, largest_difference
 from heedful import pipeline
 from heedful.config import read_toml
 from heedful.errors import UserError
@@ -23,6 +21,8 @@ from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.tasks.registry import TASKS, choose_task
 from heedful.training.train import Run, train
+from small_run import OVERRIDES, write_corpus
+from small_tasks import CASES, Case
 
 SPARE = ["data.batch_tokens=16", "optimiser.lr=1e-12", "run.steps=1", "run.device=cpu", "run.threads=1"]
 

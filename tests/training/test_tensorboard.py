@@ -2,11 +2,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import run_events
-from run_events import as_event
 
+import run_events
 from heedful.errors import MissingExtra
 from heedful.training.tensorboard import TensorBoardLog
+from run_events import as_event
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_run import OVERRIDES, write_corpus
 
 from heedful.cli.train import minutes
 from heedful.data.shards import Shards
@@ -26,6 +25,7 @@ from heedful.training.data_preparation import read_valid
 from heedful.training.events import read_log
 from heedful.training.settings import choose_recipe, read_settings
 from heedful.training.train import Run, lock_run_folder, train
+from small_run import OVERRIDES, write_corpus
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=4", "run.save_every=4"]
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from small_run import OVERRIDES, write_corpus
 
 from heedful.errors import UserError
 from heedful.training.train import train
+from small_run import OVERRIDES, write_corpus
 
 CONTENTS = {
     "empty": (lambda content: b"", "no line in it"),

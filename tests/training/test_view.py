@@ -3,12 +3,12 @@ import re
 from typing import Any
 
 import pytest
-import run_events
 from rich.console import Console
-from run_events import as_event
 
+import run_events
 from heedful.training.console import LiveView, LossCurve, PlainView, make_view
 from heedful.training.events import Event
+from run_events import as_event
 
 
 class Clock:
