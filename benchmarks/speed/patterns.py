@@ -199,7 +199,7 @@ def table(measured: list[Measured], *, cost: str, unit: str, factor: float) -> s
 
 
 def report(about: dict[str, object], measured: list[Measured]) -> str:
-    parts = [", ".join(f"{name} {value}" for name, value in about.items()) + "."]
+    parts = [", ".join(f"{name}: {value}" for name, value in about.items()) + "."]
     for threads in sorted({row.threads for row in measured}):
         rows = [row for row in measured if row.threads == threads]
         words = "one thread" if threads == 1 else f"{threads} threads"

@@ -35,7 +35,7 @@ def test_patterns_prints_a_table_and_writes_figures_and_a_picture(tmp_path):
     assert figures["machine"]["processor"] in done.stdout
     assert "| window, blocks of 64 |" in done.stdout
     page = (tmp_path / "page.md").read_text()
-    assert page.startswith("# Results\n<!-- patterns: begin -->\n\nprocessor ")
+    assert page.startswith("# Results\n<!-- patterns: begin -->\n\nprocessor: ")
     assert done.stdout.strip() in page and "old" not in page
     assert page.endswith("\n<!-- patterns: end -->\nrest\n")
     lines = ElementTree.parse(tmp_path / "picture.svg").iter("{http://www.w3.org/2000/svg}polyline")
