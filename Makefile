@@ -5,12 +5,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: help demo test lint mutants kill-test serve-test clean
+.PHONY: help demo demo-corpus test test-all lint mutants kill-test serve-test clean
 
 help:
 	@echo "make demo       install into .venv, train on the built-in corpus and show the result (some minutes)"
 	@echo "make test       install into .venv and run the tests"
+	@echo "make test-all   make test, the tests marked 'long', and the tests of the scripts: the grammar of the demo corpus"
 	@echo "make lint       ruff and the strict type checker"
+	@echo "make demo-corpus write the tables of the demo corpus again, byte for byte, from their grammar"
 	@echo "make mutants    plant bugs one by one and see the tests catch each (some minutes)"
 	@echo "make kill-test  kill a run 100 times with -9 and see it end as if it had never been (some minutes)"
 	@echo "make serve-test a server under load, overload, attack and stops, 1,000 random requests for each path (half an hour)"
@@ -30,9 +32,16 @@ help:
 demo: .venv/ready
 	$(BIN)/heedful demo
 
+demo-corpus: .venv/ready
+	$(BIN)/python -m scripts.demo_corpus
+
 # One thread for each worker: two workers with two threads each are slower than one alone.
 test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# -m "" runs the tests marked "long" too, which pyproject.toml leaves out.
+test-all: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "" tests scripts
 
 lint: .venv/ready
 	$(BIN)/ruff check .

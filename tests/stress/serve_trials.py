@@ -111,7 +111,7 @@ def texts(how: How, folder: Path) -> None:
 def base_server(folder: Path, *options: str) -> Iterator[tuple[Running, list[str]]]:
     """With a model of base size and sentences to ask it; the engine is what users get."""
     corpus = demo_corpus("en", "fr")
-    sources, targets = [one.source for one in corpus.train], [one.target for one in corpus.train]
+    sources, targets = [example.source for example in corpus.train], [example.target for example in corpus.train]
     make_folder(folder / "base", BASE, texts=(sources[:4000], targets[:4000]), vocab_size=2000)
     with real_server(folder / "base", *options) as server:
         wait_until_ready(server)

@@ -12,7 +12,7 @@ v not for grandparents, c in company. The "objects" of `ACTIVITIES` are the plac
 
 from functools import cache
 
-from heedful.data.demo.meaning import Verb
+from scripts.demo_corpus.meaning import Verb
 
 # With an object.
 TRANSITIVE = """

@@ -2,14 +2,14 @@
 
 from functools import cache
 
-from heedful.data.demo.adjectives import adjective, said_of
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.choices import adjective_for, belonging
-from heedful.data.demo.lexicon import LINKS, TIMES, words, words_for
-from heedful.data.demo.meaning import Act, Adjective, Clause, Degree, Joined, Phrase, Quality, Subject, Verb
-from heedful.data.demo.nouns import nouns, nouns_of
-from heedful.data.demo.people import ME, YOU, able, name, person, pronoun_for, relative
-from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, verb, verbs_for, verbs_named
+from scripts.demo_corpus.adjectives import adjective, said_of
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.choices import adjective_for, belonging
+from scripts.demo_corpus.lexicon import LINKS, TIMES, words, words_for
+from scripts.demo_corpus.meaning import Act, Adjective, Clause, Degree, Joined, Phrase, Quality, Subject, Verb
+from scripts.demo_corpus.nouns import nouns, nouns_of
+from scripts.demo_corpus.people import ME, YOU, able, name, person, pronoun_for, relative
+from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, verb, verbs_for, verbs_named
 
 BECAUSE, BUT, AND = words(LINKS)
 DRIVE = verb(TRANSITIVE, "drive")
@@ -26,7 +26,7 @@ REFUSALS = (
 
 
 @cache
-def _adjectives(classes: frozenset[str], names: str) -> tuple[Adjective, ...]:
+def adjectives_named(classes: frozenset[str], names: str) -> tuple[Adjective, ...]:
     return tuple(word for word in said_of(classes) if word.en in names.split())
 
 
@@ -57,9 +57,9 @@ def crossing(draw: Draw) -> Joined:
     act = next(act for act in verbs_named(TRANSITIVE, "cross") if act.objects & barrier.classes)
     if draw.chance(0.5):
         old = not (look and look.en in ("old", "big", "small"))
-        word, about = draw.one(_adjectives(beast.classes, "tired old" if old else "tired")), first
+        word, about = draw.one(adjectives_named(beast.classes, "tired old" if old else "tired")), first
     else:
-        word, about = draw.one(_adjectives(barrier.classes, OBSTACLES[barrier.en])), second
+        word, about = draw.one(adjectives_named(barrier.classes, OBSTACLES[barrier.en])), second
     reason = Clause(pronoun_for(about), Quality(word, "too"), "past")
     return Joined(Clause(first, Act(act, second), "past", "no"), BECAUSE, reason)
 
@@ -80,7 +80,7 @@ def refusal(draw: Draw) -> Joined:
     noun = draw.one(nouns_of(classes))
     act = next(act for act in verbs_named(TRANSITIVE, verb_name) if act.objects & noun.classes)
     thing = Phrase(noun, "the" if noun.mass else draw.one(("the", "this")))
-    reason = Clause(pronoun_for(thing), Quality(draw.one(_adjectives(noun.classes, why)), "too"), "past")
+    reason = Clause(pronoun_for(thing), Quality(draw.one(adjectives_named(noun.classes, why)), "too"), "past")
     subject = able(draw, person(draw), DRIVE) if verb_name == "buy" else person(draw)
     return Joined(Clause(subject, Act(act, thing), "past", "no"), BECAUSE, reason)
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import cache
 
-from heedful.data.demo.adjectives import describing
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.lexicon import MONTHS, TIMES, words, words_for
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.adjectives import describing
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.lexicon import MONTHS, TIMES, words, words_for
+from scripts.demo_corpus.meaning import (
     Adjective,
     Date,
     Noun,
@@ -21,8 +21,8 @@ from heedful.data.demo.meaning import (
     Verb,
     Word,
 )
-from heedful.data.demo.nouns import nouns, nouns_of
-from heedful.data.demo.people import ACQUIRING, HE, ME, SHE, WE, YOU, name, pronoun_for, related, relative
+from scripts.demo_corpus.nouns import nouns, nouns_of
+from scripts.demo_corpus.people import ACQUIRING, HE, ME, SHE, WE, YOU, name, pronoun_for, related, relative
 
 OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "photo", "garden", "room", "mail"})
 SHARED = frozenset({"furniture", "pet", "vehicle", "dwelling", "garden", "room", "television"})  # our table; but my pen

@@ -9,13 +9,13 @@ from functools import cache
 
 import pytest
 
-from heedful.data.corpus import Example
-from heedful.data.demo import chinese, demo_corpus, english, french, translations
-from heedful.data.demo.comparisons import SIZES, SPEEDS
-from heedful.data.demo.grammar import stock
-from heedful.data.demo.lexicon import NAMES, words
-from heedful.data.demo.meaning import Act, Age, Clause, Comparison, Phrase, Pronoun
-from heedful.data.demo.people import GROWN_UP, YOUNG, pronoun_for
+from scripts.demo_corpus import chinese, english, french
+from scripts.demo_corpus.comparisons import SIZES, SPEEDS
+from scripts.demo_corpus.corpus import Example, demo_corpus, translations
+from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.lexicon import NAMES, words
+from scripts.demo_corpus.meaning import Act, Age, Clause, Comparison, Language, Phrase, Pronoun
+from scripts.demo_corpus.people import GROWN_UP, YOUNG, pronoun_for
 
 MEANINGS = stock()
 CLAUSES = [meaning.body for meaning in MEANINGS if isinstance(meaning.body, Clause)]
@@ -25,7 +25,7 @@ KIN = "爸爸|妈妈|哥哥|弟弟|姐姐|妹妹|爷爷|奶奶|叔叔|阿姨|儿
 
 
 @cache
-def pairs(source: str, target: str) -> list[Example]:
+def pairs(source: Language, target: Language) -> list[Example]:
     corpus = demo_corpus(source, target)
     return [*corpus.train, *corpus.valid, *corpus.test, *corpus.combinations]
 

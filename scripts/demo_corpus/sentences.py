@@ -6,10 +6,10 @@ Each function draws one meaning of its kind; `grammar.py` says how many of each 
 from dataclasses import replace
 from typing import NamedTuple
 
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.choices import CREATING, SHARED, animal, date, most, object_for, time_for
-from heedful.data.demo.lexicon import OFTEN, VEHICLES, places, words, words_for
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.choices import CREATING, SHARED, animal, date, most, object_for, time_for
+from scripts.demo_corpus.lexicon import OFTEN, VEHICLES, places, words, words_for
+from scripts.demo_corpus.meaning import (
     Act,
     Clause,
     Clock,
@@ -25,8 +25,8 @@ from heedful.data.demo.meaning import (
     Verb,
     Word,
 )
-from heedful.data.demo.nouns import nouns
-from heedful.data.demo.people import (
+from scripts.demo_corpus.nouns import nouns
+from scripts.demo_corpus.people import (
     HE,
     ME,
     SHE,
@@ -40,7 +40,7 @@ from heedful.data.demo.people import (
     single,
     wearer,
 )
-from heedful.data.demo.verbs import (
+from scripts.demo_corpus.verbs import (
     ACTIVITIES,
     GIVING,
     MOTION,

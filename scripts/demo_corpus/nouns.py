@@ -7,7 +7,7 @@ in Chinese when it is definite (打开门, not 打开那扇门). The name of a n
 
 from functools import cache
 
-from heedful.data.demo.meaning import Noun
+from scripts.demo_corpus.meaning import Noun
 
 TABLE = """
 father | père m | 爸爸 位 | kin adult

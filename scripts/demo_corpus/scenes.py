@@ -6,11 +6,11 @@ Each function draws one meaning of its kind; `grammar.py` says how many of each 
 from dataclasses import replace
 from functools import cache
 
-from heedful.data.demo.adjectives import adjective, said_of
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.choices import SHARED, adjective_for, date, most
-from heedful.data.demo.lexicon import OFTEN, RELATIONS, SEASONS, TIMES, WEATHER, WEEKDAYS, places, words, words_for
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.adjectives import adjective, said_of
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.choices import SHARED, adjective_for, date, most
+from scripts.demo_corpus.lexicon import OFTEN, RELATIONS, SEASONS, TIMES, WEATHER, WEEKDAYS, places, words, words_for
+from scripts.demo_corpus.meaning import (
     Act,
     Adjective,
     Age,
@@ -37,10 +37,10 @@ from heedful.data.demo.meaning import (
     Weather,
     Where,
 )
-from heedful.data.demo.nouns import nouns, nouns_of
-from heedful.data.demo.people import GROWN_UP, HE, ME, SHE, WE, YOU, YOUNG, couple, name, person, relative
-from heedful.data.demo.sentences import clock, mood_of
-from heedful.data.demo.verbs import ACTIVITIES, SCHEDULE, read_verbs
+from scripts.demo_corpus.nouns import nouns, nouns_of
+from scripts.demo_corpus.people import GROWN_UP, HE, ME, SHE, WE, YOU, YOUNG, couple, name, person, relative
+from scripts.demo_corpus.sentences import clock, mood_of
+from scripts.demo_corpus.verbs import ACTIVITIES, SCHEDULE, read_verbs
 
 TOO = frozenset(
     {"big", "small", "old", "young", "long", "short", "expensive", "heavy", "difficult", "easy", "cold", "hot", "sweet"}

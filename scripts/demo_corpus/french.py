@@ -1,8 +1,8 @@
 """A meaning in French: agreement, negation, est-ce que, passé composé with avoir and être, futur proche."""
 
-from heedful.data.demo.conjugation import IMPERFECT, PAST_WITH_ETRE, agree, conjugate
-from heedful.data.demo.french_phrases import Agreement, agreement, glue, number, phrase
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.conjugation import IMPERFECT, PAST_WITH_ETRE, agree, conjugate
+from scripts.demo_corpus.french_phrases import Agreement, agreement, glue, number, phrase
+from scripts.demo_corpus.meaning import (
     Act,
     Age,
     Clause,

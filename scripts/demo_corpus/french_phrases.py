@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from heedful.data.demo.meaning import Name, Pair, Phrase, Pronoun, Sentence, Subject
+from scripts.demo_corpus.meaning import Name, Pair, Phrase, Pronoun, Sentence, Subject
 
 UNITS = (
     *("zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize"),

@@ -5,8 +5,8 @@ English | French | Chinese. A phrase that stands on two lines has two translatio
 
 from functools import cache
 
-from heedful.data.demo.lexicon import words
-from heedful.data.demo.meaning import Saying
+from scripts.demo_corpus.lexicon import words
+from scripts.demo_corpus.meaning import Saying
 
 TABLE = """
 I love studying. | J'aime étudier. | 我爱学习。

@@ -1,6 +1,6 @@
 """A meaning in Chinese: measure words, 的, 了 and 没有, 在, 吗, time before the verb, 两 and 二; no spaces."""
 
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.meaning import (
     Act,
     Adjective,
     Age,

@@ -3,11 +3,11 @@
 from functools import cache
 from typing import Literal
 
-from heedful.data.demo.adjectives import adjective, said_of
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.meaning import Adjective, Comparison, Noun, Phrase, Subject
-from heedful.data.demo.nouns import nouns, nouns_of
-from heedful.data.demo.people import ME, WE, YOU, name, person, relative
+from scripts.demo_corpus.adjectives import adjective, said_of
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.meaning import Adjective, Comparison, Noun, Phrase, Subject
+from scripts.demo_corpus.nouns import nouns, nouns_of
+from scripts.demo_corpus.people import ME, WE, YOU, name, person, relative
 
 How = Literal["more", "less", "as"]
 HOW: tuple[How, ...] = ("more", "more", "less", "as")

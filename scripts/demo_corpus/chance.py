@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from heedful.data.demo.meaning import Subject
+from scripts.demo_corpus.meaning import Subject
 
 T = TypeVar("T")
 

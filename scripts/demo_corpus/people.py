@@ -1,9 +1,9 @@
 """Who it is about: names, relatives, people of a trade, and the pronouns that stand for them."""
 
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.lexicon import NAMES, words
-from heedful.data.demo.meaning import Name, Noun, Pair, Phrase, Pronoun, Subject, Verb
-from heedful.data.demo.nouns import nouns, nouns_of
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.lexicon import NAMES, words
+from scripts.demo_corpus.meaning import Name, Noun, Pair, Phrase, Pronoun, Subject, Verb
+from scripts.demo_corpus.nouns import nouns, nouns_of
 
 ME, YOU, HE, SHE = Pronoun(1), Pronoun(2), Pronoun(3), Pronoun(3, female=True)
 WE, THEY = Pronoun(1, plural=True), Pronoun(3, plural=True)

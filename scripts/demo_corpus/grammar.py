@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import cache
 
-from heedful.data.demo import comparisons, modals, reasons, scenes, sentences
-from heedful.data.demo.ambiguity import names_your_job
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.lexicon import VOCATIVES, words
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus import comparisons, modals, reasons, scenes, sentences
+from scripts.demo_corpus.ambiguity import names_your_job
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.lexicon import VOCATIVES, words
+from scripts.demo_corpus.meaning import (
     Act,
     Body,
     Clause,
@@ -20,8 +20,8 @@ from heedful.data.demo.meaning import (
     Sentence,
     Word,
 )
-from heedful.data.demo.people import GROWN_UP
-from heedful.data.demo.sayings import sayings
+from scripts.demo_corpus.people import GROWN_UP
+from scripts.demo_corpus.sayings import sayings
 
 ASKED_OF_STRANGERS = frozenset({"open", "close", "wait", "rest", "smoke", "answer", "help"})
 PERSONAL = frozenset({"be", "live", "come", "have", "work", "know", "teach", "speak"})
@@ -67,13 +67,16 @@ KINDS: tuple[tuple[Callable[[Draw], Body], int], ...] = (
 
 
 @cache
-def stock() -> tuple[Sentence, ...]:
-    """Every meaning that the corpus is made from, each once, always in the same order."""
+def stock(scale: int = 1) -> tuple[Sentence, ...]:
+    """Return every meaning that the corpus is made from, each once and always in the same order.
+
+    `scale` multiplies the counts of `KINDS`.
+    """
     always: tuple[Body, ...] = (*sayings(), *reasons.notes())
     meanings = dict.fromkeys(Sentence(body) for body in always)
     for number, (kind, count) in enumerate(KINDS):
         draw = Draw(number)
-        meanings.update(dict.fromkeys(_said(draw, kind(draw)) for _ in range(count)))
+        meanings.update(dict.fromkeys(_said(draw, kind(draw)) for _ in range(count * scale)))
     return tuple(meanings)
 
 

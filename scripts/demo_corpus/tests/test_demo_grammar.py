@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from heedful.data.demo import chinese, english, french, french_phrases
-from heedful.data.demo.adjectives import adjective
-from heedful.data.demo.conjugation import conjugate
-from heedful.data.demo.grammar import stock
-from heedful.data.demo.lexicon import MONTHS, NAMES, RELATIONS, VOCATIVES, words
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus import chinese, english, french, french_phrases
+from scripts.demo_corpus.adjectives import adjective
+from scripts.demo_corpus.conjugation import conjugate
+from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.lexicon import MONTHS, NAMES, RELATIONS, VOCATIVES, words
+from scripts.demo_corpus.meaning import (
     Act,
     Adjective,
     Age,
@@ -29,9 +29,9 @@ from heedful.data.demo.meaning import (
     Saying,
     Sentence,
 )
-from heedful.data.demo.nouns import nouns
-from heedful.data.demo.people import HE, ME, SHE, THEY, WOMEN, YOU
-from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, read_verbs, verb
+from scripts.demo_corpus.nouns import nouns
+from scripts.demo_corpus.people import HE, ME, SHE, THEY, WOMEN, YOU
+from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, read_verbs, verb
 
 VOWEL = "[aeiouyhàâéèêëîïôûœAEIOUHÉÈ]"
 NOUN = nouns()

@@ -5,7 +5,7 @@ Each table has a line per word; the reader of its columns stands below it.
 
 from functools import cache
 
-from heedful.data.demo.meaning import Place, Word
+from scripts.demo_corpus.meaning import Place, Word
 
 # English | its preposition and article | French, its gender and preposition | Chinese, and what ends 在…里 | kinds: the
 # name is one too, `weekday` is closed at night and at weekends, `day` at night; one goes to a `regular` one every week

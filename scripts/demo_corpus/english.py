@@ -1,6 +1,6 @@
 """A meaning in English: a or an, the third person, do-support, tenses, possessives, dates and times."""
 
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus.meaning import (
     Act,
     Age,
     Body,

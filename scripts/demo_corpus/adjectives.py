@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Literal, cast
 
-from heedful.data.demo.meaning import Adjective
+from scripts.demo_corpus.meaning import Adjective
 
 # English and its comparative | French (before: in front of the noun; avoir: said with avoir) | Chinese | its kind |
 # noun classes that it stands beside | noun classes of which it is said.

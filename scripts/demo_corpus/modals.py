@@ -3,13 +3,13 @@
 from dataclasses import replace
 from functools import cache
 
-from heedful.data.demo.chance import Draw
-from heedful.data.demo.choices import UNWANTED as DISLIKED
-from heedful.data.demo.choices import object_for, time_for
-from heedful.data.demo.meaning import Act, Clause, Modal, Phrase, Verb
-from heedful.data.demo.people import ME, WE, YOU, able, person, wearer
-from heedful.data.demo.sentences import DYNAMIC, doer, mood_of
-from heedful.data.demo.verbs import ACTIVITIES, TRANSITIVE, verbs_for, verbs_named
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.choices import UNWANTED as DISLIKED
+from scripts.demo_corpus.choices import object_for, time_for
+from scripts.demo_corpus.meaning import Act, Clause, Modal, Phrase, Verb
+from scripts.demo_corpus.people import ME, WE, YOU, able, person, wearer
+from scripts.demo_corpus.sentences import DYNAMIC, doer, mood_of
+from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, verbs_for, verbs_named
 
 MODALS: tuple[Modal, ...] = ("want", "want", "can", "can", "must", "know", "like", "love")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from heedful.data.demo import chinese, english, french
-from heedful.data.demo.meaning import (
+from scripts.demo_corpus import chinese, english, french
+from scripts.demo_corpus.meaning import (
     Act,
     Body,
     Clause,
@@ -35,7 +35,7 @@ from heedful.data.demo.meaning import (
     Pronoun,
     Sentence,
 )
-from heedful.data.demo.people import pronoun_for
+from scripts.demo_corpus.people import pronoun_for
 
 RENDER: dict[Language, Callable[[Sentence], str]] = {
     "en": english.render,

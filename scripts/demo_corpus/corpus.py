@@ -1,0 +1,222 @@
+"""The demo corpus: pairs to train on, held-out sentences, sentences with new pairs of words, and the probe."""
+
+import itertools
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from scripts.demo_corpus.ambiguity import PARTS, RENDER, canonical, readings
+from scripts.demo_corpus.chance import Draw
+from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.meaning import (
+    Act,
+    Adjective,
+    Comparison,
+    HowMany,
+    Language,
+    Noun,
+    Pain,
+    Phrase,
+    Profession,
+    Quality,
+    Saying,
+    Sentence,
+    Verb,
+)
+from scripts.demo_corpus.probe import ProbePair, probe_pairs
+from scripts.demo_corpus.reasons import notes
+
+SEED = 1
+N_VALID, N_TEST = 500, 1000
+COMMON = 10  # how often a word must stand in the corpus: held out are known words, newly put together
+MARKS = str.maketrans(".,?!'", "     ")
+
+# Words of which each is seen in training, but never both in one sentence.
+APART = (
+    *(("red", "car"), ("blue", "coat"), ("black", "cat"), ("white", "horse"), ("green", "bag"), ("yellow", "flower")),
+    *(("big", "house"), ("small", "dog"), ("new", "computer"), ("old", "table"), ("beautiful", "dress")),
+    *(("interesting", "book"), ("expensive", "watch"), ("heavy", "suitcase"), ("fresh", "bread")),
+    *(
+        ("eat", "banana"),
+        ("drink", "beer"),
+        ("drink", "milk"),
+        ("buy", "umbrella"),
+        ("read", "letter"),
+        ("draw", "bird"),
+    ),
+    *(("write", "poem"), ("repair", "bike"), ("wash", "shirt"), ("open", "window"), ("lose", "key"), ("find", "phone")),
+    *(("learn", "Japanese"), ("study", "history"), ("help", "doctor"), ("sell", "boat"), ("break", "glass")),
+    *(("see", "elephant"), ("wear", "scarf"), ("call", "mother"), ("like", "cheese"), ("meet", "singer")),
+)
+
+# Where in a meaning its words are.
+WORDS: dict[type, tuple[str, ...]] = {
+    Phrase: ("noun", "adjective", "container"),
+    Act: ("verb",),
+    Quality: ("adjective",),
+    Profession: ("noun", "adjective"),
+    Comparison: ("adjective",),
+    HowMany: ("noun",),
+    Pain: ("part",),
+}
+
+
+class Example(NamedTuple):
+    """A sentence in two languages, and its meaning."""
+
+    source: str
+    target: str
+    meaning: Sentence
+
+
+class ProbeExample(NamedTuple):
+    """A sentence of the probe; the two sentences of a pair have the same number."""
+
+    example: Example
+    kind: str
+    number: int
+    antecedent: str = ""  # the noun that the pronoun stands for, as in the source
+    pronoun: str = ""  # the pronoun as in the target
+
+
+@dataclass(frozen=True)
+class DemoCorpus:
+    """Pairs of one direction. No source sentence occurs twice, within a split or in two splits."""
+
+    train: list[Example]
+    valid: list[Example]
+    test: list[Example]
+    combinations: list[Example]  # sentences with two words of `APART`
+    probe: list[ProbeExample]
+
+
+def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: int = 1) -> DemoCorpus:
+    """Make the corpus of one direction. The seed chooses what is held out and the order.
+
+    With `scale` 3, three times as many meanings are drawn, so the corpus is almost three times as large.
+    """
+    probe = _probe(source, target)
+    held_out = {example.source for example, *_ in probe}
+    seen: list[Example] = []
+    apart: list[Example] = []
+    free: list[Example] = []
+    for meaning, text in _unique(source, scale):
+        if text in held_out:  # only with a larger scale: the probe has no sentence of the corpus of scale 1
+            continue
+        example = Example(text, RENDER[target](meaning), meaning)
+        kind = seen if always_seen(meaning) else apart if has_apart(meaning) else free
+        kind.append(example)
+    draw = Draw(seed)
+    free = draw.shuffled(free)
+    words = {example.source: _words(example, source, target) for example in (*free, *apart)}
+    counts = Counter(itertools.chain.from_iterable(words[example.source] for example in free))
+    common = {word for word, count in counts.items() if count >= COMMON}
+    fair = [example for example in free if words[example.source] <= common]
+    tested = {example.source for example in fair[: N_VALID + N_TEST]}
+    return DemoCorpus(
+        train=draw.shuffled([*seen, *(example for example in free if example.source not in tested)]),
+        valid=fair[:N_VALID],
+        test=fair[N_VALID : N_VALID + N_TEST],
+        combinations=draw.shuffled([example for example in apart if words[example.source] <= common]),
+        probe=probe,
+    )
+
+
+def _probe(source: Language, target: Language) -> list[ProbeExample]:
+    texts: dict[Language, set[str]] = {
+        language: {render(meaning) for meaning in stock()} for language, render in RENDER.items()
+    }
+
+    def is_new(meaning: Sentence) -> bool:
+        known = any(render(meaning) in texts[language] for language, render in RENDER.items())
+        return not known and not has_apart(meaning)
+
+    return [
+        probe_example(pair, number, index, source, target)
+        for number, pair in enumerate(probe_pairs(is_new, same_gender=source == "fr"), start=1)
+        for index in range(2)
+    ]
+
+
+def probe_example(pair: ProbePair, number: int, index: int, source: Language, target: Language) -> ProbeExample:
+    """Render one sentence of a pair; `index` is 0 or 1."""
+    meaning = pair.sentences[index]
+    example = Example(RENDER[source](meaning), RENDER[target](meaning), meaning)
+    if pair.antecedents is None:
+        return ProbeExample(example, pair.kind, number)
+    noun = pair.antecedents[index]
+    pronoun = {"en": "it", "fr": "elle" if noun.feminine else "il", "zh": "它"}[target]
+    return ProbeExample(example, pair.kind, number, {"en": noun.en, "fr": noun.fr, "zh": noun.zh}[source], pronoun)
+
+
+def _words(example: "Example", source: Language, target: Language) -> set[str]:
+    """The words of both sides; in Chinese, the characters."""
+    found: set[str] = set()
+    for language, text in ((source, example.source), (target, example.target)):
+        found.update(text if language == "zh" else text.lower().translate(MARKS).split())
+    return found
+
+
+def translations(text: str, source: Language, target: Language, *, scale: int = 1) -> frozenset[str]:
+    """Return every translation of a sentence of the corpus that the grammar derives; none for any other sentence."""
+    meanings = _meanings(source, scale).get(text, ())
+    return frozenset().union(*(accepted(meaning, source, target) for meaning in meanings))
+
+
+def accepted(meaning: Sentence, source: Language, target: Language) -> frozenset[str]:
+    """Return the translations of all meanings that sound the same as this meaning in the source language."""
+    return frozenset(RENDER[target](reading) for reading in readings(meaning, source))
+
+
+@cache
+def _unique(language: Language, scale: int = 1) -> tuple[tuple[Sentence, str], ...]:
+    """Return each sentence of the language once, with the first of its meanings."""
+    render = RENDER[language]
+    meanings: dict[str, Sentence] = {}
+    for meaning in stock(scale):
+        text = render(meaning)
+        if text not in meanings:
+            meanings[text] = canonical(meaning, language, text)
+    return tuple((meaning, text) for text, meaning in meanings.items())
+
+
+@cache
+def _meanings(language: Language, scale: int = 1) -> dict[str, list[Sentence]]:
+    meanings: dict[str, list[Sentence]] = defaultdict(list)
+    for meaning in stock(scale):
+        meanings[RENDER[language](meaning)].append(meaning)
+    for meaning, text in _unique(language, scale):
+        if meaning not in meanings[text]:
+            meanings[text].append(meaning)
+    return meanings
+
+
+@cache
+def _apart_words() -> frozenset[str]:
+    return frozenset(word for pair in APART for word in pair)
+
+
+def always_seen(meaning: Sentence) -> bool:
+    """A saying cannot be guessed from its words, and the notes' sentences should be known."""
+    return isinstance(meaning.body, Saying) or meaning.body in notes()
+
+
+def has_apart(meaning: Sentence) -> bool:
+    """Whether two words of `APART` meet in this sentence."""
+    named: set[str] = set()
+    _collect(meaning, named)
+    return len(named) > 1 and any(first in named and second in named for first, second in APART)
+
+
+def _collect(node: object, named: set[str]) -> None:
+    """The English names of the nouns, verbs and adjectives in a meaning, as far as they are in `APART`."""
+    kind = type(node)
+    for name in WORDS.get(kind, ()):
+        word: Noun | Verb | Adjective | None = getattr(node, name)
+        if word is not None and word.en in _apart_words():
+            named.add(word.en)
+    for name in PARTS.get(kind, ()):
+        part = getattr(node, name)
+        if part is not None:
+            _collect(part, named)
