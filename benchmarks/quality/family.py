@@ -184,7 +184,14 @@ def train(
 ) -> Path:
     """Train with a recipe of benchmarks/recipes/, or go on, or find it done; the run's folder."""
     run = options.runs / name
-    words = [*given, *([] if start is None else ["--from", start]), "--set", "run.average=3", *settings, *options.set]
+    words = [
+        *given,
+        *([] if start is None else ["--init-from", start]),
+        "--set",
+        "run.average=3",
+        *settings,
+        *options.set,
+    ]
     require_same(options.runs / f"{name}.json", RECIPES / f"{recipe}.toml", words, start)
     if (run / "average").exists():
         return run

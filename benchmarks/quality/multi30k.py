@@ -79,7 +79,7 @@ def main() -> None:
     chosen: list[Path] = []
     for seed in options.seeds:
         run = options.runs / f"{name}-{seed}"
-        start = ["--from", options.init_from] if options.init_from else []
+        start = ["--init-from", options.init_from] if options.init_from else []
         settings = ["--set", *options.set, f"run.seed={seed}"]
         train(run, corpus, "--recipe", options.recipe, *start, *settings, more=options.more)
         validation = {name: bleu_on_validation(run / name, run, corpus) for name in CANDIDATES}

@@ -65,7 +65,7 @@ def main() -> None:
     if options.model is None and not (options.run / "average").exists():
         resume = (options.run / "settings.toml").exists()
         settings = [f"data.languages={json.dumps(languages)}", *options.set]
-        start = ["--from", options.init_from] if options.init_from else []
+        start = ["--init-from", options.init_from] if options.init_from else []
         args = ["--source", train, "--valid-source", valid, "--recipe", options.recipe, *start, "--set", *settings]
         heedful("train", options.run, *(["--resume"] if resume else args))
     model = options.model or options.run / "best"

@@ -42,7 +42,7 @@ def train(name: str, options: argparse.Namespace) -> Curve:
         given = [word for option, file in files.items() for word in (f"--{option}", str(data / file))]
         settings = [
             f"optimiser.kind={kind}", f"optimiser.lr={rate}", f"run.minutes={options.minutes}",
-            f"run.threads={options.threads}", "run.metric=loss", "run.sentences=0", "run.validate_every=100",
+            f"run.threads={options.threads}", "run.metric=loss", "run.validation_sentences=0", "run.validate_every=100",
             "run.save_every=100000", "run.average=1", *options.set,
         ]  # fmt: skip
         command = [sys.executable, "-m", "heedful", "train", str(run), *given, "--recipe", options.recipe]

@@ -108,7 +108,7 @@ def test_a_folder_of_hugging_faces_is_told_at_every_door(tmp_path: Path, capsys)
         ["translate", "-m", folder, tmp_path / "text.txt"],
         ["classify", "-m", folder, tmp_path / "text.txt"],
         ["look", "a", "-m", folder],
-        ["train", tmp_path / "run", "--from", folder, "--text", tmp_path / "text.txt"],
+        ["train", tmp_path / "run", "--init-from", folder, "--text", tmp_path / "text.txt"],
         ["convert", folder, tmp_path / "out", "--to", "heedful", "--precision", "int8"],
     ):
         assert main.run([str(word) for word in line]) == 1, line

@@ -314,3 +314,13 @@ def test_workers_end_with_the_loader(plain):
     while any(thread.name.startswith("loader") for thread in threading.enumerate()):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_trial_batches_leave_the_loader_as_it_is(plain: PairDataset) -> None:
+    loader, untouched = make_loader(plain), make_loader(plain)
+    longest, spaced = loader.trial_batches()
+    assert len(spaced) == min(8, loader.n_batches)
+    rows = max(int(batch.target_mask.sum(dim=1).max()) for batch in make_loader(plain, epochs=1))
+    assert int(longest.target_mask.sum(dim=1).max()) == rows
+    assert loader.state == untouched.state
+    assert same(next(loader), next(untouched))

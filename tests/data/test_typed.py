@@ -70,5 +70,5 @@ def test_a_pair_that_would_be_the_same_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.5])
 def test_a_share_is_a_share(share: float) -> None:
-    with pytest.raises(UserError, match="as_typed"):
-        DataSettings(as_typed=share)
+    with pytest.raises(UserError, match="informal_share"):
+        DataSettings(informal_share=share)

@@ -22,7 +22,7 @@ from tokenizers import ByteLevelBPETokenizer  # noqa: E402
 
 QUICK = [
     "data.max_len=32", "data.hold_out=8", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.average=1",
-    "run.threads=1", "run.device=cpu", "run.sentences=2",
+    "run.threads=1", "run.device=cpu", "run.validation_sentences=2",
 ]  # fmt: skip
 TEXTS = [
     "A dog runs through the snow.",
@@ -43,7 +43,7 @@ def test_bert_with_its_word_pieces_learns_labels(tmp_path: Path) -> None:
     there = folder_of(transformers.BertForMaskedLM, tmp_path)
     ours = import_huggingface(there, tmp_path / "ours")
     settings = [*QUICK, "data.batch_tokens=8", "optimiser.lr=1e-12"]
-    train(folder=tmp_path / "run", labels=labelled(tmp_path), start_from=ours, overrides=settings)
+    train(folder=tmp_path / "run", labels=labelled(tmp_path), init_from=ours, overrides=settings)
     before, after = load_model(ours), load_model(tmp_path / "run" / "last")
     assert before.tokenizers is not None and after.tokenizers is not None
     assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
@@ -90,7 +90,7 @@ def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     assert row[:2] == [marks.start_id, marks.first_id] == [2, 0]
     padding = batch.target_in[~batch.target_mask]  # type: ignore[attr-defined]
     assert set(padding.tolist()) <= {marks.pad_id}
-    train(folder=tmp_path / "trained", source=path, start_from=ours, overrides=[*QUICK, "data.max_doubtful=1.0"])
+    train(folder=tmp_path / "trained", source=path, init_from=ours, overrides=[*QUICK, "data.max_doubtful=1.0"])
     assert load_model(tmp_path / "trained" / "last").model.config.marks == marks
 
 
@@ -109,7 +109,7 @@ def test_vit_learns_labels_of_its_own_size(head: str, tmp_path: Path) -> None:
                 tmp_path / "photos" / label / f"{number}.png"
             )
     settings = [*QUICK, "data.batch_tokens=4", "optimiser.lr=1e-12"]
-    train(folder=tmp_path / "run", images=tmp_path / "photos", start_from=ours, overrides=settings)
+    train(folder=tmp_path / "run", images=tmp_path / "photos", init_from=ours, overrides=settings)
     assert load_model(tmp_path / "run" / "last").model.config.labels == ("cat", "dog", "fox")
     a, b = (load_file(path / "model.safetensors") for path in (ours, tmp_path / "run" / "last"))
     body = [name for name in b if not name.startswith("head.")]

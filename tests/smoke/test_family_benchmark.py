@@ -151,7 +151,7 @@ def test_every_command_trains_from_files_and_recipes_that_are_there(what, tmp_pa
     for words in asked.commands:
         settings = words[words.index("--set") + 1 :]
         places = [Path(word) for word in words[1:] if word.endswith((".toml", ".tsv", ".txt", ".npz", ".xz"))]
-        places += [Path(words[words.index("--from") + 1])] if "--from" in words else []
+        places += [Path(words[words.index("--init-from") + 1])] if "--init-from" in words else []
         assert len(places) >= 2
         assert all(place.exists() for place in places), places
         recipe = next(place for place in places if place.suffix == ".toml")

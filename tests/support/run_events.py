@@ -58,7 +58,7 @@ def validation(number: int = 2000, **changes: Any) -> dict[str, Any]:
         "best": True,
         "best_score": 12.313,
         "best_step": number,
-        "waited": 0,
+        "validations_since_best": 0,
         "patience": 5,
         "seconds": 12.3,
         "samples": [sample],

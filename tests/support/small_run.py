@@ -21,8 +21,8 @@ WORDS = [
 OVERRIDES = [
     "data.batch_tokens=160", "data.workers=2", "data.hold_out=12", "tokenizer.vocab_size=340",
     "tokenizer.sample_alpha=0.1", "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_layers=1",
-    "model.dropout=0.1", "schedule.warmup_steps=10", "run.steps=60", "run.accumulate=2", "run.ema=0.9",
-    "run.validate_every=20", "run.save_every=7", "run.log_every=10", "run.sentences=4", "run.keep_last=2",
+    "model.dropout=0.1", "schedule.warmup_steps=10", "run.steps=60", "run.micro_batches=2", "run.ema=0.9",
+    "run.validate_every=20", "run.save_every=7", "run.log_every=10", "run.validation_sentences=4", "run.keep_last=2",
     "run.average=2", "run.threads=1", "run.device=cpu",
 ]  # fmt: skip
 

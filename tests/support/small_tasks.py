@@ -12,8 +12,9 @@ HOLD_OUT = "data.hold_out=12"
 VOCABULARY = "tokenizer.vocab_size=420"
 # Dropout on, two parts to each step, two loader workers, a running average: whatever could break a resume.
 COMMON = [
-    "data.workers=2", HOLD_OUT, VOCABULARY, "run.steps=12", "run.accumulate=2", "run.ema=0.9",
-    "run.validate_every=6", "run.save_every=3", "run.log_every=4", "run.sentences=4", "run.average=2", "run.threads=1",
+    "data.workers=2", HOLD_OUT, VOCABULARY, "run.steps=12", "run.micro_batches=2", "run.ema=0.9",
+    "run.validate_every=6", "run.save_every=3", "run.log_every=4", "run.validation_sentences=4", "run.average=2",
+    "run.threads=1",
     "run.device=cpu", "run.keep_last=9", "schedule.kind=constant", "schedule.warmup_steps=2", "optimiser.lr=0.01",
     "optimiser.weight_decay=0.0", "model.dropout=0.1", "model.d_model=16", "model.d_ff=32", "model.n_heads=2",
     "loss.label_smoothing=0.0",

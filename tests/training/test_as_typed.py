@@ -1,4 +1,4 @@
-"""data.as_typed in a run: more pairs to learn from, the same vocabulary, the same pairs to validate on."""
+"""data.informal_share in a run: more pairs to learn from, the same vocabulary, the same pairs to validate on."""
 
 from pathlib import Path
 
@@ -34,20 +34,26 @@ def sources(found: Prepared) -> list[str]:
 
 def test_some_pairs_are_learned_once_more(tmp_path: Path, files: Files) -> None:
     plain, said = prepared(tmp_path / "plain", files)
-    typed, said_typed = prepared(tmp_path / "typed", files, "data.as_typed=0.5")
+    typed, said_typed = prepared(tmp_path / "typed", files, "data.informal_share=0.5")
     assert {text for text in sources(typed) if text.startswith("The") and text.endswith(".")} == set(sources(plain))
     again = [text for text in sources(typed) if text not in set(sources(plain))]
     assert 0.35 < len(again) / len(sources(plain)) < 0.65
     assert {(text.startswith("the"), text.endswith(".")) for text in again} == {(1, 1), (1, 0), (0, 0)}
     assert typed.tokenizers.source.fingerprint == plain.tokenizers.source.fingerprint
     assert typed.valid == plain.valid and all(strip_final_punctuation(example) != example for example in typed.valid)
-    assert not any("as_typed" in line for line in said)
-    assert any("about 50%" in line and "data.as_typed" in line for line in said_typed)
+    assert not any("informal_share" in line for line in said)
+    assert any("about 50%" in line and "data.informal_share" in line for line in said_typed)
 
 
 @pytest.mark.parametrize("share", ["0.0", "0.5"])
 def test_the_card_says_what_its_count_of_pairs_counts(tmp_path: Path, files: Files, share: str) -> None:
-    few = ["run.steps=1", "run.sentences=0", "run.metric=loss", "data.workers=0", f"data.as_typed={share}"]
+    few = [
+        "run.steps=1",
+        "run.validation_sentences=0",
+        "run.metric=loss",
+        "data.workers=0",
+        f"data.informal_share={share}",
+    ]
     source, target = tmp_path / "train.en", tmp_path / "train.de"
     folder = train(folder=tmp_path / "run", source=source, target=target, overrides=[*OVERRIDES, *few]).folder
     rows = [line for line in (folder / "last" / CARD).read_text().splitlines() if line.startswith("| training")]
@@ -55,6 +61,6 @@ def test_the_card_says_what_its_count_of_pairs_counts(tmp_path: Path, files: Fil
 
 
 def test_another_share_prepares_anew(tmp_path: Path, files: Files) -> None:
-    few, _ = prepared(tmp_path / "run", files, "data.as_typed=0.2")
-    more, _ = prepared(tmp_path / "run", files, "data.as_typed=0.8")
+    few, _ = prepared(tmp_path / "run", files, "data.informal_share=0.2")
+    more, _ = prepared(tmp_path / "run", files, "data.informal_share=0.8")
     assert len(few.train[0]) < len(more.train[0])

@@ -71,42 +71,46 @@ def test_the_schedule() -> None:
 def test_without_weight_it_is_the_plain_loss_bit_for_bit() -> None:
     plain, model = model_with(None), model_with(AuxiliarySettings(layers=1.0))
     batch = rows()
-    expected = next_token_loss(plain, batch, apart=True)
-    loss = next_token_loss(model, batch, apart=True, done=0.5)
+    expected = next_token_loss(plain, batch, isolate_documents=True)
+    loss = next_token_loss(model, batch, isolate_documents=True, done=0.5)
     assert loss.item() == expected.item()
     wanted, found = gradients(plain, expected), gradients(model, loss)
     assert [name for name in wanted if not torch.equal(wanted[name], found[name])] == []
     extra = found.keys() - wanted.keys()
     assert len(extra) == N_LAYERS - 1 and not any(found[name].any() for name in extra)  # for the other ranks' sake
-    assert next_token_loss(model, batch, apart=True).item() == expected.item()  # as validation asks
+    assert next_token_loss(model, batch, isolate_documents=True).item() == expected.item()  # as validation asks
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_what_is_added_written_out(apart: bool) -> None:
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_what_is_added_written_out(isolate_documents: bool) -> None:
     model, batch = model_with(PAPER), rows()
     heads = auxiliary_heads(model)
     assert heads is not None
     layers: list[torch.Tensor] = []
-    model.states(batch.target_in, documents=batch.documents if apart else None, layers=layers)
-    expected = next_token_loss(model, batch, apart=apart)
+    model.states(batch.target_in, documents=batch.documents if isolate_documents else None, layers=layers)
+    expected = next_token_loss(model, batch, isolate_documents=isolate_documents)
     matrices = dict(zip(heads.places, heads.matrices(), strict=True))
     for row, t in batch.target_mask.nonzero().tolist():
         for (layer, ahead), matrix in matrices.items():
             there = t + ahead - 1
             is_real = there < 8 and bool(batch.target_mask[row, there])
             # At 0.2 of the training, layer 1 of 4 has stopped.
-            if layer == 1 or not is_real or (apart and batch.documents[row, there] != batch.documents[row, t]):
+            if (
+                layer == 1
+                or not is_real
+                or (isolate_documents and batch.documents[row, there] != batch.documents[row, t])
+            ):
                 continue
             logits = model.final_norm(layers[layer - 1][row, t]) @ matrix.T
             loss = F.cross_entropy(logits[None], batch.target_out[row, there][None])
             expected = expected + (1.0 if ahead == 1 else 0.5) * loss
-    torch.testing.assert_close(next_token_loss(model, batch, apart=apart, done=0.2), expected)
+    torch.testing.assert_close(next_token_loss(model, batch, isolate_documents=isolate_documents, done=0.2), expected)
 
 
 def test_accumulated_is_whole() -> None:
     model, batch = model_with(PAPER), rows()
-    whole = next_token_loss(model, batch, apart=True, done=0.1)
-    parts = sum(next_token_loss(model, part, apart=True, done=0.1) for part in batch.split(2))
+    whole = next_token_loss(model, batch, isolate_documents=True, done=0.1)
+    parts = sum(next_token_loss(model, part, isolate_documents=True, done=0.1) for part in batch.split(2))
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
     wanted = gradients(model, whole)
     for name, tensor in gradients(model, parts).items():

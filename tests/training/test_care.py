@@ -101,7 +101,7 @@ def test_without_a_readable_checkpoint_the_models_stay(corpus: tuple[Path, Path]
     for again in range(2):
         for folder in list_checkpoints(tmp_path / "run" / "checkpoints"):
             (folder / "model.safetensors").write_bytes(b"broken")
-        with pytest.raises(UserError, match=r"none of its checkpoints can be read.*--from .*best"):
+        with pytest.raises(UserError, match=r"none of its checkpoints can be read.*--init-from .*best"):
             learn(tmp_path / "run", corpus, "run.steps=6", resume=True)
         assert (tmp_path / "run" / "best" / "model.safetensors").read_bytes() == before
         if not again:  # a step that was damaged once may be so again

@@ -17,7 +17,7 @@ from small_run import OVERRIDES, write_corpus
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])
 def test_the_last_weights_are_judged_wherever_a_run_ends(ema: str, tmp_path: Path) -> None:
     source, target = write_corpus(tmp_path)
-    changes = ["run.steps=9", "run.validate_every=5", "run.metric=loss", "run.sentences=0", "data.workers=0"]
+    changes = ["run.steps=9", "run.validate_every=5", "run.metric=loss", "run.validation_sentences=0", "data.workers=0"]
     chosen = [*OVERRIDES, *changes, f"run.ema={ema}", "optimiser.lr=0.01"]
     folder = train(folder=tmp_path / "run", source=source, target=target, overrides=chosen).folder
     scores = {e["step"]: e["score"] for e in read_log(folder / "log.jsonl") if e["event"] == "validation"}

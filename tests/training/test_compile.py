@@ -12,8 +12,9 @@ from small_run import OVERRIDES, write_corpus
 
 # float64, where only the order of sums differs; a few steps of several shapes.
 FEW = [
-    *OVERRIDES, "run.precision=float64", "run.steps=4", "run.accumulate=1", "run.validate_every=4", "run.save_every=4",
-    "run.sentences=0", "run.metric=loss", "data.workers=0", "tokenizer.sample_alpha=0.0", "model.dropout=0.0",
+    *OVERRIDES, "run.precision=float64", "run.steps=4", "run.micro_batches=1", "run.validate_every=4",
+    "run.save_every=4", "run.validation_sentences=0", "run.metric=loss", "data.workers=0", "tokenizer.sample_alpha=0.0",
+    "model.dropout=0.0",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_two_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_p
 
 @pytest.mark.slow
 def test_sharded_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
-    sharded = train(tmp_path / "sharded", corpus, *EXACT, "run.shard=full", ranks=2)
+    sharded = train(tmp_path / "sharded", corpus, *EXACT, "run.parallel=fsdp", ranks=2)
     assert apart(sharded, one_rank) <= 1e-10
 
 

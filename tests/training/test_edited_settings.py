@@ -58,5 +58,5 @@ def test_the_usual_metric_has_two_names(written: str, typed: list[str], finished
 def test_another_metric_is_another_run(finished: Path) -> None:
     with pytest.raises(UserError, match=r"'run\.metric' was 'bleu' when this run began, and cannot become 'chrf'"):
         train(folder=finished, resume=True, overrides=["run.metric=chrf"])
-    with pytest.raises(UserError, match=r"'run\.sentences' was 4 when this run began, and cannot become 0"):
-        train(folder=finished, resume=True, overrides=["run.sentences=0"])
+    with pytest.raises(UserError, match=r"'run\.validation_sentences' was 4 when this run began, and cannot become 0"):
+        train(folder=finished, resume=True, overrides=["run.validation_sentences=0"])

@@ -59,7 +59,7 @@ def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: 
     """The command that such a run names at its end."""
     case, images = CASES[task], write_images(tmp_path)
     train(folder=tmp_path / "first", family="vit", images=images, overrides=case.overrides)
-    learn(tmp_path / "run", images, start_from=tmp_path / "first")
+    learn(tmp_path / "run", images, init_from=tmp_path / "first")
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("first/best", "run/last"))
     body = [name for name in b if not name.startswith("head.")]
     assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
@@ -93,21 +93,21 @@ def test_pictures_that_lie_in_one_folder_are_learned_from_without_labels(tmp_pat
 def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
     """Image files are brought to it, and to its channels, as `classify` brings them."""
     start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", exclusive=False)
-    learn(tmp_path / "run", photographs(tmp_path / "photos"), start_from=start)
+    learn(tmp_path / "run", photographs(tmp_path / "photos"), init_from=start)
     config = load_model(tmp_path / "run" / "last").model.config
     assert (config.image_size, config.n_channels, config.mean) == (12, 1, (0.4,))
     assert config.labels == ("bright", "dark") and config.exclusive
     with pytest.raises(UserError, match=r"takes pictures of 12 x 12 pixels, and data\.image_size = 16 was asked for"):
-        learn(tmp_path / "other", tmp_path / "photos", "data.image_size=16", start_from=start)
+        learn(tmp_path / "other", tmp_path / "photos", "data.image_size=16", init_from=start)
 
 
 def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
     start = vit_folder(tmp_path / "start", n_channels=1)
     with pytest.raises(UserError, match=r"images of 8 x 8 pixels.*wanted are 12 x 12 pixels.*resize them first"):
-        learn(tmp_path / "run", write_images(tmp_path), start_from=start)
+        learn(tmp_path / "run", write_images(tmp_path), init_from=start)
     start = vit_folder(tmp_path / "coloured", image_size=8)
     with pytest.raises(UserError, match=r"channels: 1; wanted are 8 x 8 pixels, channels: 3"):
-        learn(tmp_path / "run", write_images(tmp_path), start_from=start)
+        learn(tmp_path / "run", write_images(tmp_path), init_from=start)
 
 
 def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_words_without_spaces_are_counted_in_validation(tmp_path: Path) -> None:
     (tmp_path / "valid.en").write_text("the man runs\na cat sees the dog\n")
     (tmp_path / "valid.zh").write_text("这个男人在跑步。\n一只猫看见了那只狗。\n", encoding="utf-8")
     names = {"valid_source": tmp_path / "valid.en", "valid_target": tmp_path / "valid.zh"}
-    steps = ["run.steps=1", "run.validate_every=1", "run.sentences=2", "run.metric=bleu"]
+    steps = ["run.steps=1", "run.validate_every=1", "run.validation_sentences=2", "run.metric=bleu"]
     train(
         folder=tmp_path / "run",
         family=case.family,

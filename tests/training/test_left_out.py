@@ -16,7 +16,7 @@ from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
 from small_tasks import CASES
 
-FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.sentences=0", "run.metric=loss"]
+FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.validation_sentences=0", "run.metric=loss"]
 BAD = b"caf\xe9 man\n\n"  # Latin-1
 
 
@@ -82,7 +82,7 @@ def test_a_long_example_of_validation_is_counted(
     """It has no place in a batch, and so none in the loss."""
     texts = [["the"] * 25, *[["the", "dog"]] * 40]
     (tmp_path / "valid").write_text("".join(line.format(between.join(text)) for text in texts))
-    changes = (f"data.batch_tokens={batch_tokens}", "run.accumulate=1")
+    changes = (f"data.batch_tokens={batch_tokens}", "run.micro_batches=1")
     said = said_by(kind, tmp_path, *changes, valid=tmp_path / "valid")
     assert any(text.startswith("1 of 41 ") and "is left out of the validation loss" in text for text in said), said
 
@@ -95,7 +95,7 @@ def test_a_source_beyond_the_last_position_is_not_translated_and_ends_no_run(
     (tmp_path / "valid.txt").write_text("the man runs\n" + "the dog " * 30 + "\na cat sees the dog\n")
     (tmp_path / "valid.xx").write_text("RUNS MAN THE\nDOG THE\nDOG THE SEES CAT A\n")
     names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
-    said = said_by(kind, tmp_path, "data.max_len=24", "run.sentences=3", "data.max_doubtful=1.0", **names)
+    said = said_by(kind, tmp_path, "data.max_len=24", "run.validation_sentences=3", "data.max_doubtful=1.0", **names)
     told = "1 of the 3 sources that validation translates is longer than the 25 positions of this model"
     assert any(text.startswith(told) for text in said) == is_left_out, said
 
@@ -105,7 +105,7 @@ def test_a_later_source_stands_in_for_one_beyond_the_last_position(n_sentences: 
     (tmp_path / "valid.txt").write_text("the dog " * 30 + "\nthe man runs\na cat sees the dog\n")
     (tmp_path / "valid.xx").write_text("DOG THE\nRUNS MAN THE\nDOG THE SEES CAT A\n")
     names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}
-    changes = ("data.max_len=24", f"run.sentences={n_sentences}", "run.metric=bleu")
+    changes = ("data.max_len=24", f"run.validation_sentences={n_sentences}", "run.metric=bleu")
     said_by("translation bart", tmp_path, *changes, **names)
     [scored] = [e for e in read_log(tmp_path / "run" / "log.jsonl") if e["event"] == "validation"]
     assert [sample["source"] for sample in scored["samples"]] == ["the man runs", "a cat sees the dog"][:n_sentences]

@@ -9,7 +9,7 @@ from heedful.errors import UserError
 from heedful.training.train import train
 from small_tasks import CASES
 
-FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.accumulate=1"]
+FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.micro_batches=1"]
 TEXTS = ["next_token", "next_token windows", "masked_tokens", "spans", "denoising"]
 
 

@@ -78,7 +78,7 @@ def test_own_words_are_what_the_model_said_one_step_before() -> None:
 def test_wrong_words_are_words_and_as_many_as_asked_for() -> None:
     model, batch = model_of(), batch_of([(5, 30)] * 40)
     torch.manual_seed(0)
-    fed = INPUTS["wrong_inputs"](model, batch, model.encode(batch.source, batch.source_mask), 0.25)
+    fed = INPUTS["random_replacement"](model, batch, model.encode(batch.source, batch.source_mask), 0.25)
     changed = fed != batch.target_in
     assert torch.equal(fed[:, 0], batch.target_in[:, 0])
     assert fed[changed].min() >= 4 and fed.max() < 20
@@ -119,7 +119,7 @@ def all_hidden(batch: Batch) -> Batch:
 def test_hidden_words_are_not_shown_and_all_else_is() -> None:
     model, batch = model_of(), batch_of()
     plain = make_objective(ObjectiveSettings(), label_smoothing=0.1, r_drop=0.0)
-    hiding = make_objective(ObjectiveSettings(hidden=1.0), label_smoothing=0.1, r_drop=0.0)
+    hiding = make_objective(ObjectiveSettings(token_cutoff=1.0), label_smoothing=0.1, r_drop=0.0)
     assert hiding(model, batch, 0).item() == plain(model, all_hidden(batch), 0).item()
     assert hiding(model, batch, 0).item() != pytest.approx(plain(model, batch, 0).item(), abs=1e-3)
 
@@ -134,7 +134,7 @@ def test_a_pass_that_sees_all_agrees_with_one_that_does_not() -> None:
     p, q = (each.log_softmax(-1) for each in logits)
     apart = ((p.exp() - q.exp()) * (p - q)).sum()  # KL(p || q) + KL(q || p)
     missed = sum(torch.nn.functional.cross_entropy(each, wanted, reduction="sum") for each in logits) / 2
-    objective = make_objective(ObjectiveSettings(hidden=1.0), label_smoothing=0.0, r_drop=5.0)
+    objective = make_objective(ObjectiveSettings(token_cutoff=1.0), label_smoothing=0.0, r_drop=5.0)
     assert objective(model, batch, 0).item() == pytest.approx(float(missed + 5.0 / 4 * apart), abs=1e-8)
 
 
@@ -145,7 +145,7 @@ def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(model, "encode", lambda source, mask: (seen.append(source), encode(source, mask))[1])
     monkeypatch.setattr(model, "states", lambda target, *a, **k: (seen.append(target), states(target, *a, **k))[1])
     torch.manual_seed(0)
-    make_objective(ObjectiveSettings(hidden=0.2), label_smoothing=0.0, r_drop=1.0)(model, batch, 0)
+    make_objective(ObjectiveSettings(token_cutoff=0.2), label_smoothing=0.0, r_drop=1.0)(model, batch, 0)
     for ids, given, real in zip(
         seen, (batch.source, batch.target_in), (batch.source_mask, batch.target_mask), strict=True
     ):
@@ -157,7 +157,7 @@ def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert torch.equal(seen[1][:, 0], batch.target_in[:, 0].repeat(2))
 
 
-@pytest.mark.parametrize("hidden", [-0.1, 1.5])
-def test_a_share_beyond_all_is_refused(hidden: float) -> None:
-    with pytest.raises(UserError, match=r"'objective\.hidden' must lie in \[0, 1\]"):
-        ObjectiveSettings(hidden=hidden)
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_beyond_all_is_refused(share: float) -> None:
+    with pytest.raises(UserError, match=r"'objective\.token_cutoff' must lie in \[0, 1\]"):
+        ObjectiveSettings(token_cutoff=share)

@@ -21,7 +21,7 @@ def test_the_disk_of_the_plan_is_what_is_written(ema: str, precision: str, tmp_p
     """One checkpoint is kept, one more is there while it is replaced; beside them stand three models."""
     source, target = write_corpus(tmp_path)
     kept = ["run.keep_last=1", "run.average=1", "run.keep_best=0"]
-    few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.sentences=0"]
+    few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.validation_sentences=0"]
     chosen = [*OVERRIDES, *kept, *few, f"run.ema={ema}", f"run.precision={precision}"]
     folder = train(folder=tmp_path / "run", source=source, target=target, overrides=chosen).folder
     [plan] = [event for event in read_log(folder / "log.jsonl") if event["event"] == "plan"]

@@ -109,7 +109,7 @@ def test_columns_are_two(columns: str) -> None:
         settings(f"data.columns={columns}")
 
 
-@pytest.mark.parametrize("setting", ["data.columns=[2, 1]", "data.as_typed=0.1"])
+@pytest.mark.parametrize("setting", ["data.columns=[2, 1]", "data.informal_share=0.1"])
 def test_what_running_text_cannot_use_is_refused(setting: str, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("A dog.\n", encoding="utf-8")
     files = Files.of(tmp_path / "book.txt", (), None, None, None, "text")

@@ -33,7 +33,7 @@ USED = {
     "noise.mean_span=2": {"denoising", "spans"},
     "noise.whole_words=true": {"masked_tokens"},
     "data.rows=random": {"next_token"},
-    "data.apart=false": {"next_token"},
+    "data.isolate_documents=false": {"next_token"},
     "data.long=extract": {"translation"},
     "data.documents=lines": TEXTS,
     "data.hold_out_share=0.2": TEXTS,
@@ -157,7 +157,7 @@ def test_what_belongs_to_other_objectives_is_refused(typed: str, pairs: Files) -
     key = typed.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for objective\.kind = .*, and here it is 'teacher_forcing'"):
         resolve_settings(pairs, None, "tiny", [typed])
-    for kind in ("scheduled_sampling", "wrong_inputs"):
+    for kind in ("scheduled_sampling", "random_replacement"):
         settled = resolve_settings(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
         assert settled.settings.objective.kind == kind
 
@@ -188,7 +188,7 @@ def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, F
     tokenizer = learn_tokenizer(texts, TokenizerConfig(vocab_size=300))
     start = Bert(BertConfig(vocab_size=300, d_model=16, d_ff=16, n_heads=2, n_layers=1, max_len=512))
     save_model(tmp_path / "start", start, Tokenizers(tokenizer, tokenizer))
-    labels = replace(files["labels"], start_from=str(tmp_path / "start"))
+    labels = replace(files["labels"], init_from=str(tmp_path / "start"))
     recipe = RECIPES / "bert-pretrain.toml"
     settings = resolve_settings(labels, None, recipe, ["task=classification"]).settings
     assert settings.noise.whole_words and settings.data.documents == "lines"
@@ -223,7 +223,7 @@ def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: p
     [
         ("schedule.final_lr=1e-5", "schedule.kind", "inverse_sqrt", "linear"),
         ("optimiser.momentum=0.9", "optimiser.kind", "adamw", "muon"),
-        ("data.apart=false", "data.rows", "random", "packed"),
+        ("data.isolate_documents=false", "data.rows", "random", "packed"),
     ],
 )
 def test_what_belongs_to_another_choice_is_refused(

@@ -77,7 +77,7 @@ def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
     batch = LmBatch(ids[:, :-1], ids[:, 1:], torch.ones(2, 5, dtype=torch.bool), torch.zeros(2, 5).long(),
                      torch.arange(5).expand(2, 5), torch.arange(2))  # fmt: skip
     expected = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
-    torch.testing.assert_close(next_token_loss(model, batch, apart=True), expected)
+    torch.testing.assert_close(next_token_loss(model, batch, isolate_documents=True), expected)
 
 
 def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
         LmBatch(*(t[:, s] for t in (ids, wanted, packed.target_mask, documents * 0, documents)), torch.arange(1))
         for s in (slice(0, 4), slice(4, 8))
     ]
-    alone = sum(next_token_loss(model, part, apart=True) for part in parts)
-    torch.testing.assert_close(next_token_loss(model, packed, apart=True), alone)
-    assert abs((next_token_loss(model, packed, apart=False) - alone).item()) > 1e-6
+    alone = sum(next_token_loss(model, part, isolate_documents=True) for part in parts)
+    torch.testing.assert_close(next_token_loss(model, packed, isolate_documents=True), alone)
+    assert abs((next_token_loss(model, packed, isolate_documents=False) - alone).item()) > 1e-6
 
 
 def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_body_is_taken_and_a_head_is_new(
     train(
         folder=tmp_path / "run",
         **case.files(tmp_path),  # type: ignore[arg-type]
-        start_from=before,
+        init_from=before,
         overrides=[*case.overrides, "optimiser.lr=1e-12", "run.steps=1", "run.ema=0.0"],
         listeners=[lambda event: said.append(event.get("text"))],  # type: ignore[list-item]
     )
@@ -171,7 +171,7 @@ def test_frozen_parts_keep_every_bit(
     case = CASES["classification"]
     frozen = 'optimiser.frozen=["embedding", "encoder.layers.0"]'
     overrides = [*case.overrides, frozen, "run.steps=3", "run.ema=0.0"]
-    train(folder=tmp_path / "run", **case.files(tmp_path), start_from=before, overrides=overrides)  # type: ignore[arg-type]
+    train(folder=tmp_path / "run", **case.files(tmp_path), init_from=before, overrides=overrides)  # type: ignore[arg-type]
     a, b = (load_file(path / "model.safetensors") for path in (before / "best", tmp_path / "run" / "last"))
     for name in a:
         kept = name.startswith(("embedding.", "encoder.layers.0."))
@@ -184,7 +184,7 @@ def test_another_family_cannot_go_on_as_this_one(
 ) -> None:
     before = finished("masked_tokens", runs, tmp_path_factory)
     with pytest.raises(UserError, match=r"family 'bert', and --family gpt"):
-        run_case(CASES["next_token"], tmp_path / "run", start_from=before)
+        run_case(CASES["next_token"], tmp_path / "run", init_from=before)
 
 
 def test_more_positions_than_were_learned_are_refused(
@@ -192,13 +192,13 @@ def test_more_positions_than_were_learned_are_refused(
 ) -> None:
     before = finished("masked_tokens", runs, tmp_path_factory)
     with pytest.raises(UserError, match=r"learned 32 positions.*data\.max_len=32"):
-        run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", start_from=before)
+        run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", init_from=before)
 
 
 def test_a_record_from_before_there_were_tasks_goes_on(tmp_path: Path) -> None:
     """Nothing in settings.toml but what translations had: no family, no task, no kind of files."""
     source, target = write_corpus(tmp_path, n_pairs=60)
-    few = [*OVERRIDES, "run.steps=2", "run.validate_every=2", "run.sentences=0", "run.metric=loss"]
+    few = [*OVERRIDES, "run.steps=2", "run.validate_every=2", "run.validation_sentences=0", "run.metric=loss"]
     train(folder=tmp_path / "run", source=source, target=target, overrides=few)
     path = tmp_path / "run" / "settings.toml"
     values = read_toml(path)
@@ -207,7 +207,7 @@ def test_a_record_from_before_there_were_tasks_goes_on(tmp_path: Path) -> None:
             del (values[table] if table else values)[key]
     for key in ("frozen", "layer_decay", "unfreeze_every", "kind", "momentum"):
         del values["optimiser"][key]
-    for key in ("hold_out_share", "documents", "rows", "apart", "columns", "flip", "shift", "languages"):
+    for key in ("hold_out_share", "documents", "rows", "isolate_documents", "columns", "flip", "shift", "languages"):
         del values["data"][key]
     path.write_text(tomli_w.dumps(values), encoding="utf-8")
     assert train(folder=tmp_path / "run", resume=True, overrides=["run.steps=4"]).step == 4
@@ -261,7 +261,9 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
             train(folder=tmp_path / "run", text=tmp_path / "a", **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("setting", ["loss.r_drop=5.0", "objective.kind=wrong_inputs", "tokenizer.sample_alpha=0.1"])
+@pytest.mark.parametrize(
+    "setting", ["loss.r_drop=5.0", "objective.kind=random_replacement", "tokenizer.sample_alpha=0.1"]
+)
 def test_what_a_task_cannot_use_is_refused(setting: str, tmp_path: Path) -> None:
     """A setting that changes nothing would be believed to have helped."""
     key = setting.partition("=")[0]
@@ -274,7 +276,7 @@ def test_a_step_in_which_nothing_is_hidden_changes_nothing(tmp_path: Path) -> No
     text = tmp_path / "a.txt"
     text.write_text("".join(f"{'man' if i % 9 else '★'} \n" for i in range(90)), encoding="utf-8")
     few = ["tokenizer.kind=word", "data.documents=lines", "data.batch_tokens=3", "run.steps=12", "run.log_every=1"]
-    overrides = [*CASES["masked_tokens"].overrides, "noise.whole_words=false", "run.accumulate=1", *few]
+    overrides = [*CASES["masked_tokens"].overrides, "noise.whole_words=false", "run.micro_batches=1", *few]
     (tmp_path / "valid").write_text("man\nman\n")
     one_word = "tokenizer.vocab_size=6"  # beside four marks and the mask
     files = {"text": text, "valid": tmp_path / "valid"}
@@ -302,7 +304,7 @@ def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: 
     config, module = FAMILIES[family]
     start = save_model(tmp_path / "start", module(config(vocab_size=50, **sizes)), None)
     with pytest.raises(UserError, match="has no tokenizer, so nobody knows which words its ids stand for"):
-        train(folder=tmp_path / "run", start_from=start, **Case(kind, family).files(tmp_path / "files"))  # type: ignore[arg-type]
+        train(folder=tmp_path / "run", init_from=start, **Case(kind, family).files(tmp_path / "files"))  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 
 
@@ -313,7 +315,7 @@ def test_spare_rows_of_a_start_stay(tmp_path: Path) -> None:
     config = replace(first.model.config, vocab_size=first.model.config.vocab_size + 28)
     start = save_model(tmp_path / "start", fill(Bert(config), dtype=torch.float32), first.tokenizers)
     case = Case("labels", "bert")
-    train(folder=tmp_path / "run", overrides=SPARE, start_from=start, **case.files(tmp_path / "labels"))  # type: ignore[arg-type]
+    train(folder=tmp_path / "run", overrides=SPARE, init_from=start, **case.files(tmp_path / "labels"))  # type: ignore[arg-type]
     before, after = load_model(start).model, load_model(tmp_path / "run" / "last").model
     assert after.config.vocab_size == config.vocab_size
     assert largest_difference(before.embedding.table.weight, after.embedding.table.weight) < 1e-6  # type: ignore[union-attr, arg-type]

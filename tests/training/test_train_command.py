@@ -128,7 +128,7 @@ def test_resuming_with_another_recipe_start_or_validation_is_refused(finished: P
     source, target = corpus
     for given, words in (
         ({"recipe": "small"}, "began with --recipe tiny, and now it is small"),
-        ({"start_from": finished}, "began with no --from"),
+        ({"init_from": finished}, "began with no --init-from"),
         ({"valid_source": source, "valid_target": target}, "began with no --valid"),
     ):
         with pytest.raises(UserError, match=words):
@@ -167,13 +167,13 @@ def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[P
     recipe = tmp_path / "other.toml"
     recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n[tokenizer]\nkind = "unigram"\n')
     few = ["run.steps=1", "optimiser.lr=1e-12"]
-    quick(tmp_path / "run", corpus, *few, recipe=recipe, start_from=finished)
+    quick(tmp_path / "run", corpus, *few, recipe=recipe, init_from=finished)
     before, after = load_model(finished / "best"), load_model(tmp_path / "run" / "last")
     assert after.model.config == before.model.config
     card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
     assert "pieces for both sides (`bpe`)" in card  # the start's tokenizer, not the recipe's
     with pytest.raises(UserError, match=r"'model\.d_model' is 16 in the model to start from, and cannot become 64"):
-        quick(tmp_path / "other", corpus, *few, "model.d_model=64", start_from=finished)
+        quick(tmp_path / "other", corpus, *few, "model.d_model=64", init_from=finished)
     for (name, a), b in zip(before.model.named_parameters(), after.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0, msg=name)
     assert before.tokenizers is not None and after.tokenizers is not None
@@ -233,15 +233,15 @@ def test_patience(corpus: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_without_sentences_the_loss_decides_and_no_score_is_made_up(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    run = quick(tmp_path / "run", corpus, "run.sentences=0")
+    run = quick(tmp_path / "run", corpus, "run.validation_sentences=0")
     judged = [event for event in read_log(run.folder / "log.jsonl") if event["event"] == "validation"]
     assert judged
     for event in judged:
         assert event["score"] == -event["loss"]
         assert event.get("bleu") is None
         assert "exact" not in event["metrics"]
-    with pytest.raises(UserError, match=r"run.sentences is 0"):
-        quick(tmp_path / "other", corpus, "run.sentences=0", "run.metric=bleu")
+    with pytest.raises(UserError, match=r"run.validation_sentences is 0"):
+        quick(tmp_path / "other", corpus, "run.validation_sentences=0", "run.metric=bleu")
 
 
 def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     real = trainer._backward_in_parts
 
     def scarce(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
-        if step == 1 and training.accumulate < 4:
+        if step == 1 and training.micro_batches < 4:
             real(training, batch, step, n_tokens)  # gradients of the failed attempt must not stay
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 12 bytes")
         return real(training, batch, step, n_tokens)

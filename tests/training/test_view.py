@@ -97,7 +97,7 @@ def test_a_validation_shows_scores_samples_and_what_changed() -> None:
 )
 def test_the_best_so_far_is_said_in_the_words_of_the_metric(metric: str, best_score: float, words: str) -> None:
     start = as_event("start", **run_events.start(settings={"run": {"metric": metric}}))
-    later = run_events.validation(best=False, best_score=best_score, best_step=1000, waited=2)
+    later = run_events.validation(best=False, best_score=best_score, best_step=1000, validations_since_best=2)
     text = said(start, as_event("validation", **later))
     assert f"the best is {words} at step 1,000 · patience left: 3 of 5" in text
     assert "patience" not in said(start, as_event("validation", **{**later, "patience": None}))

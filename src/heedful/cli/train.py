@@ -35,7 +35,7 @@ def train(
     recipe: str | None = None,
     set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     resume: bool = False,
-    start_from: Annotated[Path | None, Parameter(name="--from")] = None,
+    init_from: Annotated[Path | None, Parameter(name="--init-from")] = None,
     time_limit: Annotated[str | None, Parameter(name="--for")] = None,
     dry_run: bool = False,
     tensorboard: bool = False,
@@ -59,14 +59,14 @@ def train(
     valid
         What to validate on, of the same kind; without it some of the data is held out.
     family
-        seq2seq, gpt, bert, bart, t5, vit or universal; by default seq2seq, or that of --from.
+        seq2seq, gpt, bert, bart, t5, vit or universal; by default seq2seq, or that of --init-from.
     recipe
         tiny, small, base, big, or a TOML file; by default chosen by the family and the size of the data.
     set
         Change any setting of the recipe: --set run.steps=5000 model.dropout=0.2
     resume
         Go on with the run where it was saved, bit for bit.
-    start_from
+    init_from
         Begin with the weights and the tokenizers of a run or model folder of the same family.
     time_limit
         Stop after so much training time, for example 30m, 2h or 90s.
@@ -80,7 +80,7 @@ def train(
     files = {"target": target or (), **files_by_name(source or ()), **one_by_name(valid or ())}
     overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
     listeners = _listeners(run, resume=resume, tensorboard=tensorboard)
-    how = {"family": family, "recipe": recipe, "resume": resume, "start_from": start_from, "dry_run": dry_run}
+    how = {"family": family, "recipe": recipe, "resume": resume, "init_from": init_from, "dry_run": dry_run}
     result = train_run(folder=run, overrides=overrides, listeners=listeners, **files, **how)  # type: ignore[arg-type]
     if result.interrupted:
         print(f"{result.left_at}; go on with: heedful train {run} --resume", file=sys.stderr)

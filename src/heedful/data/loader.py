@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
 from heedful.data.batch_sampler import (
     EpochPlan,
     epoch_order,
@@ -120,6 +122,16 @@ class Loader(Generic[B]):
         version = 1 if all(share.denominator == 1 for share in shares) else PLAN_VERSION
         parts = [version, self.dataset.keys, self.batch_tokens, self.source_tokens, self.max_len, self.weights]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def trial_batches(self, n: int = 8) -> tuple[B, list[B]]:
+        """Return the batch with the longest rows and up to `n` evenly spaced ones of this epoch, for measurements.
+
+        They are made beside the iteration: the state of the loader stays as it is.
+        """
+        longest_of = [int(self.dataset.target_lengths[indices].max()) for indices in self._plan]
+        numbers = np.linspace(0, len(self._plan) - 1, min(n, len(self._plan))).astype(int).tolist()
+        longest, *spaced = (self._make(self._plan[i], seed=0) for i in [int(np.argmax(longest_of)), *numbers])
+        return longest, spaced
 
     def __iter__(self) -> "Loader[B]":
         return self

@@ -69,23 +69,25 @@ class AuxiliaryHeads(nn.Module):
             return weight
         return weight * self.settings.layers if done < layer / (2 * self.n_layers) else 0.0
 
-    def loss(self, model: Gpt, layers: list[Tensor], batch: LmBatch, *, apart: bool, done: float) -> Tensor:
+    def loss(self, model: Gpt, layers: list[Tensor], batch: LmBatch, *, isolate_documents: bool, done: float) -> Tensor:
         """Summed over the tokens of a batch; `layers` are what each layer of the model left, (B, T, D)."""
         # Whose time is over has no part in it, but a gradient of zero: many ranks wait for one of every parameter.
         total = sum((0.0 * matrix.sum() for matrix in self.matrices()), layers[-1].new_zeros(()))
         for matrix, (layer, ahead) in zip(self.matrices(), self.places, strict=True):
             if weight := self.weight(layer, ahead, done):
-                states, target = _aligned(model.final_norm(layers[layer - 1]), batch, ahead, apart=apart)
+                states, target = _aligned(
+                    model.final_norm(layers[layer - 1]), batch, ahead, isolate_documents=isolate_documents
+                )
                 total = total + weight * linear_cross_entropy(states, matrix, target)
         return total
 
 
-def _aligned(states: Tensor, batch: LmBatch, ahead: int, *, apart: bool) -> tuple[Tensor, Tensor]:
-    """The positions that have a token so far ahead in their row (of their own document, if `apart`), and that token."""
+def _aligned(states: Tensor, batch: LmBatch, ahead: int, *, isolate_documents: bool) -> tuple[Tensor, Tensor]:
+    """Select the positions that have a token so far ahead in their row (or their own document), and those tokens."""
     n = max(0, states.size(1) - (ahead - 1))
     here, there = slice(0, n), slice(states.size(1) - n, None)
     real = batch.target_mask[:, here] & batch.target_mask[:, there]
-    if apart:
+    if isolate_documents:
         real = real & (batch.documents[:, here] == batch.documents[:, there])
     return states[:, here][real], batch.target_out[:, there][real]
 

@@ -102,7 +102,7 @@ class State:
     tokens: int = 0  # target tokens seen
     seconds: float = 0.0  # spent training, over all sittings
     scores: dict[str, float] = field(default_factory=dict)  # step -> validation score, higher is better
-    waited: int = 0  # validations since the best one
+    validations_since_best: int = 0  # validations since the best one
 
     @property
     def best_step(self) -> int | None:
@@ -181,7 +181,7 @@ def newest_checkpoint(checkpoints: Path, report: Callable[[str], None]) -> Check
     if any(checkpoints.glob("damaged-*")):
         raise UserError(
             f"{checkpoints}: none of its checkpoints can be read, and to begin anew would write over the models of "
-            f"this run. Start another one with the best of them: --from {checkpoints.parent / 'best'}"
+            f"this run. Start another one with the best of them: --init-from {checkpoints.parent / 'best'}"
         )
     return None
 

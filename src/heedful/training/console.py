@@ -127,7 +127,7 @@ def best(event: ValidationEvent, metric: str) -> str:
         words = f"the best is {score} at step {count(event['best_step'])}"
     if event["patience"] is None:
         return words
-    left = max(0, event["patience"] - event["waited"])
+    left = max(0, event["patience"] - event["validations_since_best"])
     return f"{words} · patience left: {left} of {event['patience']}"
 
 

@@ -140,9 +140,9 @@ def prepare_data(
     samples = settings.tokenizer.sample_alpha > 0
     extract = make_extractor(tokenizers)
     changed = "" if extract is None else f"-extracted-{settings.data.max_len}-{extract.language}"
-    if share := settings.data.as_typed:
+    if share := settings.data.informal_share:
         changed += f"-typed-{share!r}"
-        say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.as_typed)")
+        say(f"of about {share:.0%} of the pairs there is a second one as people type it (data.informal_share)")
     sources = {example.source for example in kept_back.examples}
     watched = [OverlapCounter(part, sources) for part in parts]
     shards = [
@@ -166,7 +166,7 @@ def prepare_data(
 
 def _changed(pairs: Iterable[Example], extract: Extractor | None, settings: Settings) -> Iterable[Example]:
     reduced = pairs if extract is None else Reduced(pairs, extract)
-    share = settings.data.as_typed
+    share = settings.data.informal_share
     return InformalCopies(reduced, share) if share else reduced
 
 

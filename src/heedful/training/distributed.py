@@ -114,11 +114,11 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
-def wrap(module: nn.Module, world: World, shard: Literal["none", "full"]) -> nn.Module:
+def wrap(module: nn.Module, world: World, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
     """DDP, or FSDP2 with every layer a unit of its own; the module itself when there is one rank."""
     if world.size == 1:
         return module
-    if shard == "none":
+    if parallel == "ddp":
         ids = [world.device.index] if world.device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
     mesh = init_device_mesh(world.device.type, (world.size,))

@@ -95,7 +95,7 @@ class ValidationEvent(TypedDict):
     best: bool  # whether this one is the best so far
     best_score: float | None
     best_step: int | None
-    waited: int  # validations since the best one
+    validations_since_best: int  # validations since the best one
     patience: int | None  # how many of them end the run
     seconds: float  # that the validation took
     samples: list[Sample]

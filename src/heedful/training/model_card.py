@@ -34,7 +34,7 @@ SETTINGS_THAT_MATTER = {
     "model.residual": "norm stands",
     "model.positions": "positions",
     "objective.kind": "objective",
-    "objective.hidden": "hidden words",
+    "objective.token_cutoff": "hidden words",
     "loss.label_smoothing": "label smoothing",
     "loss.r_drop": "R-Drop weight",
     "data.batch_tokens": "target tokens of a step",
@@ -281,7 +281,7 @@ def describe_model(
     """The card of one model folder; `weights` says which these are."""
     files, about = record.files, lesson.about
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
-    again = ", some of it once more as people type" if record.settings.data.as_typed else ""
+    again = ", some of it once more as people type" if record.settings.data.informal_share else ""
     trained_on = tuple(
         CorpusFacts(f"{name}{again}", size, fingerprint)
         for name, size, fingerprint in zip(names, about.train, files.fingerprints, strict=False)
@@ -320,7 +320,7 @@ def sizes_of(record: RunRecord, lesson: PreparedTask, model: Model) -> SizeFacts
         source_vocab_size=0 if tokenizers is None else tokenizers.source.vocab_size,
         target_vocab_size=0 if tokenizers is None else tokenizers.target.vocab_size,
         joint=tokenizers is None or tokenizers.joint,
-        # Its own: with --from it is that of the start, whatever the settings would have learned.
+        # Its own: with --init-from it is that of the start, whatever the settings would have learned.
         tokenizer="" if tokenizers is None else tokenizers.target.kind,
         max_len=0 if tokenizers is None else settings.data.max_len,
         n_labels=len(getattr(config, "labels", ())),

@@ -24,14 +24,16 @@ from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
 
 @dataclass(frozen=True)
 class ObjectiveSettings:
-    kind: Literal["teacher_forcing", "scheduled_sampling", "wrong_inputs"] = "teacher_forcing"
+    kind: Literal["teacher_forcing", "scheduled_sampling", "random_replacement"] = "teacher_forcing"
     rate: float = 0.25  # of the last two: the highest share of target inputs that are replaced
     decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how trust in the reference falls
     decay_steps: int = 10_000  # in about so many steps
-    hidden: float = 0.0  # of source and target: the share that is not shown; with loss.r_drop, to one of two passes
+    token_cutoff: float = (
+        0.0  # of source and target: the share that is not shown; with loss.r_drop, to one of two passes
+    )
 
     def __post_init__(self) -> None:
-        for name in ("rate", "hidden"):
+        for name in ("rate", "token_cutoff"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"'objective.{name}' must lie in [0, 1], found {getattr(self, name)}")
         if self.decay_steps < 1:
@@ -52,9 +54,9 @@ def make_objective(
 
     def objective(model: EncoderDecoder, batch: Batch, step: int) -> Tensor:
         if r_drop > 0.0:
-            batch = _joined(batch, _hiding(batch, settings.hidden, model.config.marks.pad_id))
-        elif settings.hidden > 0.0:
-            batch = _hiding(batch, settings.hidden, model.config.marks.pad_id)
+            batch = _joined(batch, _hiding(batch, settings.token_cutoff, model.config.marks.pad_id))
+        elif settings.token_cutoff > 0.0:
+            batch = _hiding(batch, settings.token_cutoff, model.config.marks.pad_id)
         memory = model.encode(batch.source, batch.source_mask)
         inputs = change(model, batch, memory, replaced_share(step, settings))
         states = model.states(inputs, memory, target_mask=batch.target_mask)
@@ -67,9 +69,9 @@ def make_objective(
         return loss + model.config.ponder_weight * ponder
 
     if family == "universal":
-        if settings.kind != "teacher_forcing" or r_drop > 0.0 or settings.hidden > 0.0:
+        if settings.kind != "teacher_forcing" or r_drop > 0.0 or settings.token_cutoff > 0.0:
             raise UserError(
-                "the family 'universal' learns by teacher forcing, without loss.r_drop and objective.hidden"
+                "the family 'universal' learns by teacher forcing, without loss.r_drop and objective.token_cutoff"
             )
         return pondering
     return objective
@@ -128,7 +130,7 @@ def _wrong_words(model: EncoderDecoder, batch: Batch, memory: Memory, share: flo
 INPUTS: dict[str, Callable[[EncoderDecoder, Batch, Memory, float], Tensor]] = {
     "teacher_forcing": _reference,
     "scheduled_sampling": _own_words,
-    "wrong_inputs": _wrong_words,
+    "random_replacement": _wrong_words,
 }
 
 

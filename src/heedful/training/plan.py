@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from heedful.data.collate import AnyBatch
-from heedful.data.loader import Loader
 from heedful.training.checkpoint import State
 from heedful.training.distributed import broadcast_from_rank0
 from heedful.training.runtime import peak_memory
@@ -23,7 +22,7 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
     """Trial passes, forward and backward, without an update: the run starts as if they had not been."""
     run, model = session.settings.run, session.model
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    longest, ordinary = _trial_batches(session)
+    longest, ordinary = session.training.batches.trial_batches()
     _pass(session, longest)  # also warms up
     first = _speed(session, ordinary[0])
     # All ranks must make as many passes: each exchanges gradients.
@@ -79,7 +78,7 @@ def choose_threads(session: Session) -> int:
     takes twenty times as long as with one thread. On a quiet machine all cores win.
     """
     most = torch.get_num_threads()
-    _, ordinary = _trial_batches(session)
+    _, ordinary = session.training.batches.trial_batches()
     speeds = {}
     for threads in (most, 1):
         torch.set_num_threads(threads)
@@ -101,17 +100,6 @@ def _speed(session: Session, batch: AnyBatch) -> float:
     started = time.perf_counter()
     _pass(session, batch)
     return max(1, batch.n_target_tokens) / (time.perf_counter() - started)
-
-
-def _trial_batches(session: Session) -> tuple[AnyBatch, list[AnyBatch]]:
-    """The batch with the longest rows, and a few as they come; the run's own loader is not touched."""
-    loader = session.training.batches
-    assert isinstance(loader, Loader)
-    dataset, plan = loader.dataset, loader._plan
-    lengths = [int(dataset.target_lengths[plan[i]].max()) for i in range(len(plan))]
-    chosen = [int(np.argmax(lengths)), *np.linspace(0, len(plan) - 1, min(8, len(plan))).astype(int).tolist()]
-    batches = [loader._make(plan[i], seed=0) for i in chosen]
-    return batches[0], batches[1:]
 
 
 def _pass(session: Session, batch: AnyBatch) -> None:

@@ -27,9 +27,9 @@ MAY_BE_TYPED = frozenset({"activation_dropout", "classifier_dropout", "ponder_we
 ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "loss.r_drop": (0.0, ("translation", "denoising", "spans")),
     "objective.kind": ("teacher_forcing", ("translation", "denoising", "spans")),
-    "objective.hidden": (0.0, ("translation", "denoising", "spans")),
+    "objective.token_cutoff": (0.0, ("translation", "denoising", "spans")),
     "tokenizer.sample_alpha": (0.0, ("translation",)),
-    "data.as_typed": (0.0, ("translation",)),
+    "data.informal_share": (0.0, ("translation",)),
     "data.columns": ([], ("translation", "classification", "tagging")),
 }
 _TEXTS = ("next_token", "masked_tokens", "denoising", "spans")
@@ -50,7 +50,7 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "data.documents": ("paragraphs", _TEXTS),
     "data.hold_out_share": (0.1, _TEXTS),
     "data.rows": ("packed", ("next_token",)),
-    "data.apart": (True, ("next_token",)),
+    "data.isolate_documents": (True, ("next_token",)),
     "data.long": ("leave_out", ("translation",)),
     "noise.rate": (None, ("masked_tokens", "denoising", "spans", "masked_patches")),
     "noise.mean_span": (3.0, ("denoising", "spans")),
@@ -62,11 +62,11 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
 BELONGS_TO: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "data.hold_out_share": ("data.documents", ("file",), _TEXTS),
     "data.hold_out": ("data.documents", ("lines", "paragraphs"), _TEXTS),
-    "data.apart": ("data.rows", ("packed",), ("next_token",)),
+    "data.isolate_documents": ("data.rows", ("packed",), ("next_token",)),
     "schedule.final_lr": ("schedule.kind", ("cosine", "linear"), tuple(TASKS)),
     "optimiser.momentum": ("optimiser.kind", ("muon",), tuple(TASKS)),
     **{
-        f"objective.{name}": ("objective.kind", ("scheduled_sampling", "wrong_inputs"), tuple(TASKS))
+        f"objective.{name}": ("objective.kind", ("scheduled_sampling", "random_replacement"), tuple(TASKS))
         for name in ("rate", "decay", "decay_steps")
     },
 }
@@ -74,8 +74,8 @@ BELONGS_TO: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 def resolve_settings(files: Files, family: str | None, recipe: str | Path | None, overrides: list[str]) -> RunRecord:
     """The record of a run, with every default resolved."""
-    loaded = load_model(files.start_from) if files.start_from else None
-    start = _model_overrides(loaded, files.start_from, files.content) if loaded else []
+    loaded = load_model(files.init_from) if files.init_from else None
+    start = _model_overrides(loaded, files.init_from, files.content) if loaded else []
     # In the order of their weight: what was typed, what the model to start from is, what the recipe says.
     typed = [*overrides, *([] if family is None else [f"family={family}"])]
     wanted = with_overrides({}, typed)
@@ -89,14 +89,14 @@ def resolve_settings(files: Files, family: str | None, recipe: str | Path | None
     chosen = str(found.get("family", "seq2seq"))
     if start and wanted.get("family", chosen) != (own := with_overrides({}, start)["family"]):
         raise UserError(
-            f"{files.start_from}: is a model of the family '{own}', and --family {chosen} was asked for: "
+            f"{files.init_from}: is a model of the family '{own}', and --family {chosen} was asked for: "
             "a model can only go on as what it is"
         )
     task = choose_task(chosen, str(found.get("task", "")), files.content)
     settled = [*typed, f"family={chosen}", f"task={task}", *start]
     if loaded is not None and loaded.tokenizers is not None:
         tables = (values.get("tokenizer", {}) for values in (found, wanted))
-        settled += _tokenizer_overrides(files.start_from, loaded.tokenizers, *tables)
+        settled += _tokenizer_overrides(files.init_from, loaded.tokenizers, *tables)
     # A field of the start that is not set is set by no recipe either: unset is what it is.
     shape = _shape(chosen) - MAY_BE_TYPED if start else frozenset()
     if start:
@@ -104,13 +104,13 @@ def resolve_settings(files: Files, family: str | None, recipe: str | Path | None
     if recipe is None:
         reading = config_from_dict(DataSettings, found.get("data", {}), where="--set", table="data")
         recipe = TASKS[task].recipe(chosen, files, reading)
-        if files.start_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
+        if files.init_from and "max_len" not in wanted.get("data", {}):  # nobody chose a length: the model's will do
             settled += _within_reach(read_settings(recipe, settled, without=shape))
     settings = read_settings(recipe, settled, without=shape)
-    if files.start_from:
-        _check_reach(files.start_from, settings)
+    if files.init_from:
+        _check_reach(files.init_from, settings)
         settings = read_settings(recipe, [*settled, *_longer(settings)], without=shape)
-        _check_size(files.start_from, settings, wanted)
+        _check_size(files.init_from, settings, wanted)
     refuse_unused(settings, flat(wanted))
     _refuse_columns(files, settings, flat(wanted))
     _check_weights(files, settings)
@@ -183,8 +183,10 @@ def with_metric(settings: Settings) -> Settings:
     named = settings.run.metric
     if named not in ("auto", *metrics):
         raise invalid_choice(f"'run.metric' of the task '{settings.task}'", named, metrics)
-    if named in WRITTEN and settings.run.sentences == 0:
-        raise UserError(f"run.metric = '{named}' is of sentences that the model writes, and run.sentences is 0")
+    if named in WRITTEN and settings.run.validation_sentences == 0:
+        raise UserError(
+            f"run.metric = '{named}' is of sentences that the model writes, and run.validation_sentences is 0"
+        )
     return replace(settings, run=replace(settings.run, metric=metric_of(settings)))
 
 

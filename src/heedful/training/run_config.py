@@ -29,9 +29,20 @@ MAY_CHANGE = frozenset(
     f"run.{name}"
     for name in (
         "steps", "minutes", "patience", "validate_every", "save_every", "log_every", "keep_last", "keep_best",
-        "average", "accumulate", "device", "threads", "precision", "shard", "compile",
+        "average", "micro_batches", "device", "threads", "precision", "parallel", "compile",
     )
 ) | {"data.workers", "data.languages"}  # fmt: skip
+
+# Names that settings had before: only run folders of earlier versions still have them.
+RENAMED = {
+    "data.apart": "data.isolate_documents",
+    "data.as_typed": "data.informal_share",
+    "objective.hidden": "objective.token_cutoff",
+    "run.sentences": "run.validation_sentences",
+    "run.shard": "run.parallel",
+    "run.accumulate": "run.micro_batches",
+    "files.start_from": "files.init_from",
+}
 
 Paths = str | Path | Sequence[str | Path]
 T = TypeVar("T")
@@ -46,7 +57,7 @@ class Files:
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
-    start_from: str = ""
+    init_from: str = ""
     fingerprints: tuple[str, ...] = ()
     content: Content = "pairs"
 
@@ -57,7 +68,7 @@ class Files:
         target: Paths,
         valid_source: str | Path | None,
         valid_target: str | Path | None,
-        start_from: str | Path | None,
+        init_from: str | Path | None,
         content: Content = "pairs",
     ) -> "Files":
         sources, targets = _as_tuple(source), _as_tuple(target)
@@ -68,7 +79,7 @@ class Files:
         valid = tuple(str(path) for path in (valid_source, valid_target) if path is not None)
         if valid_target is not None and valid_source is None:
             raise UserError("--valid-target needs --valid-source")
-        start = "" if start_from is None else str(find_model_folder(start_from))
+        start = "" if init_from is None else str(find_model_folder(init_from))
         return cls(sources, targets, valid, start, content=content)
 
     def pairs(self) -> list[tuple[str, ...]]:
@@ -171,7 +182,15 @@ def _write(folder: Path, values: dict[str, Any]) -> None:
 
 
 def read_record(folder: Path) -> RunRecord:
+    """Read settings.toml of a run folder; refuse one that was written with names that settings no longer have."""
     values = read_toml(folder / NAME)
+    renamed = [f"'{old}' is now '{new}'" for old, new in RENAMED.items() if old in flat(values)]
+    if renamed:
+        raise UserError(
+            f"{folder / NAME}: this run was begun by an earlier version of heedful, whose settings had other names "
+            f"({', '.join(renamed[:2])}, …). Resume it with that version, or begin a new run in another folder, with "
+            f"--init-from {folder} to keep the weights"
+        )
     recipe, files = values.pop("recipe", ""), values.pop("files", {})
     where = str(folder / NAME)
     return RunRecord(
@@ -191,7 +210,7 @@ def refuse_differences(
         if before.get(key) != after.get(key) and key not in may_change:
             raise UserError(
                 f"{folder}: '{key}' was {before.get(key)!r} when this run began, and cannot become {after.get(key)!r}. "
-                "Resume without that change, or begin a new run (with --from to keep the weights)"
+                "Resume without that change, or begin a new run (with --init-from to keep the weights)"
             )
     if files.source:
         if files.content != saved.files.content:
@@ -202,7 +221,7 @@ def refuse_differences(
                 name = " + ".join(Path(part).name for part in pair)
                 raise UserError(
                     f"{folder}: {name} is not the corpus that this run began with (its SHA-256 differs). Resume "
-                    "without --source and --target, or begin a new run (with --from to keep the weights)"
+                    "without --source and --target, or begin a new run (with --init-from to keep the weights)"
                 )
         if len(files.source) != len(saved.files.source):
             raise UserError(
@@ -222,7 +241,7 @@ def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str
     """Recipe, start and validation are read once, when a run begins: another one would be believed to matter."""
     names = {
         "--recipe": (saved.recipe, "" if recipe is None else str(recipe)),
-        "--from": (saved.files.start_from, files.start_from),
+        "--init-from": (saved.files.init_from, files.init_from),
         "--valid": (" + ".join(saved.files.valid), " + ".join(files.valid)),
     }
     for option, (before, now) in names.items():

@@ -31,12 +31,14 @@ class DataSettings:
     batch_tokens: int = 4096  # target tokens of one step, all ranks together, padding counted
     max_len: int = 256  # pairs with a longer side are left out, and counted
     long: Literal["leave_out", "extract"] = "leave_out"  # of pairs: or longer sources are reduced to what matters
-    as_typed: float = 0.0  # of pairs: this share is learned once more without final mark, in small letters, or both
+    informal_share: float = (
+        0.0  # of pairs: this share is learned once more without final mark, in small letters, or both
+    )
     hold_out: int = 1000  # pairs or documents kept for validation when no validation files are given
     hold_out_share: float = 0.1  # of documents = "file": the last characters, kept for validation
     documents: Literal["lines", "paragraphs", "file"] = "paragraphs"  # what in running text stands for itself
     rows: Literal["packed", "random"] = "packed"  # of language models: documents in rows, or windows from anywhere
-    apart: bool = True  # packed documents do not see each other
+    isolate_documents: bool = True  # packed documents do not see each other
     columns: tuple[int, ...] = ()  # of pairs, labels, tags: where both stand; () = first and second, of tags the last
     image_size: int | None = None  # pixels to each side, to which image files are brought; by default as they are
     flip: bool = False  # of images: half of them are mirrored
@@ -54,8 +56,8 @@ class DataSettings:
             _at_least(1, self, "image_size")
         if self.long == "extract" and self.max_len < 8:
             raise UserError(f"data.long = 'extract' needs room for a sentence, and data.max_len is {self.max_len}")
-        if not 0.0 <= self.as_typed <= 1.0:
-            raise UserError(f"'as_typed' must lie between 0 and 1, found {self.as_typed}")
+        if not 0.0 <= self.informal_share <= 1.0:
+            raise UserError(f"'informal_share' must lie between 0 and 1, found {self.informal_share}")
         if not 0.0 < self.hold_out_share < 1.0:
             raise UserError(f"'hold_out_share' must lie between 0 and 1, found {self.hold_out_share}")
         if not all(0.0 <= weight < math.inf for weight in self.weights):
@@ -108,22 +110,24 @@ class RunSettings:
     save_every: int = 1000
     log_every: int = 50
     seed: int = 1
-    accumulate: int = 1  # parts into which the batch of a step is cut, to need less memory
+    micro_batches: int = 1  # parts into which the batch of a step is cut, to need less memory
     keep_last: int = 3  # checkpoints to go on from
     keep_best: int = 1  # checkpoints with the best scores
     average: int = 5  # so many last checkpoints are averaged into the model in average/
     ema: float = 0.0  # decay of a running average of the weights, e.g. 0.999; 0: none
-    sentences: int = 500  # validation sentences that are translated for BLEU and chrF; the loss takes all
+    validation_sentences: int = 500  # validation sentences that are translated for BLEU and chrF; the loss takes all
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"  # bfloat16 where the machine is made for it
-    shard: Literal["none", "full"] = "none"  # "full": parameters and optimiser divided over the ranks (FSDP2)
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # fsdp: parameters and optimiser divided over the ranks (FSDP2)
     compile: bool = False  # torch.compile: pays on GPUs; takes minutes at the start
     threads: int | None = None  # of one process; by default measured: one, or one for each core
 
     def __post_init__(self) -> None:
-        _at_least(1, self, "steps", "validate_every", "save_every", "log_every", "accumulate", "keep_last", "average")
+        _at_least(
+            1, self, "steps", "validate_every", "save_every", "log_every", "micro_batches", "keep_last", "average"
+        )
         _at_least(0, self, "keep_best")
-        _at_least(0, self, "seed", "sentences")
+        _at_least(0, self, "seed", "validation_sentences")
         _at_least(1, self, *(name for name in ("patience", "threads") if getattr(self, name) is not None))
         if self.minutes is not None and self.minutes <= 0:
             raise UserError(f"'minutes' must be positive, found {self.minutes}")

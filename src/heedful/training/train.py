@@ -130,7 +130,7 @@ def train(
     recipe: str | Path | None = None,
     overrides: Iterable[str] = (),
     resume: bool = False,
-    start_from: str | Path | None = None,
+    init_from: str | Path | None = None,
     dry_run: bool = False,
     listeners: Sequence[Listener] = (),
 ) -> Run:
@@ -145,7 +145,7 @@ def train(
     given: dict[Content, Paths] = {"pairs": source, "text": text, "labels": labels, "tags": tags, "images": images}
     if valid and valid_source:
         raise UserError(f"--valid {valid} and --valid-source {valid_source}: only one of them can be used; give one")
-    files = files_of(given, target, valid_source or valid, valid_target, start_from)
+    files = files_of(given, target, valid_source or valid, valid_target, init_from)
     # torchrun starts all ranks again when one has failed: that is a resume, although nobody typed it.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     record = load_or_resolve_run(folder, files, family, recipe, list(overrides), resume=resume)
@@ -168,7 +168,7 @@ def files_of(
     target: Paths,
     valid: str | Path | None,
     valid_target: str | Path | None,
-    start_from: str | Path | None,
+    init_from: str | Path | None,
 ) -> Files:
     """The files of a run, all of one kind."""
     kinds: list[Content] = [kind for kind, paths in given.items() if paths]
@@ -177,7 +177,7 @@ def files_of(
     content: Content = kinds[0] if kinds else "pairs"
     if content != "pairs" and (target or valid_target):
         raise UserError(f"--target and --valid-target are of pairs, with --source, and {content} was given")
-    return Files.of(given[content], target, valid, valid_target, start_from, content)
+    return Files.of(given[content], target, valid, valid_target, init_from, content)
 
 
 def load_or_resolve_run(
@@ -251,7 +251,7 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
             emit=emit,
             checkpoint=checkpoint,
             requests=requests,
-            start=load_model(record.files.start_from) if record.files.start_from and checkpoint is None else None,
+            start=load_model(record.files.init_from) if record.files.init_from and checkpoint is None else None,
         )
     if checkpoint is None:
         if run.threads is None and world.size == 1 and world.device.type == "cpu" and torch.get_num_threads() > 1:
@@ -314,7 +314,7 @@ def _prepare(folder: Path, record: RunRecord, world: World, emit: Emit, requests
             update_record(folder, record)
         else:
             write_record(folder, record)  # first, so that --resume works from here on
-            start = record.files.start_from
+            start = record.files.init_from
             task.prepare(
                 Preparation(
                     folder,

@@ -68,6 +68,8 @@ class Batches(Protocol):
 
     def __next__(self) -> AnyBatch: ...
 
+    def trial_batches(self) -> tuple[AnyBatch, list[AnyBatch]]: ...
+
 
 class ModelWithObjective(nn.Module):
     """Batch in, loss out: one module, since DDP and FSDP act around a forward."""
@@ -99,7 +101,7 @@ class Training:
     save: Callable[[State], None]
     asked_to_stop: Callable[[], str | None]  # a signal came
     warn: Callable[[str], None]
-    accumulate: int = 1  # parts of a step; grows when memory does not suffice
+    micro_batches: int = 1  # parts of a step; grows when memory does not suffice
 
 
 @dataclass
@@ -178,13 +180,13 @@ def backward_through(training: Training, batch: AnyBatch, step: int, n_tokens: f
                 raise
         # Out of the except block, so that the failed pass and its tensors are gone.
         training.optimiser.zero_grad()
-        if training.world.size > 1 or 2 * training.accumulate > max(1, len(batch)):
+        if training.world.size > 1 or 2 * training.micro_batches > max(1, len(batch)):
             raise UserError(
-                f"step {step + 1}: out of memory with {training.accumulate} parts to a step. Lower data.batch_tokens "
-                f"(now {int(n_tokens):,} target tokens in this step), or raise run.accumulate"
+                f"step {step + 1}: out of memory with {training.micro_batches} micro-batches. Lower data.batch_tokens "
+                f"(now {int(n_tokens):,} target tokens in this step), or raise run.micro_batches"
             )
-        training.accumulate *= 2
-        training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.accumulate} parts")
+        training.micro_batches *= 2
+        training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.micro_batches} parts")
 
 
 def _backward_in_parts(training: Training, batch: AnyBatch, step: int, n_tokens: float) -> float:
@@ -194,7 +196,7 @@ def _backward_in_parts(training: Training, batch: AnyBatch, step: int, n_tokens:
     nothing. DDP and FSDP average over the ranks, hence the factor.
     """
     total = 0.0
-    parts = batch.split(training.accumulate) if training.accumulate > 1 else (batch,)
+    parts = batch.split(training.micro_batches) if training.micro_batches > 1 else (batch,)
     for number, part in enumerate(parts):
         with gradients_synced(training.module, last=number == len(parts) - 1):
             with training.autocast():
@@ -224,7 +226,7 @@ def reason_to_stop(training: Training, state: State) -> str | None:
     settings = training.settings
     if state.step >= settings.steps:
         return f"all {settings.steps:,} steps are done"
-    if settings.patience is not None and state.waited >= settings.patience:
+    if settings.patience is not None and state.validations_since_best >= settings.patience:
         return f"no better score in {settings.patience} validations (patience)"
     asked = training.asked_to_stop()
     out_of_time = settings.minutes is not None and state.seconds >= settings.minutes * 60
@@ -327,7 +329,7 @@ class Session:
         if score is None:
             return False
         is_best = best is None or score > best
-        state.waited = 0 if is_best else state.waited + 1
+        state.validations_since_best = 0 if is_best else state.validations_since_best + 1
         state.scores[str(state.step)] = score
         if judged is not None:
             self._tell(state, result, is_best, time.perf_counter() - started)
@@ -352,7 +354,7 @@ class Session:
             best=is_best,
             best_score=state.scores[str(state.best_step)],
             best_step=state.best_step,
-            waited=state.waited,
+            validations_since_best=state.validations_since_best,
             patience=self.settings.run.patience,
             seconds=seconds,
             samples=samples,
@@ -382,7 +384,7 @@ class Session:
         """The model as validation sees it, on rank 0: itself, or a copy with averaged or gathered weights, and without
         what serves in training alone.
         """
-        if self.settings.run.shard == "none" and not self.ema and auxiliary_heads(self.model) is None:
+        if self.settings.run.parallel == "ddp" and not self.ema and auxiliary_heads(self.model) is None:
             return self.model if self.world.speaks else None
         tensors = self.ema or model_tensors(self.model)
         if not self.world.speaks:
@@ -474,7 +476,7 @@ def open_session(
     whole = ModelWithObjective(model, lesson.objective).train()
     if settings.run.compile:
         whole.compile(dynamic=True)  # batches are of many shapes
-    module = wrap(whole, world, settings.run.shard)
+    module = wrap(whole, world, settings.run.parallel)
     optimiser = make_optimiser(model, settings.optimiser, bfloat16=settings.run.precision == "bfloat16")
     state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
     if checkpoint is not None:
@@ -523,7 +525,7 @@ def make_training(
         save=session.save,
         asked_to_stop=session.requests.reason,
         warn=lambda text: emit("warning", text=text),
-        accumulate=run.accumulate,
+        micro_batches=run.micro_batches,
     )
 
 

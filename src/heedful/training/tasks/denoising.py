@@ -67,7 +67,7 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask
             what="model that restores damaged texts",
             output="texts that it writes",
             tag="text2text-generation",
-            command="heedful train RUN --from {run} --source INPUT --target OUTPUT",
+            command="heedful train RUN --init-from {run} --source INPUT --target OUTPUT",
         ),
     )
 

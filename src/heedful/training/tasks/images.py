@@ -216,7 +216,7 @@ def lesson_with(
             valid_sha256=prepared.valid_fingerprint,
             command="heedful classify PICTURE -m {run}"
             if head == "classify"
-            else "heedful train RUN --from {run} --images DIR",
+            else "heedful train RUN --init-from {run} --images DIR",
         ),
     )
 

@@ -28,7 +28,7 @@ N_SAMPLES, PROMPT, CONTINUATION = 3, 16, 48  # shown when a run validates, in to
 
 def lesson(texts: Texts, settings: Settings) -> PreparedTask:
     config = settings.model_config(vocab_size=texts.tokenizer.vocab_size, **stream_marks(texts.tokenizer, settings))
-    apart = settings.data.apart and settings.data.rows == "packed"
+    isolate_documents = settings.data.isolate_documents and settings.data.rows == "packed"
     return PreparedTask(
         tokenizers=texts.tokenizers,
         make_dataset=lambda pin: make_dataset(texts, settings, config.marks.special, pin_memory=pin),
@@ -36,11 +36,13 @@ def lesson(texts: Texts, settings: Settings) -> PreparedTask:
         objective=lambda model, batch, step: next_token_loss(
             model,
             batch,
-            apart=apart,
+            isolate_documents=isolate_documents,
             label_smoothing=settings.loss.label_smoothing,
             done=step / settings.run.steps,
         ),
-        make_validator=lambda say: TextValidator(texts, settings, config.marks.special, apart=apart),
+        make_validator=lambda say: TextValidator(
+            texts, settings, config.marks.special, isolate_documents=isolate_documents
+        ),
         about=about_texts(
             texts,
             what="language model",
@@ -73,13 +75,13 @@ def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pi
 
 
 def next_token_loss(
-    model: Gpt, batch: LmBatch, *, apart: bool, label_smoothing: float = 0.0, done: float | None = None
+    model: Gpt, batch: LmBatch, *, isolate_documents: bool, label_smoothing: float = 0.0, done: float | None = None
 ) -> Tensor:
-    """Summed over the tokens of a batch; `apart` keeps the documents of a row from seeing each other.
+    """Summed over the tokens of a batch; `isolate_documents` keeps the documents of a row from seeing each other.
 
     `done`, the share of training that is over, asks for the losses of auxiliary heads as well, if the model has any.
     """
-    several = apart and bool((batch.documents != batch.documents[:, :1])[batch.target_mask].any())
+    several = isolate_documents and bool((batch.documents != batch.documents[:, :1])[batch.target_mask].any())
     heads = None if done is None else auxiliary_heads(model)
     layers: list[Tensor] | None = None if heads is None else []
     states = model.states(batch.target_in, documents=batch.documents if several else None, layers=layers)
@@ -93,21 +95,23 @@ def next_token_loss(
     )
     if heads is None or layers is None or done is None:
         return loss
-    return loss + heads.loss(model, layers, batch, apart=apart, done=done)
+    return loss + heads.loss(model, layers, batch, isolate_documents=isolate_documents, done=done)
 
 
 class TextValidator:
     """The held-out text, every token of it foretold once; and how the model goes on from a few beginnings."""
 
-    def __init__(self, texts: Texts, settings: Settings, special: SpecialTokens, *, apart: bool) -> None:
-        self.texts, self.apart = texts, apart
+    def __init__(self, texts: Texts, settings: Settings, special: SpecialTokens, *, isolate_documents: bool) -> None:
+        self.texts, self.isolate_documents = texts, isolate_documents
         self.batches = validation_batches(texts, settings, special)
         self.prompts = [batch.target_in[0, : batch.n_target_tokens] for batch in self.batches[:N_SAMPLES]]
 
     def __call__(self, model: Model) -> Validation:
         assert isinstance(model, Gpt)
         with evaluation_mode(model) as device:
-            loss = mean_loss(self.batches, partial(next_token_loss, model, apart=self.apart), device)
+            loss = mean_loss(
+                self.batches, partial(next_token_loss, model, isolate_documents=self.isolate_documents), device
+            )
             samples = tuple(self._continue(model, ids.to(device)) for ids in self.prompts)
         n_asked = sum(batch.n_target_tokens for batch in self.batches)
         bits = loss * n_asked / math.log(2) / max(1, self.texts.n_valid_characters)

@@ -29,7 +29,7 @@ TASKS: dict[str, Task[Any]] = {
     "shuffled_patches": SHUFFLED_PATCHES,
 }
 
-WRITTEN = ("bleu", "chrf", "exact")  # metrics of sentences that the model writes: `run.sentences` of them
+WRITTEN = ("bleu", "chrf", "exact")  # metrics of sentences that the model writes: `run.validation_sentences` of them
 
 # what files hold -> the options that name them
 OPTIONS: dict[Content, str] = {
@@ -49,7 +49,7 @@ def task_of(settings: Settings) -> Task[Any]:
 def metric_of(settings: Settings) -> str:
     """What "better" means in a run: what it names, else the task's usual metric; where nothing is written, the loss."""
     named = task_of(settings).metrics[0] if settings.run.metric == "auto" else settings.run.metric
-    return "loss" if named in WRITTEN and settings.run.sentences == 0 else named
+    return "loss" if named in WRITTEN and settings.run.validation_sentences == 0 else named
 
 
 def choose_task(family: str, task: str, content: Content) -> str:

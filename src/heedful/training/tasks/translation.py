@@ -87,7 +87,7 @@ def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
             batch_tokens=settings.data.batch_tokens,
             max_len=settings.data.max_len,
             last_position=settings.last_position,
-            sentences=settings.run.sentences,
+            sentences=settings.run.validation_sentences,
             marks=marks,
             say=say,
         ),
@@ -226,8 +226,8 @@ def _first_readable(
     if not found:
         raise UserError(
             f"all {len(examples):,} sources for validation are longer than the {last_position} positions of this "
-            "model, so there is nothing to translate: raise data.max_len, give shorter ones, or set run.sentences = 0 "
-            "and run.metric = 'loss'"
+            "model, so there is nothing to translate: raise data.max_len, give shorter ones, or set "
+            "run.validation_sentences = 0 and run.metric = 'loss'"
         )
     return found
 
