@@ -112,7 +112,7 @@ def test_html(seen: Look, tmp_path: Path) -> None:
     ("name", "options", "words"),
     [
         ("trace.txt", {}, "allowed: .html"),
-        ("absent/trace.json", {}, "no folder"),
+        ("absent/trace.json", {}, "does not exist"),
         ("picture.svg", {"layer": 3}, "layers 1 to 2"),
         ("picture.svg", {"head": 5}, "heads 1 to 4"),
         ("picture.svg", {"kind": "crss"}, "did you mean 'cross'"),

@@ -151,10 +151,9 @@ def _refuse(folder: Path, **given: object) -> None:
 def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer: int | None, head: int | None) -> None:
     from heedful.cli.look_report import print_report
     from heedful.insight.attention_svg import chosen_map
-    from heedful.insight.look_file import attention_of
 
     escape_unwritable()
-    chosen_map(attention_of(seen, kind).weights, layer, head)  # complains of a layer that is not there
+    chosen_map(seen.attention_map(kind).weights, layer, head)  # complains of a layer that is not there
     if output is not None:
         with _said():
             seen.save(output, layer=layer, head=head, kind=kind)

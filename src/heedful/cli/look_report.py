@@ -14,7 +14,6 @@ from torch import Tensor
 from heedful.insight.attention_svg import caption, chosen_map
 from heedful.insight.beam_tree import Found
 from heedful.insight.look import Look
-from heedful.insight.look_file import attention_of
 from heedful.insight.predictions import OutputStep
 from heedful.text import SPECIAL_PIECES
 
@@ -99,7 +98,7 @@ def _rivals(step: OutputStep) -> str:
 
 def _attention(seen: Look, kind: str, layer: int | None, head: int | None, width: int) -> Iterator[Line]:
     """A table of percent where it fits; otherwise the three heaviest keys of each row."""
-    maps = attention_of(seen, kind)
+    maps = seen.attention_map(kind)
     _, chosen, title = chosen_map(maps.weights, layer, head)
     weights: Tensor = chosen.mean(dim=0) if head is None else chosen[head - 1]  # (T, S)
     names = {"cross": "cross-attention", "encoder": "encoder self-attention", "decoder": "decoder self-attention"}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from heedful.errors import MissingExtra
 from heedful.insight.attention_maps import CrossAttention
-from heedful.insight.attention_svg import FAINT, FRAME, KINDS, SCALE, caption, chosen_map
+from heedful.insight.attention_svg import FAINT, FRAME, KINDS, SCALE, attention_picture, caption, chosen_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +29,16 @@ FONT_NAMES = (
     "PingFang SC",
     "Arial Unicode MS",
 )
+
+
+def draw_attention(
+    attention: CrossAttention, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str
+) -> None:
+    """Write the picture of one layer and head, counted from 1, as "svg", "png" or "pdf"."""
+    if format == "svg":
+        file.write(attention_picture(attention, layer=layer, head=head, kind=kind).encode("utf-8", "replace"))
+    else:
+        plot_attention(attention, file, format=format, layer=layer, head=head, kind=kind)
 
 
 def plot_attention(

@@ -11,26 +11,29 @@ are the search's own: row t is the query that produced token t, whichever rows o
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import BinaryIO
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_limit
 from heedful.decoding.translator import Translator
-from heedful.errors import UserError
+from heedful.errors import UserError, invalid_choice
 from heedful.insight.ablation import Head, WordOcclusion, as_heads, causes_of, without_heads
-from heedful.insight.attention_maps import AttentionMaps, attention_maps, word_alignment
+from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps, word_alignment
+from heedful.insight.attention_plot import draw_attention
+from heedful.insight.attention_svg import KINDS
 from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.halting import Halting, halting_of
-from heedful.insight.html_export import framed, stand_alone_page
 from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, chosen_part, model_facts, open_subject
 from heedful.insight.logit_lens import Lens, look_through
+from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.model_layout import Writer
 from heedful.insight.positions import Positions, position_facts
 from heedful.insight.predictions import OutputStep, output_steps
 from heedful.insight.trace import Trace, trace
-from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.models.config_checks import check_positions
@@ -97,8 +100,11 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What docs/look.md says, as values; `tensors` are all named tensors of the pass (Trace.tensors)."""
+class Look(LookFile):
+    """Everything about one translation of one sentence; docs/look.md describes each part.
+
+    `tensors` holds every named tensor of the forward pass (`Trace.tensors`).
+    """
 
     model: ModelFacts
     source: SourceText
@@ -118,21 +124,34 @@ class Look:
     tensors: dict[str, Tensor] = field(repr=False)
 
     def to_values(self) -> dict[str, object]:
-        """The object of the trace file, of plain values."""
-        return trace_values({one.name: getattr(self, one.name) for one in fields(self) if one.name != "tensors"})
-
-    def to_json(self) -> str:
-        return to_text(self.to_values())
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the page itself."""
-        return framed(stand_alone_page(self.to_values()))
+        """Return the object of the trace file as plain values."""
+        return trace_values({part.name: getattr(self, part.name) for part in fields(self) if part.name != "tensors"})
 
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None, kind: str = "cross") -> Path:
-        """By its suffix: .html, .json, .npz, .svg, .png, .pdf; in a picture `layer` and `head` count from 1."""
-        from heedful.insight.look_file import save  # here: it needs Look itself
+        """Write a page (.html), the trace file (.json), all arrays (.npz) or a picture (.svg, .png, .pdf).
 
-        return save(self, Path(path), layer=layer, head=head, kind=kind)
+        A picture shows the attention of one `kind` ("encoder", "decoder" or "cross"); `layer` and `head` count from 1.
+        """
+        if kind not in KINDS:
+            raise invalid_choice("kind", kind, KINDS)
+        return self._save(Path(path), layer=layer, head=head, kind=kind)
+
+    def attention_map(self, kind: str = "cross") -> CrossAttention:
+        """Return the weights of one kind with the tokens of their columns (keys) and rows (queries)."""
+        keys = {"cross": self.source.tokens, "encoder": self.source.tokens, "decoder": self.target.inputs}[kind]
+        queries = self.source.tokens if kind == "encoder" else self.target.tokens
+        return CrossAttention(keys, queries, torch.from_numpy(self.attention[kind].weights.values))
+
+    def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
+        draw_attention(self.attention_map(kind), file, format, layer=layer, head=head, kind=kind)
+
+    def _arrays(self) -> Arrays:
+        return {
+            "source_ids": np.array(self.source.ids),
+            "target_ids": np.array(self.target.ids),
+            "target_input_ids": np.array(self.target.input_ids),
+            **attention_arrays(self.attention),
+        }
 
 
 def look(

@@ -9,7 +9,6 @@ seen.save("page.html")
 All of it is of one pass over the prompt and what the model wrote after it, always the likeliest token.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -18,21 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.atomic_io import atomic_file
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
-from heedful.insight.attention_plot import plot_attention
-from heedful.insight.attention_svg import attention_picture
-from heedful.insight.html_export import framed, stand_alone_page
+from heedful.insight.attention_plot import draw_attention
 from heedful.insight.inputs import ModelFacts, model_facts
 from heedful.insight.logit_lens import DecoderLayerLens, said_by_layer
 from heedful.insight.look import OwnTranslation, TargetText
-from heedful.insight.look_file import check_suffix
+from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.positions import Positions, position_facts
 from heedful.insight.predictions import OutputStep, lens_steps, output_steps
 from heedful.insight.trace import trace
-from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.nn.recording import structural_copy
@@ -44,8 +39,8 @@ NEW = 24  # tokens that the model adds
 
 
 @dataclass(frozen=True)
-class TextLook:
-    """What a language model did with one text: row t is the token that was read, step t what it foretold from it."""
+class TextLook(LookFile):
+    """Everything about one text of a language model: row t is the token that it read, step t what it predicted next."""
 
     model: ModelFacts
     prompt: str
@@ -101,49 +96,26 @@ class TextLook:
             }
         )
 
-    def to_json(self) -> str:
-        return to_text(self.to_values())
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the page itself."""
-        return framed(stand_alone_page(self.to_values()))
-
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
-        """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count
-        from 1.
+        """Write a page (.html), the trace file (.json), all arrays (.npz) or a picture (.svg, .png, .pdf).
+
+        A picture shows one `layer` and `head`, counted from 1; by default the last layer and the mean of its heads.
         """
-        path = Path(path)
-        check_suffix(path)
-        how = {"layer": layer, "head": head}
-        writers: dict[str, Callable[[BinaryIO], object]] = {
-            ".html": lambda file: file.write(stand_alone_page(self.to_values()).encode("utf-8", "replace")),
-            ".json": lambda file: file.write(self.to_json().encode("utf-8", "replace") + b"\n"),
-            ".npz": self._write_npz,
-            ".svg": lambda file: file.write(
-                attention_picture(self.maps(), kind="decoder", **how).encode("utf-8", "replace")
-            ),
-            ".png": lambda file: plot_attention(self.maps(), file, format="png", kind="decoder", **how),
-            ".pdf": lambda file: plot_attention(self.maps(), file, format="pdf", kind="decoder", **how),
-        }
-        with atomic_file(path) as file:
-            writers[path.suffix.lower()](file)
-        return path
+        return self._save(Path(path), layer=layer, head=head, kind="decoder")
 
     def maps(self) -> CrossAttention:
         """For the pictures that attention of texts has."""
         return CrossAttention(self.tokens, self.tokens, self.weights)
 
-    def _write_npz(self, file: BinaryIO) -> None:
-        arrays = {
-            "trace": np.frombuffer(self.to_json().encode("utf-8", "replace"), np.uint8),
+    def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
+        draw_attention(self.maps(), file, format, layer=layer, head=head, kind=kind)
+
+    def _arrays(self) -> Arrays:
+        return {
             "target_ids": np.array(self.target.ids),
             "target_input_ids": np.array(self.ids),
-            "attention/decoder": self.attention.weights.values,
-            "scores/decoder": self.attention.scores.values,
-            "mask/decoder": self.attention.mask.values.astype(bool),
-            **{f"tensors/{name}": tensor.float().cpu().numpy() for name, tensor in self.tensors.items()},
+            **attention_arrays({"decoder": self.attention}),
         }
-        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 @torch.inference_mode()

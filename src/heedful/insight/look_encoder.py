@@ -6,7 +6,6 @@ seen.save("attention.svg")  # of an image: the attention of the class token, lai
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.atomic_io import atomic_file
 from heedful.data.images import Pixels, read_image
 from heedful.decoding.classifier import Classifier, Labelled, LabelledWord
 from heedful.decoding.encoder_inputs import encode_words, image_tensor, make_row, masked_ids
@@ -24,16 +22,13 @@ from heedful.decoding.fill_mask import Candidate, FillMask
 from heedful.decoding.input_text import checked
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
-from heedful.insight.attention_plot import plot_attention
-from heedful.insight.attention_svg import attention_picture
-from heedful.insight.html_export import framed, stand_alone_page
+from heedful.insight.attention_plot import draw_attention
 from heedful.insight.image_overlay import data_url, overlay_picture, overlay_png
 from heedful.insight.inputs import ModelFacts, model_facts
 from heedful.insight.look import SourceText
-from heedful.insight.look_file import check_suffix
+from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.positions import Positions, position_facts
 from heedful.insight.trace import trace
-from heedful.insight.trace_file import to_text, trace_values
 from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.models.bert import Bert, BertConfig
@@ -48,8 +43,8 @@ Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[Labell
 
 
 @dataclass(frozen=True)
-class EncoderLook:
-    """What an encoder did with one text or image."""
+class EncoderLook(LookFile):
+    """Everything about one text or image that an encoder read."""
 
     model: ModelFacts
     source: SourceText  # of an image: its name, and a token for the class and each patch, row by row
@@ -111,30 +106,12 @@ class EncoderLook:
             }
         )
 
-    def to_json(self) -> str:
-        return to_text(self.to_values())
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the page itself."""
-        return framed(stand_alone_page(self.to_values()))
-
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
-        """By its suffix: .html a page, .json and .npz everything, .svg .png .pdf a picture; `layer` and `head` count
-        from 1.
+        """Write a page (.html), the trace file (.json), all arrays (.npz) or a picture (.svg, .png, .pdf).
+
+        A picture shows one `layer` and `head`, counted from 1; by default the last layer and the mean of its heads.
         """
-        path = Path(path)
-        check_suffix(path)
-        writers: dict[str, Callable[[BinaryIO], object]] = {
-            ".html": lambda file: file.write(stand_alone_page(self.to_values()).encode("utf-8", "replace")),
-            ".json": lambda file: file.write(self.to_json().encode("utf-8", "replace") + b"\n"),
-            ".npz": self._write_npz,
-            ".svg": lambda file: file.write(self._svg(layer, head).encode("utf-8", "replace")),
-            ".png": lambda file: self._plot(file, "png", layer, head),
-            ".pdf": lambda file: self._plot(file, "pdf", layer, head),
-        }
-        with atomic_file(path) as file:
-            writers[path.suffix.lower()](file)
-        return path
+        return self._save(Path(path), layer=layer, head=head, kind="encoder")
 
     def maps(self) -> CrossAttention:
         """For the pictures that attention of texts has."""
@@ -153,31 +130,20 @@ class EncoderLook:
                 found.append({"place": one.place, "top": [{"token": one.label, "probability": one.score}]})
         return found
 
-    def _svg(self, layer: int | None, head: int | None) -> str:
+    def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
         if self.pixels is None:
-            return attention_picture(self.maps(), layer=layer, head=head, kind="encoder")
-        return overlay_picture(self.pixels, self.weights, self.rollout(), layer=layer, head=head)
-
-    def _plot(self, file: BinaryIO, format: str, layer: int | None, head: int | None) -> None:
-        if self.pixels is None:
-            plot_attention(self.maps(), file, format=format, layer=layer, head=head, kind="encoder")
+            draw_attention(self.maps(), file, format, layer=layer, head=head, kind=kind)
+        elif format == "svg":
+            picture = overlay_picture(self.pixels, self.weights, self.rollout(), layer=layer, head=head)
+            file.write(picture.encode("utf-8", "replace"))
         elif format == "png":
             overlay_png(self.pixels, self.over_image(layer, head), file)
         else:
-            raise UserError("an image and its attention are written as .svg or .png, not as .pdf")
+            raise UserError("an image and its attention can be written as .svg or .png, not as .pdf")
 
-    def _write_npz(self, file: BinaryIO) -> None:
-        arrays = {
-            "trace": np.frombuffer(self.to_json().encode("utf-8", "replace"), np.uint8),
-            "source_ids": np.array(self.source.ids),
-            "attention/encoder": self.attention.weights.values,
-            "scores/encoder": self.attention.scores.values,
-            "mask/encoder": self.attention.mask.values.astype(bool),
-            **{f"tensors/{name}": tensor.float().cpu().numpy() for name, tensor in self.tensors.items()},
-        }
-        if self.pixels is not None:
-            arrays["pixels"] = self.pixels
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    def _arrays(self) -> Arrays:
+        arrays = {"source_ids": np.array(self.source.ids), **attention_arrays({"encoder": self.attention})}
+        return arrays if self.pixels is None else {**arrays, "pixels": self.pixels}
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from heedful.insight.look_file import ATTENTION_KINDS as KINDS
+from heedful.insight.look_file import FORMAT, PARTS, VERSION
 from heedful.insight.schema_kinds import (
     Check,
     SchemaError,
@@ -21,7 +23,6 @@ from heedful.insight.schema_kinds import (
     text,
     tuple_of,
 )
-from heedful.insight.trace_file import FORMAT, KINDS, PARTS, VERSION
 from heedful.models.model_info import COMMANDS
 
 __all__ = ["SchemaError", "check_trace"]
