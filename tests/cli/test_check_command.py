@@ -189,7 +189,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
 ) -> None:
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    with progress.Passing(unit="pairs") as passing:
+    with progress.ProgressReporter(unit="pairs") as passing:
         for done in range(8):
             passing.update("a.en", done * 1000, done / 10)
     out, err = capsys.readouterr()

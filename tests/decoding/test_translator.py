@@ -327,7 +327,7 @@ def test_a_process_that_dies_is_named_and_the_others_end(model: Path, monkeypatc
         pytest.raises(UserError, match=r"translating process \d of 2 \(pid \d+\) ended with code -9"),
         Workers(LoadSpec(str(model), engine="torch"), settings, 2) as workers,
     ):
-        assert workers.submit(["a"], 0).result().translations
+        assert workers.submit(["a"], 0).result().outputs
         for process in started:
             os.kill(process.pid, signal.SIGKILL)
         workers.submit(["b"], 1).result()

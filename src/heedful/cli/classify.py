@@ -1,11 +1,10 @@
 """`heedful classify`: lines, or images, in; labels out, one line for each."""
 
+import functools
 import json
 import shlex
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
@@ -20,6 +19,7 @@ from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.classifier import Classifier, Labelled, LabelledWord
+    from heedful.decoding.translation import BlockResult
 
 
 def classify(
@@ -62,16 +62,17 @@ def classify(
         raise UserError(f"--top-k {top_k}: must be at least 1")
     refuse_overwriting(output, file)
     from heedful.decoding.classifier import Classifier
+    from heedful.decoding.worker_pool import InlineExecutor
 
     classifier = Classifier.load(model, device=device)
     if is_image(file, taken=classifier.takes_images):
         with open_output(output) as out:
             Writer(out, format, top_k).write(0, classifier.classify([file])[0])
         return
-    place = Place(classifier)
+    executor = InlineExecutor(functools.partial(_classify_block, classifier))
     with TextInput(file) as source, open_output(output) as out:
         work = LineFilter(
-            source, place, Writer(out, format, top_k), on_bad_line=on_bad_line, can_keep=False, to="classify"
+            source, executor, Writer(out, format, top_k), on_bad_line=on_bad_line, can_keep=False, to="classify"
         )
         work.run(hidden=output is None and sys.stdout.isatty())
     for words in [*classifier.tally.warnings(), *work.warnings()]:
@@ -93,39 +94,20 @@ def is_image(file: Path, *, taken: bool) -> bool:
     return named_so
 
 
-@dataclass(frozen=True)
-class Answer:
-    translations: Sequence[Any]
-    tally: DecodingStats = field(default_factory=DecodingStats)
+def _classify_block(classifier: "Classifier", texts: Sequence[str], start: int) -> "BlockResult[Any]":
+    """Label each text; an error names the first text that causes it, by its number."""
+    from heedful.decoding.translation import BlockResult
 
-
-class Place:
-    """Where the work is done: in this process, at once."""
-
-    width = 1
-
-    def __init__(self, classifier: "Classifier") -> None:
-        self._classifier = classifier
-
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Answer]":
-        done: Future[Answer] = Future()
-        try:
-            done.set_result(Answer(self._answers(texts)))
-        except UserError as error:
-            done.set_exception(self._placed(texts, start) or error)
-        return done
-
-    def _answers(self, texts: Sequence[str]) -> Sequence[Any]:
-        return (self._classifier.label_words if self._classifier.labels_tokens else self._classifier.classify)(texts)
-
-    def _placed(self, texts: Sequence[str], start: int) -> BadText | None:
-        """What is wrong with the first text that has no answer, such as the name of no image, and its number."""
+    label = classifier.label_words if classifier.labels_tokens else classifier.classify
+    try:
+        return BlockResult(label(texts), DecodingStats())
+    except UserError:
         for number, text in enumerate(texts, start=start):
             try:
-                self._answers([text])
+                label([text])
             except UserError as error:
-                return BadText(number, str(error))
-        return None
+                raise BadText(number, str(error)) from None
+        raise
 
 
 class Writer:

@@ -1,13 +1,13 @@
 """`heedful generate`: a text that goes on from a prompt, as it is written; or line by line, as a filter."""
 
+import functools
 import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
@@ -16,13 +16,14 @@ from heedful.cli.input import STANDARD_INPUT, TextInput
 from heedful.cli.line_filter import Format, LineFilter, one_line
 from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import with_overrides
-from heedful.decoding.input_text import LINE_BREAK, BadText
+from heedful.decoding.input_text import LINE_BREAK
 from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
 from heedful.decoding.segmentation import DecodingStats
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.generator import Generation, Generator
+    from heedful.decoding.translation import BlockResult
 
 
 WHICH_MODEL = (
@@ -136,44 +137,31 @@ def _filter(
     model: Path, compute: str, device: str, output: Path | None, format: Format, settings: SearchSettings
 ) -> None:
     from heedful.decoding.generator import Generator
+    from heedful.decoding.worker_pool import InlineExecutor
 
     refuse_overwriting(output, STANDARD_INPUT)
     with TextInput(STANDARD_INPUT) as source:
-        place = Here(Generator.load(model, compute=compute, device=device), settings)
+        generator = Generator.load(model, compute=compute, device=device)
+        executor = InlineExecutor(functools.partial(_generate_block, generator, settings))
         with open_output(output) as out:
             writer = GenerationWriter(out, format, n_best=settings.n_best)
-            work = LineFilter(source, place, writer, to="continue")
+            work = LineFilter(source, executor, writer, to="continue")
             work.run(hidden=output is None and sys.stdout.isatty())
 
 
-class Generated(NamedTuple):
-    translations: "list[list[Generation]]"
-    tally: DecodingStats
+def _generate_block(
+    generator: "Generator", settings: SearchSettings, texts: Sequence[str], start: int
+) -> "BlockResult[list[Generation]]":
+    """Continue each text; an empty text stays empty and is not passed to the model."""
+    from heedful.decoding.generator import Generation
+    from heedful.decoding.translation import BlockResult
 
-
-class Here:
-    """Works on a block while it is submitted."""
-
-    width = 1
-
-    def __init__(self, generator: "Generator", settings: SearchSettings) -> None:
-        self._generator, self._settings = generator, settings
-
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Generated]":
-        """An empty line stays empty, and the model is not asked."""
-        from heedful.decoding.generator import Generation
-
-        done: Future[Generated] = Future()
-        try:
-            asked = {start + at: text for at, text in enumerate(texts) if text.strip()}
-            found = iter(self._generator.answer([*asked.values()], self._settings, numbers=[*asked]))
-        except BadText as error:  # told to who asks for the result, and knows the line
-            done.set_exception(error)
-            return done
-        empty = [[Generation(text, "", 0.0, (), True)] * self._settings.n_best for text in texts]
-        best = [next(found) if text.strip() else nothing for text, nothing in zip(texts, empty, strict=True)]
-        done.set_result(Generated(best, DecodingStats()))
-        return done
+    prompts = {start + index: text for index, text in enumerate(texts) if text.strip()}
+    generated = iter(generator.answer([*prompts.values()], settings, numbers=[*prompts]))
+    outputs = [
+        next(generated) if text.strip() else [Generation(text, "", 0.0, (), True)] * settings.n_best for text in texts
+    ]
+    return BlockResult(outputs, DecodingStats())
 
 
 class GenerationWriter:

@@ -19,33 +19,12 @@ from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, OutputNou
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.decoding.translation import Translation
+    from heedful.decoding.translation import BlockResult, Translation
+    from heedful.decoding.worker_pool import BatchExecutor
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]
 WRONG = {"encoding": "not UTF-8", "too-long": f"longer than {MAX_LINE_BYTES >> 20} MB"}  # what a line may be
-
-
-class AnyAnswer(Protocol):
-    """What comes back for a block of texts."""
-
-    @property
-    def translations(self) -> Sequence[Any]:
-        """One for each text; the writer knows what it is."""
-
-    @property
-    def tally(self) -> DecodingStats: ...
-
-
-class BatchExecutor(Protocol):
-    """Where the work is done: decoding.workers has two such places for translations."""
-
-    @property
-    def width(self) -> int:
-        """How many blocks may be under way."""
-
-    def submit(self, texts: Sequence[str], start: int) -> "Future[Any]":
-        """Begin a block, of which the first text has the number `start`; an AnyAnswer, or a BadText."""
 
 
 class OutputFormat(Protocol):
@@ -62,7 +41,7 @@ class Job(NamedTuple):
     lines: list[Line]
     cells: list[Field]
     start: int  # the number of the first line, from 0
-    answer: "Future[AnyAnswer]"
+    answer: "Future[BlockResult[Any]]"
 
 
 class LineFilter:
@@ -71,7 +50,7 @@ class LineFilter:
     def __init__(
         self,
         source: TextInput,
-        place: BatchExecutor,
+        place: "BatchExecutor[Any]",
         writer: OutputFormat,
         *,
         on_bad_line: BadLines | None = None,
@@ -140,7 +119,7 @@ class LineFilter:
             cell = job.cells[error.number - job.start]
             raise UserError(f"{Place(self.source.name, cell.line, cell.byte)}: {error.what}") from None
         at = 0
-        for number, (line, cell, best) in enumerate(zip(job.lines, job.cells, answer.translations, strict=True)):
+        for number, (line, cell, best) in enumerate(zip(job.lines, job.cells, answer.outputs, strict=True)):
             kind = bad_kind(cell)
             if kind is None:
                 self.writer.write(job.start + number, best)

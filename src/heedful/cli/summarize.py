@@ -88,10 +88,10 @@ def _work(
     format: Format,
     on_bad_line: BadLines,
 ) -> None:
-    from heedful.decoding.translator import InlineExecutor, Translator
+    from heedful.decoding.translator import Translator
 
     with TextInput(file) as source:
-        place = InlineExecutor(Translator.open(opening), settings)
+        place = Translator.open(opening).inline_executor(settings)
         with open_output(output) as out:
             writer = Writer(out, format, n_best=settings.n_best)
             work = LineFilter(

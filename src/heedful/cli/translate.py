@@ -19,6 +19,7 @@ from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.text_constraints import TextConstraints
+    from heedful.decoding.translation import Translation
     from heedful.decoding.worker_pool import BatchExecutor, LoadSpec
 
 
@@ -129,15 +130,15 @@ def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _Ho
 
 
 @contextlib.contextmanager
-def _place(opening: "LoadSpec", how: _How, n_workers: int | None) -> "Iterator[BatchExecutor]":
+def _place(opening: "LoadSpec", how: _How, n_workers: int | None) -> "Iterator[BatchExecutor[list[Translation]]]":
     """Where the work is done: here, or in other processes, and then this one need not load the model."""
-    from heedful.decoding.translator import InlineExecutor, Translator
+    from heedful.decoding.translator import Translator
     from heedful.decoding.worker_pool import Workers
     from heedful.models.model_info import find_model_folder
 
     n_workers = len(how.devices) if n_workers is None else n_workers
     if n_workers == len(how.devices) == 1:
-        yield InlineExecutor(Translator.open(opening), how.settings, how.wording)
+        yield Translator.open(opening).inline_executor(how.settings, how.wording)
         return
     for path in (opening.path, *opening.others):
         find_model_folder(path)  # said once, not by each of the processes

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from heedful.decoding.search.request import Hypothesis
 from heedful.decoding.segmentation import DecodingStats, SegmentedText
@@ -26,11 +27,14 @@ class Translation:
     complete: bool = True  # it ended by itself, not at the limit of its length
 
 
-@dataclass(frozen=True)
-class BlockResult:
-    """The translations of some texts, for each the n best, best first."""
+Output = TypeVar("Output")
 
-    translations: list[list[Translation]]
+
+@dataclass(frozen=True)
+class BlockResult(Generic[Output]):
+    """The outputs of a model for a block of texts, one for each text; of a Translator the n best, best first."""
+
+    outputs: Sequence[Output]
     tally: DecodingStats
 
 

@@ -17,7 +17,6 @@ Texts in, texts out, greedily: what validation and the demo need.
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, get_args, overload
 
@@ -30,7 +29,7 @@ from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, Long, SegmentedText, Segmenter
 from heedful.decoding.text_constraints import NO_CONSTRAINTS, TextConstraints, TokenConstraints, pop_text_constraints
 from heedful.decoding.translation import BlockResult, Translation, put_together, tally_of
-from heedful.decoding.worker_pool import BatchExecutor, LoadSpec, Workers, in_order
+from heedful.decoding.worker_pool import BatchExecutor, InlineExecutor, LoadSpec, Workers, in_order
 from heedful.errors import UserError, invalid_choice, warn
 from heedful.models.encoder_decoder import EncoderDecoder
 from heedful.models.model_info import (
@@ -222,7 +221,7 @@ class Translator:
         start: int = 0,
         wording: TextConstraints = NO_CONSTRAINTS,
         repeats: TranslationCache | None = None,
-    ) -> BlockResult:
+    ) -> BlockResult[list[Translation]]:
         """All about one block of texts, of which the first has the number `start`; `repeats` knows those before."""
         try:
             plans, tally = self.planner.plan(texts)
@@ -255,6 +254,15 @@ class Translator:
             return self.engine.search(requests, settings)
         return repeats.find(requests, lambda distinct: self.engine.search(distinct, settings))
 
+    def inline_executor(
+        self, settings: SearchSettings, wording: TextConstraints = NO_CONSTRAINTS
+    ) -> InlineExecutor[list[Translation]]:
+        """Return an executor that translates blocks in this process, each repeated text once."""
+        repeats = TranslationCache()
+        return InlineExecutor(
+            lambda texts, start: self.answer(texts, settings, start=start, wording=wording, repeats=repeats)
+        )
+
     def _blocks(
         self,
         texts: str | Iterable[str],
@@ -269,13 +277,13 @@ class Translator:
         blocks = in_blocks([texts] if isinstance(texts, str) else texts, n_texts=block)
         tally = DecodingStats()
         with contextlib.ExitStack() as stack:
-            where: BatchExecutor = InlineExecutor(self, settings, wording)
+            where: BatchExecutor[list[Translation]] = self.inline_executor(settings, wording)
             if n_workers > 1 or devices:
                 assert self.opening is not None
                 where = stack.enter_context(Workers(self.opening, settings, n_workers, wording, devices=devices))
             for answer in in_order(blocks, where):
                 tally += answer.tally
-                yield from answer.translations
+                yield from answer.outputs
         for words in tally.warnings(written=self.written):
             warn(words)
 
@@ -284,29 +292,6 @@ def _shortest(reaches: Sequence[SourceLimit]) -> SourceLimit:
     """How far models go together."""
     max_len = min(each.max_len for each in reaches)
     return SourceLimit(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
-
-
-class InlineExecutor:
-    """Translates a block while it is submitted."""
-
-    width = 1
-
-    def __init__(
-        self, translator: Translator, settings: SearchSettings, wording: TextConstraints = NO_CONSTRAINTS
-    ) -> None:
-        self._translator, self._settings, self._wording = translator, settings, wording
-        self._repeats = TranslationCache()
-
-    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
-        done: Future[BlockResult] = Future()
-        try:
-            answer = self._translator.answer(
-                texts, self._settings, start=start, wording=self._wording, repeats=self._repeats
-            )
-            done.set_result(answer)
-        except Exception as error:  # as from another process: it is told to who asks for the result
-            done.set_exception(error)
-        return done
 
 
 def translate_greedily(model: EncoderDecoder, tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:

@@ -8,10 +8,10 @@ import dataclasses
 import json
 import queue
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from heedful.config import config_to_dict
 from heedful.decoding.input_text import BadText
@@ -44,13 +44,37 @@ class LoadSpec:
     others: tuple[str, ...] = ()  # models that translate with it, as an ensemble
 
 
-class BatchExecutor(Protocol):
-    """A place where blocks of texts are translated."""
+Output = TypeVar("Output")
+Translations = BlockResult[list[Translation]]
 
-    width: int  # how many blocks it wants to have at a time
 
-    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
-        """Translate a block; `start` is the number of its first text."""
+class BatchExecutor(Protocol[Output]):
+    """Runs a model on blocks of texts: in this process (`InlineExecutor`) or in several (`Workers`)."""
+
+    width: int  # how many blocks to submit before the first result is awaited
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult[Output]]":
+        """Start a block; `start` is the number of its first text, counted from 0."""
+
+
+class InlineExecutor(Generic[Output]):
+    """Runs each block in this process, during `submit`.
+
+    As with another process, an error is raised by the future's `result`, not by `submit`.
+    """
+
+    width = 1
+
+    def __init__(self, run_block: Callable[[Sequence[str], int], BlockResult[Output]]) -> None:
+        self._run_block = run_block
+
+    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult[Output]]":
+        future: Future[BlockResult[Output]] = Future()
+        try:
+            future.set_result(self._run_block(texts, start))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class Workers:
@@ -86,10 +110,10 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._stack.close()  # kills the processes first, so that no thread waits any longer
 
-    def submit(self, texts: Sequence[str], start: int) -> "Future[BlockResult]":
+    def submit(self, texts: Sequence[str], start: int) -> "Future[Translations]":
         return self._pool.submit(self._translate, list(texts), start)
 
-    def _translate(self, texts: Sequence[str], start: int) -> BlockResult:
+    def _translate(self, texts: Sequence[str], start: int) -> Translations:
         worker = self._idle.get()
         try:
             return worker.translate(texts, start)
@@ -114,9 +138,9 @@ def _openings(
     return [json.dumps({"opening": config_to_dict(each), **same}) for each in openings]
 
 
-def in_order(blocks: Iterable[Sequence[str]], workers: BatchExecutor) -> Iterator[BlockResult]:
+def in_order(blocks: Iterable[Sequence[str]], workers: BatchExecutor[Output]) -> Iterator[BlockResult[Output]]:
     """The answers to the blocks, in their order, with at most `width` blocks in memory."""
-    pending: deque[Future[BlockResult]] = deque()
+    pending: deque[Future[BlockResult[Output]]] = deque()
     start = 0
     for block in blocks:
         pending.append(workers.submit(block, start))
@@ -144,7 +168,7 @@ class _Worker:
         """By its pipe: an argument of a program has an end, at 128 KiB on Linux, and a prefix for each text goes on."""
         self.child.tell([how.encode()])
 
-    def translate(self, texts: Sequence[str], start: int) -> BlockResult:
+    def translate(self, texts: Sequence[str], start: int) -> Translations:
         is_error, blobs = self.child.ask([json.dumps({"texts": texts, "start": start}).encode()])
         values = json.loads(blobs[0])
         if is_error:
@@ -152,14 +176,14 @@ class _Worker:
         return answer_from_values(values)
 
 
-def answer_to_values(answer: BlockResult) -> dict[str, Any]:
+def answer_to_values(answer: Translations) -> dict[str, Any]:
     return {
-        "translations": [[dataclasses.asdict(one) for one in best] for best in answer.translations],
+        "translations": [[dataclasses.asdict(one) for one in best] for best in answer.outputs],
         "tally": dataclasses.asdict(answer.tally),
     }
 
 
-def answer_from_values(values: dict[str, Any]) -> BlockResult:
+def answer_from_values(values: dict[str, Any]) -> Translations:
     return BlockResult(
         [[_translation(one) for one in best] for best in values["translations"]], DecodingStats(**values["tally"])
     )

@@ -109,7 +109,7 @@ def _translated(
     for start in range(0, len(sources), TOLD):
         answer = translator.answer(sources[start : start + TOLD], settings, start=start)
         tally += answer.tally
-        hypotheses += (best[0].text for best in answer.translations)
+        hypotheses += (best[0].text for best in answer.outputs)
         tell(len(hypotheses))
     return hypotheses, tally
 
