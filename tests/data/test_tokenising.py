@@ -135,7 +135,7 @@ import itertools, sys
 from heedful.data.corpus import Example
 from heedful.data.shards import prepare
 from heedful.text import load_tokenizers
-tokenizers = load_tokenizers(sys.argv[1], trusted=True)
+tokenizers = load_tokenizers(sys.argv[1], probe=False)
 endless = (Example("a dog runs %d" % n, "the cat sits") for n in itertools.count())
 prepare(endless, tokenizers, sys.argv[2], fingerprint="x", n_workers=2, progress=lambda n, rate: print(n, flush=True))
 """

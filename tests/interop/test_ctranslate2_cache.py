@@ -144,10 +144,10 @@ def test_a_converted_model_translates_without_torch(by_child):
     assert done.stdout.strip() == "[]"
 
 
-def test_tokenizers_are_trusted_only_while_they_are_what_was_converted(by_child, monkeypatch):
+def test_tokenizers_are_probed_again_if_they_changed_since_the_conversion(by_child, monkeypatch):
     converted = convert(by_child)
     tried: list[str] = []
-    monkeypatch.setattr("heedful.text.tokenizer_files.try_in_child", lambda model, facts, *, where: tried.append(where))
+    monkeypatch.setattr("heedful.text.tokenizer_files.probe_in_subprocess", lambda model, facts, *, where: tried.append(where))
     converted.load_tokenizers()
     assert tried == []
     others = dataclasses.replace(converted.facts, tokenizers={"joint.spm": "0" * 64})

@@ -4,7 +4,7 @@ from mutant_kind import Mutant
 
 BOTH = ("models/test_encoder_decoders.py",)
 BART, T5, OPUS = ("parity/test_bart_parity.py",), ("parity/test_t5_parity.py",), ("parity/test_opus_mt.py",)
-TABLE = ("interop/test_table.py",)
+TABLE = ("interop/test_tensor_map.py",)
 
 IN_FAMILIES = [
     Mutant(
@@ -117,21 +117,21 @@ IN_FAMILIES = [
         "interop/huggingface/marian.py",
         "> 1e-3",
         "> 1e3",
-        ("parity/test_marian.py",),
+        ("parity/test_marian_parity.py",),
     ),
     Mutant(
         "Pegasus' last norms keep the paper's order of sines and cosines",
         "interop/huggingface/pegasus.py",
         'f"{side}.final_norm.{part}", order=order)',
         'f"{side}.final_norm.{part}")',
-        ("parity/test_pegasus.py",),
+        ("parity/test_pegasus_parity.py",),
     ),
     Mutant(
         "code of a model's own is not noticed",
         "interop/huggingface/checkpoint.py",
         'if "auto_map" in values:',
         'if "auto_map" in ():',
-        ("parity/test_marian.py",),
+        ("parity/test_marian_parity.py",),
     ),
     Mutant(
         "a shard may lie outside of the folder",
@@ -145,7 +145,7 @@ IN_FAMILIES = [
         "interop/huggingface/checkpoint.py",
         "return config if all(values[name] == value for name, value in said.items() if name in values) else None",
         "return config if said else None",
-        ("parity/test_marian.py",),
+        ("parity/test_marian_parity.py",),
     ),
     Mutant(
         "a setting that heedful has no place for is let pass",

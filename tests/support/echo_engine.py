@@ -22,7 +22,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?"
 @functools.cache
 def tokenizers() -> Tokenizers:
     """A token for each Latin letter, and one for each byte of all other characters."""
-    config = TokenizerConfig(kind="char", vocab_size=400, normal_form="none")
+    config = TokenizerConfig(kind="char", vocab_size=400, unicode_form="none")
     return learn_tokenizers([LETTERS], [LETTERS], config)
 
 

@@ -317,14 +317,14 @@ OWN = {
     "bpe": {"kind": "bpe"},
     "char": {"kind": "char"},
     "without bytes": {"kind": "bpe", "byte_fallback": False},
-    "as it is": {"kind": "bpe", "normal_form": "none"},
-    "nfkc": {"kind": "bpe", "normal_form": "nfkc"},
+    "as it is": {"kind": "bpe", "unicode_form": "none"},
+    "nfkc": {"kind": "bpe", "unicode_form": "nfkc"},
 }
 WRITTEN_OUT = ("▁", "<pad>", "<unk>", "<s>", "</s>", "<mask>")
 
 
 def own_tokenizers(lines: list[str], **settings) -> Tokenizers:
-    config = TokenizerConfig(vocab_size=1500, character_coverage=0.99, symbols=("<mask>",), **settings)
+    config = TokenizerConfig(vocab_size=1500, character_coverage=0.99, special_tokens=("<mask>",), **settings)
     tokenizer = learn_tokenizer(lines, config)
     return Tokenizers(source=tokenizer, target=tokenizer)
 

@@ -21,14 +21,14 @@ SUBWORDS = [
 ]
 WORDS = [TokenizerConfig(kind="word", whitespace=whitespace) for whitespace in ("prefix", "suffix")]
 OTHERS = [
-    TokenizerConfig(vocab_size=700, normal_form="none"),
-    TokenizerConfig(vocab_size=700, normal_form="nfkc", lowercase=True),
-    TokenizerConfig(vocab_size=700, collapse_spaces=True, symbols=("[MASK]", "<2de>")),
+    TokenizerConfig(vocab_size=700, unicode_form="none"),
+    TokenizerConfig(vocab_size=700, unicode_form="nfkc", lowercase=True),
+    TokenizerConfig(vocab_size=700, collapse_spaces=True, special_tokens=("[MASK]", "<2de>")),
 ]
 
 
 def name(config: TokenizerConfig) -> str:
-    return f"{config.kind}-{config.whitespace}-{config.normal_form}"
+    return f"{config.kind}-{config.whitespace}-{config.unicode_form}"
 
 
 SNIPPETS = ["▁", "▁▁", "⁇", "▅", "<s>", "</s>", "<pad>", "<unk>", "<0x41>", "[MASK]", "<2de>", "dog"]

@@ -121,7 +121,7 @@ def test_tokenizers_of_a_start_that_cannot_sample_are_said_to(
         ("tokenizer.vocab_size=500", "340"),
         ("tokenizer.joint=false", "True"),
         ("tokenizer.lowercase=true", "False"),
-        ('tokenizer.symbols=["<new>"]', r"\[\]"),
+        ('tokenizer.special_tokens=["<new>"]', r"\[\]"),
     ],
 )
 def test_other_pieces_than_the_start_has_are_refused(setting: str, own: str, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_run_samples_the_pieces_of_its_start_as_it_wants(before: float, wanted
     chosen = Settings(tokenizer=TokenizerConfig(sample_alpha=wanted))
     given = Tokenizers(learned, learned)
     found = make_tokenizers(tmp_path / "tokenizers", [], chosen, given=given, say=str)
-    for tokenizers in (found, load_tokenizers(tmp_path / "tokenizers", trusted=True)):
+    for tokenizers in (found, load_tokenizers(tmp_path / "tokenizers", probe=False)):
         assert tokenizers.joint
         assert isinstance(tokenizers.source, SentencePieceTokenizer)
         assert tokenizers.source.config == replace(learned.config, sample_alpha=wanted)

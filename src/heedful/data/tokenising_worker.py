@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not land between the messages
     paths, dtypes, kinds = arguments[::3], arguments[1::3], arguments[2::3]
-    loaded = {path: load_tokenizer(path, trusted=True) for path in set(paths)}
+    loaded = {path: load_tokenizer(path, probe=False) for path in set(paths)}
     tokenizers = [loaded[path] for path in paths]
     forms = [SideFormat(dtype, kind == "text") for dtype, kind in zip(dtypes, kinds, strict=True)]
     try:

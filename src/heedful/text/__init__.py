@@ -1,7 +1,7 @@
 """str <-> ids: tokenizers, special tokens, normalisation."""
 
 from heedful.text.hf_tokenizer import HFTokenizer
-from heedful.text.normalize import Normaliser
+from heedful.text.normalize import Normalizer
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import (
     MASK_PIECE,
@@ -22,7 +22,7 @@ __all__ = [
     "SPECIAL_PIECES",
     "UNKNOWN_SIGN",
     "HFTokenizer",
-    "Normaliser",
+    "Normalizer",
     "SentencePieceTokenizer",
     "SpecialTokens",
     "Tokenizer",

@@ -89,23 +89,23 @@ def write_foreign(tokenizer: HFTokenizer, folder: Path) -> list[Path]:
     return [folder / CONTENT, folder / ROLES_FILE]
 
 
-def read_foreign(folder: Path, *, trusted: bool = False) -> HFTokenizer:
+def read_foreign(folder: Path, *, probe: bool = True) -> HFTokenizer:
     """What `write_foreign` wrote."""
     where = folder / ROLES_FILE
     values = _small(where)
     roles = read_roles(values, where=str(where))
     given = Given(values=values, roles=roles, numbered={}, where=str(where))
     path = folder / CONTENT
-    return open_foreign(_text(path), roles, splits_special=given.splits_special, where=str(path), trusted=trusted)
+    return open_foreign(_text(path), roles, splits_special=given.splits_special, where=str(path), probe=probe)
 
 
-def read_marian(folder: Path, *, trusted: bool = False) -> Tokenizers:
+def read_marian(folder: Path, *, probe: bool = True) -> Tokenizers:
     """Both sides of a Marian model; one list of ids for both, or one for each."""
     ids = _ids(folder / VOCABULARY)
     target_ids = _ids(folder / TARGET_VOCABULARY) if (folder / TARGET_VOCABULARY).is_file() else ids
     models = [_bytes(folder / name) for name in (SOURCE_MODEL, TARGET_MODEL)]
     for name, model in zip((SOURCE_MODEL, TARGET_MODEL), models, strict=True):
-        if not trusted:
+        if probe:
             probe_in_subprocess(model, read_model(model, where=str(folder / name)), where=str(folder / name))
     return Tokenizers(
         source=MarianTokenizer(models[0], ids, where=str(folder / SOURCE_MODEL)),

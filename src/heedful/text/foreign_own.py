@@ -43,7 +43,7 @@ def own_content(tokenizer: SentencePieceTokenizer, *, model_type: str) -> tuple[
     for token in added:  # theirs puts a space before what follows; and of a hidden word, that before it is a part
         token["rstrip"] = token["content"] == MASK_PIECE
         token["lstrip"] = token["rstrip"] and facts.kind != "char"
-    normalizers: list[dict[str, Any]] = [] if config.normal_form == "none" else [{"type": config.normal_form.upper()}]
+    normalizers: list[dict[str, Any]] = [] if config.unicode_form == "none" else [{"type": config.unicode_form.upper()}]
     normalizers += [
         {"type": "Prepend", "prepend": MARK},
         {"type": "Replace", "pattern": {"String": " "}, "content": MARK},

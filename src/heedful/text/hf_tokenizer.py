@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import MissingExtra, UserError
-from heedful.text.normalize import Normaliser
+from heedful.text.normalize import Normalizer
 from heedful.text.tokenizer import SpecialTokens
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def try_content_in_child(content: str, *, where: str) -> None:
         raise UserError(f"{where}: this tokenizer cannot be used: {reason}. Get the file anew from its source")
 
 
-_REPAIR = Normaliser(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
+_REPAIR = Normalizer(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
 
 
 class HFTokenizer:
@@ -252,13 +252,9 @@ class HFTokenizer:
     def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
         raise UserError(f"{self._where}: a foreign tokenizer cannot sample: set tokenizer.sample_alpha = 0")
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         self._check(ids)
-        return str(self._backend.decode(list(ids), skip_special_tokens=True))
-
-    def decode_marked(self, ids: Sequence[int]) -> str:
-        self._check(ids)
-        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
@@ -296,11 +292,11 @@ class HFTokenizer:
 
 
 def open_foreign(
-    content: str, roles: Mapping[str, str], *, splits_special: bool, where: str, trusted: bool = False
+    content: str, roles: Mapping[str, str], *, splits_special: bool, where: str, probe: bool = True
 ) -> HFTokenizer:
     """The tokenizer, once it was looked at and, unless `trusted`, tried in a child process."""
     checked = check_content(content, where=where)
-    if not trusted:
+    if probe:
         _import_tokenizers()  # said here rather than by the child
         try_content_in_child(checked, where=where)
     return HFTokenizer(checked, roles, splits_special, where=where)

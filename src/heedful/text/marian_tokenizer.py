@@ -14,13 +14,13 @@ from pathlib import Path
 import sentencepiece
 
 from heedful.errors import UserError
-from heedful.text.normalize import Normaliser
+from heedful.text.normalize import Normalizer
 from heedful.text.sentencepiece_model import read_model
 from heedful.text.tokenizer import UNKNOWN_SIGN, SpecialTokens
 
 UNKNOWN, END, PAD = "<unk>", "</s>", "<pad>"
 MAX_IDS = 2**20
-_REPAIR = Normaliser(form="none")
+_REPAIR = Normalizer(form="none")
 _LANGUAGE = re.compile(r"(?s)>>.*?<<")
 _MARK = "▁"
 
@@ -83,13 +83,12 @@ class MarianTokenizer:
     def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
         raise UserError(f"{self._where}: Marian's tokenizer cannot sample: set tokenizer.sample_alpha = 0")
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        if not skip_special_tokens:
+            return "".join(self.pieces(ids)).replace(_MARK, " ").removeprefix(" ")
         special = {self.special.pad, self.special.end}
         pieces = [UNKNOWN_SIGN if n == self.special.unk else piece for n, piece in self._known(ids) if n not in special]
         return "".join(pieces).replace(_MARK, " ").removeprefix(" ")
-
-    def decode_marked(self, ids: Sequence[int]) -> str:
-        return "".join(self.pieces(ids)).replace(_MARK, " ").removeprefix(" ")
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]

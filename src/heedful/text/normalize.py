@@ -17,7 +17,7 @@ _MAYBE_LONG_RUN = re.compile(f"[\u0300-\U0010ffff]{{{_MOST_MARKS + 1}}}")
 
 
 @dataclass(frozen=True)
-class Normaliser:
+class Normalizer:
     """`normaliser(text)`: surrogates repaired, then the Unicode form, then what was asked for beyond it."""
 
     form: Form = "nfc"

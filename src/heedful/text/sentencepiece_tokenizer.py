@@ -62,12 +62,12 @@ class SentencePieceTokenizer:
         self.model = model
         self.config = config
         self.facts = facts
-        self._normaliser = config.normaliser
+        self._normaliser = config.normalizer
         self._before, self._after = _edges(facts)
         self._texts = [_text_of(facts, number) for number in range(len(facts.pieces))]
         self._ids = {piece: number for number, piece in enumerate(facts.pieces)}
         self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL.unk) for byte in range(256)]
-        self.special = replace(SPECIAL, mask=self._ids.get(MASK_PIECE) if MASK_PIECE in config.symbols else None)
+        self.special = replace(SPECIAL, mask=self._ids.get(MASK_PIECE) if MASK_PIECE in config.special_tokens else None)
         self._sampler = _sampler(facts, config, self._spell)
         self._processor = _processor(model + _NO_RULES, where=where)
         self._rules = _processor(model + _NO_ADDED_SPACE, where=where) if facts.own_rules else None
@@ -116,7 +116,9 @@ class SentencePieceTokenizer:
 
         return self._encode(texts, sample)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        if not skip_special_tokens:
+            return self._decode_with_specials(ids)
         try:
             # In stretches: one list of a million parts would take twice as long for each part as ten of a tenth.
             stretches = (ids[start : start + _STRETCH] for start in range(0, len(ids), _STRETCH))
@@ -126,13 +128,6 @@ class SentencePieceTokenizer:
         if min(ids, default=0) < 0:  # Python would count from the end
             raise self._bad_id(ids)
         text = data.decode("utf-8", "replace")  # a model may write half a character in bytes
-        return text.removeprefix(self._before).removesuffix(self._after)
-
-    def decode_marked(self, ids: Sequence[int]) -> str:
-        pieces = zip(ids, self.pieces(ids), strict=True)
-        marked = (CONTROL, UNKNOWN)
-        parts = [piece.encode() if self.facts.types[id] in marked else self._texts[id] for id, piece in pieces]
-        text = b"".join(parts).decode("utf-8", "replace")
         return text.removeprefix(self._before).removesuffix(self._after)
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
@@ -146,7 +141,7 @@ class SentencePieceTokenizer:
 
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
-            raise UserError(f"the tokenizer has no piece {piece!r}{did_you_mean(piece, self.config.symbols)}")
+            raise UserError(f"the tokenizer has no piece {piece!r}{did_you_mean(piece, self.config.special_tokens)}")
         return self._ids[piece]
 
     def count_unknown(self, text: str) -> int:
@@ -209,6 +204,13 @@ class SentencePieceTokenizer:
             return [SPECIAL.unk]
         return [self._byte_ids[byte] for byte in character.encode()]
 
+    def _decode_with_specials(self, ids: Sequence[int]) -> str:
+        pieces = zip(ids, self.pieces(ids), strict=True)
+        special = (CONTROL, UNKNOWN)
+        parts = [piece.encode() if self.facts.types[id] in special else self._texts[id] for id, piece in pieces]
+        text = b"".join(parts).decode("utf-8", "replace")
+        return text.removeprefix(self._before).removesuffix(self._after)
+
     def _bad_id(self, ids: Sequence[int]) -> UserError:
         bad = next(number for number in ids if not 0 <= number < self.vocab_size)
         return UserError(
@@ -228,13 +230,19 @@ def _read_config(facts: SentencePieceInfo, *, where: str) -> TokenizerConfig:
             values = json.loads(facts.settings)
         except (ValueError, RecursionError):
             raise UserError(f"{where}: the settings inside the model are damaged") from None
-        return config_from_dict(TokenizerConfig, values if isinstance(values, dict) else {}, where=f"{where}, settings")
+        values = values if isinstance(values, dict) else {}
+        if "normal_form" in values:
+            raise UserError(
+                f"{where}: an older version of heedful wrote this tokenizer, and its settings have other names now; "
+                "train the model again"
+            )
+        return config_from_dict(TokenizerConfig, values, where=f"{where}, settings")
     return TokenizerConfig(
         kind=facts.kind,
         vocab_size=len(facts.pieces),
         whitespace="suffix" if facts.suffix else "prefix",
         byte_fallback=facts.byte_fallback or facts.kind == "word",
-        normal_form="none",  # whatever a foreign model does to text, it does by itself
+        unicode_form="none",  # whatever a foreign model does to text, it does by itself
     )
 
 

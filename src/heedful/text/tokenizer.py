@@ -64,11 +64,12 @@ class Tokenizer(Protocol):
     def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
         """One random segmentation of each text; a function of the texts and the seed alone."""
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; pad, start, end and other symbols vanish."""
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text of the ids, without special tokens by default.
 
-    def decode_marked(self, ids: Sequence[int]) -> str:
-        """The same with special pieces written out, as Hugging Face's `decode` does: for people, not to be encoded."""
+        With `skip_special_tokens=False` special tokens are written out, for people to read: `encode` need not read
+        such a text back.
+        """
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         """`[decode(ids) for ids in batch]`."""
@@ -106,7 +107,7 @@ def decode_generated(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 def decode_with_specials(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The same, special pieces written out."""
-    return tokenizer.decode_marked([id for id in ids if id < tokenizer.vocab_size])
+    return tokenizer.decode([id for id in ids if id < tokenizer.vocab_size], skip_special_tokens=False)
 
 
 def generated_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.errors import UserError, invalid_choice
-from heedful.text.normalize import Form, Normaliser
+from heedful.text.normalize import Form, Normalizer
 from heedful.text.tokenizer import SPECIAL_PIECES
 
 Kind = Literal["word", "char", "bpe", "unigram"]
@@ -27,37 +27,37 @@ class TokenizerConfig:
     byte_fallback: bool = True  # what the vocabulary lacks is written in bytes; word level never has it
     character_coverage: float = 0.9995  # of bpe and unigram: rarer characters are left to the bytes
     sample_alpha: float = 0.0  # bpe: the probability of dropping a merge; unigram: the smoothing; 0: no sampling
-    normal_form: Form = "nfc"
+    unicode_form: Form = "nfc"
     lowercase: bool = False
     collapse_spaces: bool = False  # runs of whitespace become one space; word level always does so
-    symbols: tuple[str, ...] = ()  # further special tokens, from id 4 on; never found in a text
+    special_tokens: tuple[str, ...] = ()  # further special tokens, from id 4 on; never found in a text
     max_texts: int = 500_000  # learn from so many texts at most, chosen at random with a fixed seed
 
     def __post_init__(self) -> None:
         _check_names(self)
         _check_numbers(self)
-        _check_symbols(self.symbols)
+        _check_special_tokens(self.special_tokens)
 
     @property
     def uses_bytes(self) -> bool:
         return self.byte_fallback and self.kind != "word"
 
     @property
-    def normaliser(self) -> Normaliser:
+    def normalizer(self) -> Normalizer:
         collapse = self.collapse_spaces or self.kind == "word"
-        return Normaliser(form=self.normal_form, lowercase=self.lowercase, collapse_spaces=collapse)
+        return Normalizer(form=self.unicode_form, lowercase=self.lowercase, collapse_spaces=collapse)
 
     @property
     def smallest_vocab_size(self) -> int:
         """Everything that is there before the first piece is learned, and that piece."""
-        return len(SPECIAL_PIECES) + len(self.symbols) + (N_BYTES if self.uses_bytes else 0) + 1
+        return len(SPECIAL_PIECES) + len(self.special_tokens) + (N_BYTES if self.uses_bytes else 0) + 1
 
 
 def _check_names(config: TokenizerConfig) -> None:
     for name, given, allowed in (
         ("kind", config.kind, KINDS),
         ("whitespace", config.whitespace, ("prefix", "suffix")),
-        ("normal_form", config.normal_form, ("none", "nfc", "nfkc")),
+        ("unicode_form", config.unicode_form, ("none", "nfc", "nfkc")),
     ):
         if given not in allowed:
             raise invalid_choice(f"tokenizer.{name}", given, allowed)
@@ -89,9 +89,9 @@ def cannot_sample(kind: str) -> UserError:
     )
 
 
-def _check_symbols(symbols: tuple[str, ...]) -> None:
-    for symbol in symbols:
-        if not symbol or not symbol.isprintable() or " " in symbol or "▁" in symbol or len(symbol) > 100:
-            raise UserError(f"tokenizer.symbols: {symbol!r} must be 1 to 100 visible characters without a space")
-        if symbol in SPECIAL_PIECES or symbols.count(symbol) > 1:
-            raise UserError(f"tokenizer.symbols: {symbol!r} stands there already")
+def _check_special_tokens(special_tokens: tuple[str, ...]) -> None:
+    for token in special_tokens:
+        if not token or not token.isprintable() or " " in token or "▁" in token or len(token) > 100:
+            raise UserError(f"tokenizer.special_tokens: {token!r} must be 1 to 100 visible characters without a space")
+        if token in SPECIAL_PIECES or special_tokens.count(token) > 1:
+            raise UserError(f"tokenizer.special_tokens: {token!r} stands there already")

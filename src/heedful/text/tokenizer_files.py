@@ -54,37 +54,37 @@ def has_tokenizers(folder: str | Path) -> bool:
     return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET, CONTENT))
 
 
-def load_tokenizers(folder: str | Path, *, trusted: bool = False) -> Tokenizers:
+def load_tokenizers(folder: str | Path, *, probe: bool = True) -> Tokenizers:
     """Read what `save_tokenizers` wrote; `trusted` as in `load_tokenizer`."""
     folder = Path(folder)
     found = {name for name in TOKENIZER_FILES if (folder / name).exists()}
     if found == {JOINT}:
-        joint = load_tokenizer(folder / JOINT, trusted=trusted)
+        joint = load_tokenizer(folder / JOINT, probe=probe)
         return Tokenizers(source=joint, target=joint)
     if found == {SOURCE, TARGET}:
         return Tokenizers(
-            source=load_tokenizer(folder / SOURCE, trusted=trusted),
-            target=load_tokenizer(folder / TARGET, trusted=trusted),
+            source=load_tokenizer(folder / SOURCE, probe=probe),
+            target=load_tokenizer(folder / TARGET, probe=probe),
         )
     if found == {CONTENT, ROLES_FILE}:
-        foreign = read_foreign(folder, trusted=trusted)
+        foreign = read_foreign(folder, probe=probe)
         return Tokenizers(source=foreign, target=foreign)
     if found - {TARGET_VOCABULARY} == {SOURCE, TARGET, VOCABULARY}:
-        return read_marian(folder, trusted=trusted)
+        return read_marian(folder, probe=probe)
     raise UserError(
         f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}, or {CONTENT} and {ROLES_FILE}; "
         f"found {', '.join(sorted(found)) or 'none of them'}"
     )
 
 
-def load_tokenizer(path: str | Path, *, trusted: bool = False) -> SentencePieceTokenizer:
+def load_tokenizer(path: str | Path, *, probe: bool = True) -> SentencePieceTokenizer:
     """Read one SentencePiece model, heedful's or another's.
 
     `trusted` says that this machine made the file, and that nobody changed it since. Otherwise a child process tries
     it first, which takes some tenths of a second: a model can be made to crash the process that loads it.
     """
     model = _read(Path(path))
-    if not trusted:
+    if probe:
         probe_in_subprocess(model, read_model(model, where=str(path)), where=str(path))
     return SentencePieceTokenizer(model, where=str(path))
 

@@ -65,7 +65,7 @@ def _chosen(texts: Iterable[str], limit: int) -> list[str]:
 
 
 def _lines(texts: Iterable[str], config: TokenizerConfig) -> Iterator[str]:
-    normalise = config.normaliser
+    normalise = config.normalizer
     longest = _LONGEST_WORD if config.kind == "word" else _LONGEST_LINE
     # As many characters as may be, to the end or before a space; else as many as may be.
     part = re.compile(f"(?s).{{1,{longest}}}(?= |\\Z)|[^ ]{{{longest}}}")
@@ -88,7 +88,7 @@ def _train(lines: Iterator[str], config: TokenizerConfig) -> bytes:
         and config.kind != "word",  # see SentencePieceTokenizer
         byte_fallback=config.uses_bytes,
         character_coverage=1.0 if every_character else config.character_coverage,
-        control_symbols=list(config.symbols),
+        control_symbols=list(config.special_tokens),
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
         pad_id=SPECIAL.pad,

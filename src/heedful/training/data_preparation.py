@@ -173,7 +173,7 @@ def _changed(pairs: Iterable[Example], extract: Extractor | None, settings: Sett
 def reopen_data(folder: Path) -> Prepared:
     """What an earlier sitting prepared; the corpora themselves are not needed."""
     shards = [Shards.open(path) for path in sorted((folder / "data").glob("train-*"), key=lambda p: int(p.name[6:]))]
-    return Prepared(load_tokenizers(folder / "tokenizers", trusted=True), shards, read_valid(folder))
+    return Prepared(load_tokenizers(folder / "tokenizers", probe=False), shards, read_valid(folder))
 
 
 def refuse_unusable(report: Report, settings: Settings) -> None:
@@ -281,7 +281,7 @@ def make_tokenizers(
     folder: Path, parts: Sequence[TrainingPart], settings: Settings, *, given: Tokenizers | None, say: Say
 ) -> Tokenizers:
     if has_tokenizers(folder):
-        return load_tokenizers(folder, trusted=True)
+        return load_tokenizers(folder, probe=False)
     if given is None:
         sources = (example.source for part in parts for example in part)
         targets = (example.target for part in parts for example in part)

@@ -16,11 +16,11 @@ def one_tokenizer(given: Preparation, texts: Iterable[str], *, symbols: Sequence
     """The tokenizer of a model that reads one kind of text: learned, found, or that of a model to start from."""
     folder = given.folder / "tokenizers"
     if has_tokenizers(folder):
-        return load_tokenizers(folder, trusted=True)
+        return load_tokenizers(folder, probe=False)
     if given.tokenizers is None:
         wanted = given.settings.tokenizer
-        more = tuple(symbol for symbol in symbols if symbol not in wanted.symbols)
-        tokenizer = learn_tokenizer(texts, replace(wanted, symbols=(*more, *wanted.symbols)))
+        more = tuple(symbol for symbol in symbols if symbol not in wanted.special_tokens)
+        tokenizer = learn_tokenizer(texts, replace(wanted, special_tokens=(*more, *wanted.special_tokens)))
         tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
         fewer = "" if tokenizer.vocab_size >= wanted.vocab_size else f" ({wanted.vocab_size:,} were allowed)"
         given.say(f"learned a {wanted.kind} tokenizer: {tokenizer.vocab_size:,} pieces{fewer}")

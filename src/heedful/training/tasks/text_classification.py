@@ -85,7 +85,7 @@ def reopen_labelled(folder: Path, settings: Settings) -> LabelledTexts:
     stored = read_json(data / LABELS)
     train = [Shards.open(path) for path in sorted(data.glob("train-*"), key=lambda path: int(path.name[6:]))]
     labels = np.array([number for part in stored["labels"] for number in part], np.int64)
-    tokenizers = load_tokenizers(folder / "tokenizers", trusted=True)
+    tokenizers = load_tokenizers(folder / "tokenizers", probe=False)
     return LabelledTexts(tokenizers, tuple(stored["names"]), train, labels, read_valid(folder))
 
 

@@ -75,7 +75,7 @@ def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
 def reopen_texts(folder: Path, settings: Settings) -> Texts:
     data = folder / "data"
     train = [Shards.open(path) for path in sorted(data.glob("train-*"), key=lambda path: int(path.name[6:]))]
-    tokenizers = load_tokenizers(folder / "tokenizers", trusted=True)
+    tokenizers = load_tokenizers(folder / "tokenizers", probe=False)
     return Texts(tokenizers, train, Shards.open(data / "valid"), int(read_json(data / FACTS)["valid_characters"]))
 
 

@@ -101,7 +101,7 @@ def reopen_tagged(folder: Path, settings: Settings) -> TaggedTexts:
     names = names_of(tag for sentence in (*train, *valid) for tag in sentence.tags)
     facts = folder / "data" / FACTS  # which runs of older versions do not have
     sizes = tuple(read_json(facts)["sizes"]) if facts.exists() else (len(train),)
-    return TaggedTexts(load_tokenizers(folder / "tokenizers", trusted=True), names, train, valid, sizes)
+    return TaggedTexts(load_tokenizers(folder / "tokenizers", probe=False), names, train, valid, sizes)
 
 
 def lesson(prepared: TaggedTexts, settings: Settings) -> PreparedTask:

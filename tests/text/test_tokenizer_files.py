@@ -15,19 +15,19 @@ from heedful.text import (
 )
 
 CONFIG = TokenizerConfig(
-    kind="unigram", vocab_size=400, whitespace="suffix", sample_alpha=0.2, normal_form="nfkc", lowercase=True,
-    symbols=("[MASK]",),
+    kind="unigram", vocab_size=400, whitespace="suffix", sample_alpha=0.2, unicode_form="nfkc", lowercase=True,
+    special_tokens=("[MASK]",),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("probe", [True, False])
 @pytest.mark.parametrize("joint", [True, False])
-def test_what_is_saved_is_loaded(lines: list[str], tmp_path: Path, joint: bool, trusted: bool) -> None:
+def test_what_is_saved_is_loaded(lines: list[str], tmp_path: Path, joint: bool, probe: bool) -> None:
     config = TokenizerConfig(vocab_size=400, joint=joint, lowercase=True)
     saved = learn_tokenizers(lines[:2], lines[2:4], config)
     paths = save_tokenizers(tmp_path / "model", saved)
     assert [path.name for path in paths] == (["joint.spm"] if joint else ["source.spm", "target.spm"])
-    loaded = load_tokenizers(tmp_path / "model", trusted=trusted)
+    loaded = load_tokenizers(tmp_path / "model", probe=probe)
     assert loaded.joint == joint
     for before, after in ((saved.source, loaded.source), (saved.target, loaded.target)):
         assert after.fingerprint == before.fingerprint

@@ -148,15 +148,15 @@ def test_an_error_of_the_reader_comes_through_as_it_is(lines: list[str]) -> None
     [
         ("kind", "bqe", "did you mean 'bpe'"),
         ("whitespace", "both", "prefix, suffix"),
-        ("normal_form", "nfd", "nfc"),
+        ("unicode_form", "nfd", "nfc"),
         ("character_coverage", 0.5, "0.98 to 1"),
         ("sample_alpha", -0.1, "-0.1"),
         ("sample_alpha", 1.0, "0.1 is usual"),
         ("sample_alpha", float("nan"), "nan"),
         ("max_texts", 0, "max_texts is 0"),
-        ("symbols", ("a b",), "'a b'"),
-        ("symbols", ("</s>",), "already"),
-        ("symbols", ("[M]", "[M]"), "already"),
+        ("special_tokens", ("a b",), "'a b'"),
+        ("special_tokens", ("</s>",), "already"),
+        ("special_tokens", ("[M]", "[M]"), "already"),
     ],
 )
 def test_wrong_settings_are_named(setting: str, value: object, words: str) -> None:

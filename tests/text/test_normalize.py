@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.text import Normaliser
+from heedful.text import Normalizer
 
 ALL = [
-    Normaliser(form=form, lowercase=lowercase, collapse_spaces=collapse)
+    Normalizer(form=form, lowercase=lowercase, collapse_spaces=collapse)
     for form in ("none", "nfc", "nfkc")
     for lowercase in (False, True)
     for collapse in (False, True)
@@ -42,13 +42,13 @@ def test_idempotent_around_the_limit_of_marks(parts: list[tuple[str, str]]) -> N
 
 @given(st.text())
 def test_a_text_with_few_marks_gets_exactly_its_unicode_form(text: str) -> None:
-    assert Normaliser()(text) == unicodedata.normalize("NFC", text)
-    assert Normaliser(form="none")(text) == text
+    assert Normalizer()(text) == unicodedata.normalize("NFC", text)
+    assert Normalizer(form="none")(text) == text
 
 
 def test_the_rest_of_a_text_is_normalised_beside_a_long_run_of_marks() -> None:
     run = "x" + "\u0301\u0316" * 20
-    assert Normaliser()(f"e\u0301{run}e\u0301") == f"é{run}é"
+    assert Normalizer()(f"e\u0301{run}e\u0301") == f"é{run}é"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_the_rest_of_a_text_is_normalised_beside_a_long_run_of_marks() -> None:
     ],
 )
 def test_by_default(text: str, normal: str) -> None:
-    assert Normaliser()(text) == normal
+    assert Normalizer()(text) == normal
 
 
 def test_options() -> None:
-    assert Normaliser(form="nfkc")("ﬁ Ａ ½") == "fi A 1⁄2"
-    assert Normaliser(lowercase=True)("ÉTÉ İ ΟΔΟΣ") == "été i̇ οδος"
-    assert Normaliser(collapse_spaces=True)(" a \t\n\u3000b ") == "a b"
+    assert Normalizer(form="nfkc")("ﬁ Ａ ½") == "fi A 1⁄2"
+    assert Normalizer(lowercase=True)("ÉTÉ İ ΟΔΟΣ") == "été i̇ οδος"
+    assert Normalizer(collapse_spaces=True)(" a \t\n\u3000b ") == "a b"

@@ -70,7 +70,7 @@ def test_a_bad_model_is_refused_with_its_name_and_a_reason(model: bytes, reason:
     path = tmp_path / "bad.model"
     path.write_bytes(model)
     with pytest.raises(UserError, match=reason) as caught:
-        load_tokenizer(path, trusted=True)  # even where no child would look
+        load_tokenizer(path, probe=False)  # even where no child would look
     assert str(path) in str(caught.value)
 
 
