@@ -146,12 +146,14 @@ def test_a_converted_model_translates_without_torch(by_child):
 
 def test_tokenizers_are_probed_again_if_they_changed_since_the_conversion(by_child, monkeypatch):
     converted = convert(by_child)
-    tried: list[str] = []
-    monkeypatch.setattr("heedful.text.tokenizer_files.probe_in_subprocess", lambda model, facts, *, where: tried.append(where))
+    probed: list[str] = []
+    monkeypatch.setattr(
+        "heedful.text.tokenizer_files.probe_in_subprocess", lambda model, facts, *, where: probed.append(where)
+    )
     converted.load_tokenizers()
-    assert tried == []
+    assert probed == []
     others = dataclasses.replace(converted.facts, tokenizers={"joint.spm": "0" * 64})
     for facts in (others, dataclasses.replace(converted.facts, tokenizers={})):
-        tried.clear()
+        probed.clear()
         dataclasses.replace(converted, facts=facts).load_tokenizers()
-        assert len(tried) == 1
+        assert len(probed) == 1
