@@ -338,10 +338,10 @@ def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, mo
             return False
         return really(self, **more)
 
-    with atomic_io.folder_aside(folder) as first:
+    with atomic_io.atomic_folder(folder) as first:
         (first / "who").write_text("first")
     monkeypatch.setattr(Path, "exists", exists)
-    with atomic_io.folder_aside(folder) as second:
+    with atomic_io.atomic_folder(folder) as second:
         (second / "who").write_text("second")
     assert len(looked) == 2
     assert (folder / "who").read_text() == "second"
@@ -351,10 +351,10 @@ def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, mo
 def test_nobody_waits_for_the_disk_for_what_need_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(atomic_io, "sync", synced.append)
-    with atomic_io.folder_aside(tmp_path / "cached", durable=False) as aside:
+    with atomic_io.atomic_folder(tmp_path / "cached", durable=False) as aside:
         (aside / "a").write_text("a")
     assert synced == []
     atomic_io.check_manifest(tmp_path / "cached")
-    with atomic_io.folder_aside(tmp_path / "kept") as aside:
+    with atomic_io.atomic_folder(tmp_path / "kept") as aside:
         (aside / "a").write_text("a")
     assert synced[-1] == tmp_path and len(synced) == 4

@@ -1,9 +1,8 @@
-"""Messages between two processes: a few blobs of bytes, each with its length before it.
+"""A child process that answers one message after the other, and the messages that it exchanges with its parent.
 
-A child process that answers one message after the other.
-
-A plain program, neither a fork nor `multiprocessing`: a script needs no `__main__` guard, nothing is pickled, and no
-child outlives its parent. However the parent ends, its pipes close, and that ends the child.
+A message is a list of byte strings, each preceded by its length. The child is a module that is run with `python -m`,
+neither a fork nor `multiprocessing`: so a script needs no `if __name__ == "__main__"`, and nothing is pickled. When the
+parent ends, for whatever reason, its pipes are closed, and that ends the child.
 """
 
 import contextlib
@@ -17,11 +16,12 @@ from typing import IO
 
 from heedful.errors import UserError
 
-_HEAD = struct.Struct("<?I")  # whether this is an error, and how many blobs follow
+_HEAD = struct.Struct("<?I")  # whether the message is an error, and the number of byte strings that follow
 _SIZE = struct.Struct("<Q")
 
 
 def write_message(pipe: IO[bytes], blobs: Sequence[bytes], *, error: bool = False) -> None:
+    """Write one message; `error` marks it as the report of a failure."""
     pipe.write(_HEAD.pack(error, len(blobs)))
     for blob in blobs:
         pipe.write(_SIZE.pack(len(blob)))
@@ -30,7 +30,7 @@ def write_message(pipe: IO[bytes], blobs: Sequence[bytes], *, error: bool = Fals
 
 
 def read_message(pipe: IO[bytes]) -> tuple[bool, list[bytes]]:
-    """(whether it is an error, its blobs); EOFError when the other end has closed the pipe."""
+    """Read one message: (whether it is an error, its byte strings). EOFError if the other end closed the pipe."""
     error, n_blobs = _HEAD.unpack(_read(pipe, _HEAD.size))
     return error, [_read(pipe, _SIZE.unpack(_read(pipe, _SIZE.size))[0]) for _ in range(n_blobs)]
 
@@ -43,20 +43,20 @@ def _read(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 
 class Worker:
-    """`module` run as a program until it is closed."""
+    """A running child process of the module `module`; `name` stands for it in error messages."""
 
     def __init__(
         self, module: str, arguments: Sequence[str], *, name: str, variables: Mapping[str, str] | None = None
     ) -> None:
-        self.name = name  # in messages
-        root = str(Path(__file__).parents[2])  # so that the child finds this very heedful
+        self.name = name
+        root = str(Path(__file__).parents[2])  # so that the child imports this copy of heedful
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": path, **(variables or {})},
-            # Ctrl-C goes to the parent alone, which then ends its children.
+            # A process group of its own: Ctrl-C reaches the parent alone, which then closes its workers.
             process_group=0 if os.name == "posix" else None,
         )
 
@@ -65,16 +65,17 @@ class Worker:
         return self._process.pid
 
     def close(self) -> None:
-        self._process.kill()  # it holds nothing that is worth a farewell
+        """Kill the process, which has no state to save, and wait for its end."""
+        self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         self._process.wait()
 
-    def ask(self, blobs: Sequence[bytes]) -> tuple[bool, list[bytes]]:
-        """Whether the answer is an error, and the answer."""
-        self.tell(blobs)
+    def request(self, blobs: Sequence[bytes]) -> tuple[bool, list[bytes]]:
+        """Send a message and wait for the answer: (whether it is an error, its byte strings)."""
+        self.send(blobs)
         from_child = self._process.stdout
         assert from_child is not None
         try:
@@ -82,8 +83,8 @@ class Worker:
         except EOFError:
             raise self._ended() from None
 
-    def tell(self, blobs: Sequence[bytes]) -> None:
-        """Send what has no answer."""
+    def send(self, blobs: Sequence[bytes]) -> None:
+        """Send a message that has no answer."""
         to_child = self._process.stdin
         assert to_child is not None
         try:

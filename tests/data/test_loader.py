@@ -14,6 +14,7 @@ from heedful.data.collate import Batch
 from heedful.data.datasets import PairDataset
 from heedful.data.loader import Loader, LoaderState
 from heedful.errors import UserError
+from heedful.text import SPECIAL
 from prepared_corpus import prepared, tokenizers
 
 BATCH_TOKENS = 150
@@ -22,12 +23,12 @@ BATCH_TOKENS = 150
 @pytest.fixture(scope="module", params=[False, True], ids=["ids", "sampled"])
 def pairs(request, tmp_path_factory) -> PairDataset:
     shards = prepared(tmp_path_factory.mktemp("shards"), 60, keep_text=request.param)
-    return PairDataset(shards, tokenizers=tokenizers(sample_alpha=0.1))
+    return PairDataset(shards, special=SPECIAL, tokenizers=tokenizers(sample_alpha=0.1))
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> PairDataset:
-    return PairDataset(prepared(tmp_path_factory.mktemp("plain"), 60))
+    return PairDataset(prepared(tmp_path_factory.mktemp("plain"), 60), special=SPECIAL)
 
 
 def make_loader(pairs: PairDataset, **options: object) -> Loader[Batch]:
@@ -96,7 +97,7 @@ def test_the_ids_are_those_of_the_corpus(pairs):
 
 def test_sampling_differs_from_epoch_to_epoch_and_from_the_plain_segmentation(tmp_path):
     pieces = tokenizers(sample_alpha=0.1)
-    pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), tokenizers=pieces)
+    pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), special=SPECIAL, tokenizers=pieces)
     seen: list[dict[int, list[int]]] = []
     for epoch in range(2):
         loader = make_loader(pairs, state=LoaderState(epoch, 0, 3), epochs=epoch + 1)
@@ -105,7 +106,7 @@ def test_sampling_differs_from_epoch_to_epoch_and_from_the_plain_segmentation(tm
             for row, number in enumerate(batch.indices.tolist()):
                 rows[number] = batch.target_out[row][batch.target_mask[row]].tolist()[:-1]
         seen.append(rows)
-    texts = pairs.shards[0].target.texts(np.arange(60))
+    texts = pairs.corpora.shards[0].target.texts(np.arange(60))
     plain = dict(enumerate(pieces.target.encode_batch(texts)))
     assert sum(seen[0][n] != seen[1][n] for n in range(60)) > 50
     assert sum(seen[0][n] != plain[n] for n in range(60)) > 50
@@ -250,7 +251,7 @@ def test_a_state_that_does_not_fit_is_refused(plain):
 def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_with_nothing_else(plain, tmp_path):
     base = make_loader(plain).fingerprint
     assert make_loader(plain, rank=1, n_ranks=4, n_workers=2, state=LoaderState(1, 2, 3)).fingerprint == base
-    other = PairDataset(prepared(tmp_path, 60, seed=9))
+    other = PairDataset(prepared(tmp_path, 60, seed=9), special=SPECIAL)
     changed = [
         make_loader(other),
         make_loader(plain, batch_tokens=151),
@@ -287,7 +288,7 @@ def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
 
 
 def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):
-    pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)])
+    pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)], special=SPECIAL)
     whole = make_loader(pairs, weights=[0.5, 2.0], epochs=4)
     states, batches = [whole.state], []
     for batch in whole:
@@ -299,7 +300,8 @@ def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):
     for done in range(0, len(states), 5):
         rest = make_loader(pairs, weights=[0.5, 2.0], epochs=4, state=states[done], n_workers=2)
         assert all_same(list(rest), batches[done:])
-    texts = [pairs.shards[pairs.place(i)[0]].source.ids(np.array([pairs.place(i)[1]]))[0] for i in range(70)]
+    places = [pairs.corpora.locate(i) for i in range(70)]
+    texts = [pairs.corpora.shards[corpus].source.ids(np.array([number]))[0] for corpus, number in places]
     for batch in batches[:5]:
         for row, i in enumerate(batch.indices.tolist()):
             assert batch.source[row][batch.source_mask[row]].tolist()[:-1] == texts[i].tolist()

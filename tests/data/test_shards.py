@@ -16,7 +16,6 @@ from heedful.data.binarize import prepare
 from heedful.data.corpus import Example, open_corpus
 from heedful.data.shards import Shards
 from heedful.errors import UserError
-from heedful.text import TokenizerConfig, learn_tokenizer
 from prepared_corpus import make_examples, prepared, tokenizers
 
 EVERY = np.arange(300)
@@ -118,14 +117,6 @@ def test_an_id_outside_the_vocabulary_is_not_narrowed_in_silence(tmp_path):
         prepare(make_examples(3), Wrong(), tmp_path, fingerprint="x", n_workers=1)
 
 
-def test_unknown_tokens_are_counted(tmp_path):
-    words = learn_tokenizer(["a dog runs"] * 50, TokenizerConfig(kind="word", vocab_size=10))
-    made = prepare(
-        [Example("a dog", ""), Example("a zebra and a gnu", "")], words, tmp_path, fingerprint="x", n_workers=1
-    )
-    assert made.manifest.sides["source"].unknown == words.count_unknown("a zebra and a gnu") == 3
-
-
 def test_the_files_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(binarize, "CHUNK_EXAMPLES", 40)
     for keep_text in (False, True):
@@ -189,7 +180,7 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
 
 def test_a_manifest_of_another_format_or_with_other_files_is_refused(tmp_path):
     prepared(tmp_path, 10)
-    path = tmp_path / "manifest.json"
+    path = tmp_path / "shards.json"
     values = json.loads(path.read_text())
     for change, words in (
         ({"format": 99}, "format 99"),
@@ -229,7 +220,7 @@ def test_a_build_that_stops_anywhere_leaves_nothing_that_is_believed(tmp_path, m
         Shards.open(tmp_path)
     assert rebuilt(tmp_path)
     assert not rebuilt(tmp_path)
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_files_are_synced_before_the_manifest_is_seen(tmp_path, monkeypatch):
@@ -247,9 +238,9 @@ def test_files_are_synced_before_the_manifest_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
     prepared(tmp_path, 20)
-    rename = events.index(("rename", "manifest.json"))
+    rename = events.index(("rename", "shards.json"))
     synced = {name for _, name in events[:rename]}
-    assert synced >= {"source.ids", "source.offsets", "target.ids", "target.offsets", "manifest.json.tmp"}
+    assert synced >= {"source.ids", "source.offsets", "target.ids", "target.offsets", "shards.json.part"}
     assert events[rename + 1 :] == [("sync", tmp_path.name)]
 
 
@@ -257,7 +248,7 @@ def test_a_full_disk_is_told_with_the_file_and_the_free_bytes(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
     try:
-        with pytest.raises(UserError, match=r"(source|target)\.\w+: cannot write .* [\d,]+ bytes are free"):
+        with pytest.raises(UserError, match=r"(source|target)\.\w+: cannot be written .* [\d,]+ bytes are free"):
             prepared(tmp_path, 300)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -323,7 +314,7 @@ def test_a_rebuild_leaves_shards_in_use_as_they_were_and_no_file_of_theirs_behin
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [
             "lock",
-            "manifest.json",
+            "shards.json",
             *(f"{side}.{kind}" for side in ("source", "target") for kind in ("text", "offsets", "lengths")),
         ]
     )

@@ -18,6 +18,7 @@ from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.special_ids import SpecialIds
+from heedful.text import SPECIAL
 from heedful.training.tasks.token_classification import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
@@ -241,7 +242,7 @@ def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
     config = Seq2SeqConfig(size, size, d_model=16, n_layers=1, n_heads=2, d_ff=20)
     model = fill(Seq2Seq(config), dtype=torch.float32)
     embedder = Embedder.load(save_model(tmp_path / "model", model, tokenizers))
-    source, mask = pad_sources([tokenizers.source.encode("a dog runs")])
+    source, mask = pad_sources([tokenizers.source.encode("a dog runs")], special=SPECIAL)
     wanted = model.encode(source, mask).states[-1].mean(dim=1)
     assert torch.allclose(embedder.embed(["a dog runs"]), wanted, atol=1e-6)
     with pytest.raises(UserError, match="no class token"):

@@ -40,7 +40,7 @@ SLOW = {**VARIANTS, "window": {"pattern": PATTERNS["window"]}, "additive": {"pat
 @torch.inference_mode()
 def rescored(model: Seq2Seq, request: Request, hypothesis: Hypothesis) -> float:
     """The sum of log-probabilities, teacher-forced: all positions at once, no cache, no search."""
-    source, mask = pad_sources([request.source])
+    source, mask = pad_sources([request.source], special=SPECIAL)
     ids = hypothesis.ids + [SPECIAL.end] * hypothesis.complete
     fed = torch.tensor([[SPECIAL.start, *ids[:-1]]])
     logits = model(source, fed, mask)[0].log_softmax(dim=-1)
@@ -156,7 +156,7 @@ def brute_force(model: Seq2Seq, request: Request, limit: int, settings: SearchSe
     tokens = range(model.config.target_vocab_size)
     texts = torch.tensor(list(itertools.product(tokens, repeat=limit)))
     fed = torch.cat([torch.full((len(texts), 1), SPECIAL.start), texts[:, :-1]], dim=1)
-    source, mask = pad_sources([request.source] * len(texts))
+    source, mask = pad_sources([request.source] * len(texts), special=SPECIAL)
     scores = model(source, fed, mask).log_softmax(dim=-1).gather(2, texts[:, :, None]).squeeze(2).cumsum(dim=1)
     best = (-math.inf, [-1])
     for text, sums in zip(texts.tolist(), scores.tolist(), strict=True):
@@ -367,7 +367,7 @@ def test_draws_follow_the_probabilities() -> None:
     model = random_model(16, vocab_size=8)
     (request,) = sentences(1, seed=16, vocab_size=8)
     found = TorchEngine(model).search([request], SearchSettings(n_best=1000, max_len=1, sampling=Sampling(seed=1)))
-    source, mask = pad_sources([request.source])
+    source, mask = pad_sources([request.source], special=SPECIAL)
     with torch.inference_mode():
         expected = model(source, torch.tensor([[SPECIAL.start]]), mask)[0, 0].softmax(dim=0)
     firsts = [row.ids[0] if row.ids else SPECIAL.end for row in found[0]]

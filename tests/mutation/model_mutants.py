@@ -84,28 +84,28 @@ IN_DATA = [
         "data/batch_sampler.py",
         "(rows * longest_target <= batch_tokens)",
         "((rows - 1) * longest_target <= batch_tokens)",
-        ("data/test_batching.py",),
+        ("data/test_batch_sampler.py",),
     ),
     Mutant(
         "a corpus with a small weight shows the same examples in every epoch",
         "data/batch_sampler.py",
         "begin, end = floor(epoch * share), floor((epoch + 1) * share)",
         "begin, end = 0, floor(share)",
-        ("data/test_batching.py",),
+        ("data/test_batch_sampler.py",),
     ),
     Mutant(
         "the ceiling of the source is forgotten",
         "data/batch_sampler.py",
         "& (rows * longest_source <= source_tokens)",
         "& (longest_source <= source_tokens)",
-        ("data/test_batching.py",),
+        ("data/test_batch_sampler.py",),
     ),
     Mutant(
         "the examples that are used are reported as left out",
         "data/batch_sampler.py",
         "left_out=np.flatnonzero(~fits)",
         "left_out=np.flatnonzero(fits)",
-        ("data/test_batching.py",),
+        ("data/test_batch_sampler.py",),
     ),
     Mutant(
         "the state is where the workers stand, not the consumer",
@@ -133,7 +133,7 @@ IN_DATA = [
         "data/collate.py",
         "target_in[row, 1 : len(ids) + 1] = ids",
         "target_in[row, : len(ids)] = ids",
-        ("data/test_batch.py",),
+        ("data/test_collate.py",),
     ),
     Mutant(
         "the end of a target is not predicted",
@@ -141,7 +141,7 @@ IN_DATA = [
         "target_mask = _mask([len(ids) + 1 for ids in targets])",
         "target_mask = _mask([max(1, len(ids)) + 1 for ids in targets])\n"
         "    target_mask[range(len(targets)), [len(ids) for ids in targets]] = False",
-        ("data/test_batch.py",),
+        ("data/test_collate.py",),
     ),
     Mutant(
         "a span stands one token before its sentinel",
@@ -160,16 +160,16 @@ IN_DATA = [
     Mutant(
         "special ids are hidden too",
         "data/noising.py",
-        "return np.unique([*_SPECIAL_IDS, *protected, *more])",
-        "return np.unique([*protected, *more])",
+        "ids = [special.pad, special.unk, special.start, special.end, *protected, *more]",
+        "ids = [*protected, *more]",
         ("data/test_noising.py",),
     ),
     Mutant(
         "positions go on from one packed document to the next",
-        "data/packing.py",
-        "positions[row, places] = np.arange(length)",
-        "positions[row, places] = np.arange(column, column + length)",
-        ("data/test_packing.py",),
+        "data/datasets.py",
+        "positions[columns] = np.arange(stop - at)",
+        "positions[columns] = np.arange(at - begin, stop - begin)",
+        ("data/test_datasets.py",),
     ),
     Mutant(
         "a carriage return without a line feed is taken off",

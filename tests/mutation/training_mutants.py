@@ -5,7 +5,7 @@ from mutant_kind import Mutant
 LOSSES = ("training/test_task_losses.py",)
 PARTS = ("training/test_parts.py",)
 TASKS = ("training/test_tasks.py",)
-TAGGED = ("data/test_tagged.py",)
+TAGGED = ("data/test_conll.py",)
 PRECISION = ("training/test_precision.py",)
 LOSS = ("training/test_loss.py",)
 

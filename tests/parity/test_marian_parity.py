@@ -54,7 +54,7 @@ def batch(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor]:
     """Sources of unlike length, their mask, and what is written so far."""
     config = model.config
     rows = [whole_numbers(n, below=config.source_vocab_size, first=4, name=f"s{n}").tolist() for n in (9, 1, 5, 0)]
-    source, mask = pad_sources(rows)
+    source, mask = pad_sources(rows, special=SPECIAL)
     target = whole_numbers(4, 7, below=config.target_vocab_size, name="t")
     target[:, 0] = SPECIAL.start
     return source, mask, target

@@ -13,7 +13,7 @@ from heedful import atomic_io
 
 
 def write(folder: Path, text: str) -> None:
-    with atomic_io.folder_aside(folder) as aside:
+    with atomic_io.atomic_folder(folder) as aside:
         for name in ("a", "b"):
             (aside / name).write_text(text)
 

@@ -84,7 +84,7 @@ def test_the_held_out_sources_are_nowhere_in_training(corpus: tuple[Path, Path],
     assert held_out
     all_sources = source.read_text().splitlines()
     assert all(held_out.count(text) == all_sources.count(text) for text in set(held_out))
-    manifest = json.loads((tmp_path / "run" / "data" / "train-0" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "run" / "data" / "train-0" / "shards.json").read_text())
     assert manifest["examples"] == len(all_sources) - len(held_out)
 
 

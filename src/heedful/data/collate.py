@@ -1,8 +1,12 @@
-"""What one forward eats: rows of ids, padded to one width, with masks that say which ids are real."""
+"""Batches: lists of token ids, labels or images as padded tensors, and the functions that build them.
+
+A batch is a frozen dataclass of tensors with one row per example. It may have no rows: when a training step has fewer
+examples than ranks, some ranks get an empty batch, and still take part in the step with a loss of zero.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,71 +15,73 @@ from torch import Tensor
 
 from heedful.data.batch_sampler import split_rows
 from heedful.data.seeding import IntArray
-from heedful.text import SPECIAL, SpecialTokens
+from heedful.text import SpecialTokens
+
+IGNORE_INDEX = -1  # a label of which no loss is computed
+N_SPECIAL = 2  # special tokens around the ids of an encoder's row: BOS and EOS
 
 
-class AnyBatch(Protocol):
-    """What a training loop knows of a batch, whatever is in it: its size, its examples, how to cut and move it."""
+class TensorBatch:
+    """Base of all batches, each a frozen dataclass whose fields are tensors with one row per example."""
 
-    @property
-    def indices(self) -> Tensor: ...  # (B,) int64: example numbers
-
-    @property
-    def n_target_tokens(self) -> int: ...  # what a sum of losses is divided by
-
-    def __len__(self) -> int: ...
-
-    def to(self, device: torch.device | str) -> "AnyBatch": ...
-
-    def pin_memory(self) -> "AnyBatch": ...
-
-    def split(self, n_parts: int) -> Sequence["AnyBatch"]: ...
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sentence pairs, teacher-forced: position t reads `target_in[t]` and must say `target_out[t]`.
-
-    A batch may have no rows: a rank gets one when a step has fewer rows than ranks. Its tensors are (0, 1), its counts
-    0; the rank still takes part in the step, with a loss of zero.
-    """
-
-    source: Tensor  # (B, S) int64: ids, end
-    source_mask: Tensor  # (B, S) bool, True = real
-    target_in: Tensor  # (B, T) int64: start, ids
-    target_out: Tensor  # (B, T) int64: ids, end
-    target_mask: Tensor  # (B, T) bool, True = real
-    indices: Tensor  # (B,) int64: example numbers in the corpus
+    indices: Tensor  # (B,) int64: the numbers of the examples in their dataset
 
     def __len__(self) -> int:
         return self.indices.size(0)
 
     @property
+    def n_target_tokens(self) -> int:
+        """The number of predictions that are scored: a sum of losses is divided by it."""
+        raise NotImplementedError
+
+    def to(self, device: torch.device | str) -> Self:
+        """Copy the tensors to a device."""
+        return type(self)(**{name: tensor.to(device, non_blocking=True) for name, tensor in vars(self).items()})
+
+    def pin_memory(self) -> Self:
+        """Copy the tensors to page-locked memory, from which a copy to a GPU does not block."""
+        return type(self)(**{name: tensor.pin_memory() for name, tensor in vars(self).items()})
+
+    def split(self, n_parts: int) -> list[Self]:
+        """Split the rows into `n_parts` micro-batches; if there are too few rows, the last ones are empty."""
+        parts = {name: tensor.tensor_split(n_parts) for name, tensor in vars(self).items()}
+        return [type(self)(**{name: tensors[i] for name, tensors in parts.items()}) for i in range(n_parts)]
+
+
+@dataclass(frozen=True)
+class Batch(TensorBatch):
+    """Pairs for an encoder-decoder with teacher forcing: position t reads `target_in[t]` and predicts `target_out[t]`.
+
+    An empty batch has tensors of shape (0, 1).
+    """
+
+    source: Tensor  # (B, S) int64: ids, EOS
+    source_mask: Tensor  # (B, S) bool, True = not padding
+    target_in: Tensor  # (B, T) int64: BOS, ids
+    target_out: Tensor  # (B, T) int64: ids, EOS
+    target_mask: Tensor  # (B, T) bool, True = not padding
+    indices: Tensor  # (B,) int64
+
+    @property
     def n_source_tokens(self) -> int:
+        """The number of source tokens, padding not counted."""
         return int(self.source_mask.sum())
 
     @property
     def n_target_tokens(self) -> int:
         return int(self.target_mask.sum())
 
-    def to(self, device: torch.device | str) -> "Batch":
-        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
-
-    def pin_memory(self) -> "Batch":
-        """The same in page-locked memory, from where a copy to a GPU does not block."""
-        return Batch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
-
-    def split(self, n_parts: int) -> list["Batch"]:
-        """The same rows as micro-batches, each only as wide as it must be; the last are empty if rows are few."""
+    def split(self, n_parts: int) -> list[Self]:
+        """Split the rows into micro-batches of like lengths and about equal tokens, each padded only to its longest."""
         source_lengths = self.source_mask.sum(dim=1).cpu().numpy()
         target_lengths = self.target_mask.sum(dim=1).cpu().numpy()
         parts = split_rows(source_lengths, target_lengths, n_parts)
         return [self._rows(part, source_lengths[part], target_lengths[part]) for part in parts]
 
-    def _rows(self, rows: IntArray, source_lengths: IntArray, target_lengths: IntArray) -> "Batch":
+    def _rows(self, rows: IntArray, source_lengths: IntArray, target_lengths: IntArray) -> Self:
         chosen = torch.from_numpy(rows.astype(np.int64)).to(self.indices.device)
         source, target = int(source_lengths.max(initial=1)), int(target_lengths.max(initial=1))
-        return Batch(
+        return type(self)(
             source=self.source[chosen, :source],
             source_mask=self.source_mask[chosen, :source],
             target_in=self.target_in[chosen, :target],
@@ -85,10 +91,53 @@ class Batch:
         )
 
 
-def collate(
-    sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray, *, special: SpecialTokens = SPECIAL
+@dataclass(frozen=True)
+class LabelBatch(TensorBatch):
+    """Texts for an encoder, with a label for each text or for each token."""
+
+    ids: Tensor  # (B, S) int64: BOS, ids, EOS
+    mask: Tensor  # (B, S) bool, True = not padding
+    labels: Tensor  # (B,) or (B, S) int64, IGNORE_INDEX where there is no label
+    indices: Tensor  # (B,) int64
+
+    @property
+    def n_target_tokens(self) -> int:
+        return int((self.labels != IGNORE_INDEX).sum())
+
+
+@dataclass(frozen=True)
+class LmBatch(TensorBatch):
+    """Rows of running text for a decoder. A mask made of `documents` keeps the documents of a row apart."""
+
+    target_in: Tensor  # (B, T) int64
+    target_out: Tensor  # (B, T) int64
+    target_mask: Tensor  # (B, T) bool, True = not padding, which only the last row of a corpus has
+    documents: Tensor  # (B, T) int64: the number of each token's document in its corpus, -1 for padding
+    positions: Tensor  # (B, T) int64: from 0 in each part of a document that lies in one row
+    indices: Tensor  # (B,) int64: the numbers of the rows
+
+    @property
+    def n_target_tokens(self) -> int:
+        return int(self.target_mask.sum())
+
+
+@dataclass(frozen=True)
+class ImageBatch(TensorBatch):
+    """Images with a label for each image or for each patch."""
+
+    pixels: Tensor  # (B, C, H, W) float32, normalised
+    labels: Tensor  # (B,) or (B, P) int64, IGNORE_INDEX where there is no label
+    indices: Tensor  # (B,) int64
+
+    @property
+    def n_target_tokens(self) -> int:
+        return int((self.labels != IGNORE_INDEX).sum())
+
+
+def collate_pairs(
+    sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray, *, special: SpecialTokens
 ) -> Batch:
-    """Put the marks around the ids (which have none), and pad: source + end; start + target; target + end."""
+    """Add the special tokens to ids without any, and pad: source + EOS; BOS + target; target + EOS."""
     source, source_mask = pad_sources(sources, special=special)
     target_mask = _mask([len(ids) + 1 for ids in targets])
     target_in = np.full(target_mask.shape, special.pad, np.int64)
@@ -108,12 +157,10 @@ def collate(
     )
 
 
-def pad_sources(
-    sources: Sequence[IntArray | Sequence[int]], *, special: SpecialTokens = SPECIAL
-) -> tuple[Tensor, Tensor]:
-    """The encoder's input and its mask, for training and translating alike: each row is ids + end (B, S).
+def pad_sources(sources: Sequence[IntArray | Sequence[int]], *, special: SpecialTokens) -> tuple[Tensor, Tensor]:
+    """Make the encoder's input of training and translation: each row is ids + EOS (B, S), and its mask (B, S).
 
-    The end mark tells the encoder where the text stops, and keeps an empty text from being a row without any token.
+    EOS tells the encoder where the text ends, and keeps an empty text from being a row without any token.
     """
     mask = _mask([len(ids) + 1 for ids in sources])
     source = np.full(mask.shape, special.pad, np.int64)
@@ -129,128 +176,45 @@ def _mask(lengths: Sequence[int]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-IGNORE_INDEX = -1
-N_SPECIAL = 2  # start and end
-
-
-@dataclass(frozen=True)
-class LabelBatch:
-    """Rows of ids and the answers wanted of them. May have no rows, as `Batch`."""
-
-    ids: Tensor  # (B, S) int64: start, ids, end
-    mask: Tensor  # (B, S) bool, True = real
-    labels: Tensor  # (B,) or (B, S) int64
-    indices: Tensor  # (B,) int64: example numbers in the corpus
-
-    def __len__(self) -> int:
-        return self.indices.size(0)
-
-    @property
-    def n_target_tokens(self) -> int:
-        return int((self.labels != IGNORE_INDEX).sum())
-
-    def to(self, device: torch.device | str) -> "LabelBatch":
-        return LabelBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
-
-    def pin_memory(self) -> "LabelBatch":
-        return LabelBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
-
-    def split(self, n_parts: int) -> list["LabelBatch"]:
-        """The same rows as micro-batches; some without rows if there are not enough."""
-        parts = [getattr(self, f.name).tensor_split(n_parts) for f in fields(self)]
-        return [LabelBatch(*columns) for columns in zip(*parts, strict=True)]
-
-
 def collate_labels(
     texts: Sequence[IntArray], labels: Sequence[IntArray] | IntArray, indices: IntArray, *, special: SpecialTokens
 ) -> LabelBatch:
-    """Put the marks around the ids, and pad. `labels` are numbers, one for each text, or arrays, one for each id."""
-    width = max((len(ids) + N_SPECIAL for ids in texts), default=1)
-    ids = np.full((len(texts), width), special.pad, np.int64)
-    mask = np.zeros(ids.shape, bool)
-    each: Literal["text", "token"] = "text" if isinstance(labels, np.ndarray) and labels.ndim == 1 else "token"
-    answers = np.asarray(labels, np.int64) if each == "text" else np.full(ids.shape, IGNORE_INDEX, np.int64)
+    """Put BOS and EOS around the ids of each text, and pad.
+
+    `labels` is one array with a label for each text, or a sequence of arrays with a label for each id.
+    """
+    mask = _mask([len(ids) + N_SPECIAL for ids in texts])
+    ids = np.full(mask.shape, special.pad, np.int64)
     for row, text in enumerate(texts):
         end = len(text) + 1
         ids[row, 0], ids[row, 1:end], ids[row, end] = special.start, text, special.end
-        mask[row, : end + 1] = True
-        if each == "token":
-            answers[row, 1:end] = labels[row]
+    if isinstance(labels, np.ndarray) and labels.ndim == 1:
+        padded = np.asarray(labels, np.int64)
+    else:
+        padded = np.full(ids.shape, IGNORE_INDEX, np.int64)
+        for row, of_ids in enumerate(labels):
+            padded[row, 1 : len(of_ids) + 1] = of_ids
     return LabelBatch(
         ids=torch.from_numpy(ids),
         mask=torch.from_numpy(mask),
-        labels=torch.from_numpy(answers),
+        labels=torch.from_numpy(padded),
         indices=torch.from_numpy(np.asarray(indices, np.int64)),
     )
 
 
-@dataclass(frozen=True)
-class LmBatch:
-    """Rows of packed documents. Ids of different documents (`documents`) should not see each other."""
+def collate_windows(windows: IntArray, indices: IntArray, mask: npt.NDArray[np.bool_] | None = None) -> LmBatch:
+    """Shift windows of T + 1 ids (B, T + 1): the first T are read, the last T predicted. `mask` (B, T) is True for ids.
 
-    target_in: Tensor  # (B, T) int64
-    target_out: Tensor  # (B, T) int64
-    target_mask: Tensor  # (B, T) bool, True = real; padding is only in the last row of a corpus
-    documents: Tensor  # (B, T) int64: numbers of documents in their corpus, -1 for padding
-    positions: Tensor  # (B, T) int64: from 0 in every piece of a document
-    indices: Tensor  # (B,) int64: numbers of the rows
-
-    def __len__(self) -> int:
-        return self.indices.size(0)
-
-    @property
-    def n_target_tokens(self) -> int:
-        return int(self.target_mask.sum())
-
-    def to(self, device: torch.device | str) -> "LmBatch":
-        return LmBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
-
-    def pin_memory(self) -> "LmBatch":
-        return LmBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
-
-    def split(self, n_parts: int) -> list["LmBatch"]:
-        """The same rows as micro-batches; some without rows if there are not enough."""
-        parts = [getattr(self, f.name).tensor_split(n_parts) for f in fields(self)]
-        return [LmBatch(*columns) for columns in zip(*parts, strict=True)]
-
-
-def window_batch(columns: IntArray, indices: IntArray, real: IntArray | None = None) -> LmBatch:
-    """Rows of length + 1 ids: all but the last are read, all but the first are asked for."""
-    ids = torch.from_numpy(columns)
-    shape = (len(columns), columns.shape[1] - 1)
-    mask = torch.ones(shape, dtype=torch.bool) if real is None else torch.from_numpy(real)
+    All ids of a window count as one document.
+    """
+    ids = torch.from_numpy(windows)
+    shape = (len(windows), windows.shape[1] - 1)
+    target_mask = torch.ones(shape, dtype=torch.bool) if mask is None else torch.from_numpy(mask)
     return LmBatch(
         target_in=ids[:, :-1],
         target_out=ids[:, 1:],
-        target_mask=mask,
-        documents=torch.where(mask, 0, -1),
+        target_mask=target_mask,
+        documents=torch.where(target_mask, 0, -1),
         positions=torch.arange(shape[1]).expand(shape),
         indices=torch.from_numpy(np.asarray(indices, np.int64)),
     )
-
-
-@dataclass(frozen=True)
-class ImageBatch:
-    """Pictures and what is asked of them. May have no rows, as `Batch`."""
-
-    pixels: Tensor  # (B, C, H, W) float32, around zero
-    labels: Tensor  # (B,) int64: labels of pictures; or (B, P): of patches, NONE where nothing is asked
-    indices: Tensor  # (B,) int64: numbers of the pictures
-
-    def __len__(self) -> int:
-        return self.indices.size(0)
-
-    @property
-    def n_target_tokens(self) -> int:
-        return int((self.labels != IGNORE_INDEX).sum())
-
-    def to(self, device: torch.device | str) -> "ImageBatch":
-        return ImageBatch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
-
-    def pin_memory(self) -> "ImageBatch":
-        return ImageBatch(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
-
-    def split(self, n_parts: int) -> list["ImageBatch"]:
-        """The same rows as micro-batches; some without rows if there are not enough."""
-        parts = [getattr(self, f.name).tensor_split(n_parts) for f in fields(self)]
-        return [ImageBatch(*columns) for columns in zip(*parts, strict=True)]

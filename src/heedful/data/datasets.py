@@ -1,25 +1,21 @@
-"""Prepared documents in stretches of at most so many ids, each an example of its own: for encoders.
+"""Datasets of text for a `Loader`: prepared shards in, batches out.
 
-Prepared sentence pairs as batches; where the shards keep text, segmentations are sampled here.
+| class | examples | batches |
+| --- | --- | --- |
+| `PairDataset` | sentence pairs; segmentations are sampled here if the shards keep text | `Batch` |
+| `DenoisingDataset` | chunks of documents, corrupted anew in every epoch, to be restored | `Batch` |
+| `PackedLmDataset` | rows of one length, cut from documents that follow each other | `LmBatch` |
+| `RandomWindowDataset` | windows that begin anywhere in a text, as in nanoGPT | `LmBatch` |
+| `MlmDataset` | chunks of documents in which some ids are masked | `LabelBatch` |
+| `ClassificationDataset`, `TaggingDataset` | texts with a label for each text, or for each token | `LabelBatch` |
 
-Running text as pairs of a damaged and a whole one, for encoder-decoders that learn to restore it.
-
-Prepared documents as rows of one length, for language models: the stream of `pack_stream`, read where it is needed.
-
-Each document is read as start + ids and predicted as ids + end, so that every id and every end is predicted once.
-
-Running text as windows from random places, for language models: a stream without documents, as nanoGPT reads it.
-
-Texts with questions about them: which label a text has, which label each token, which id was hidden.
-
-A row is start + ids + end. `labels` holds the answers: one for each row, or one for each place, and NONE where nothing
-is asked.
+A new task needs a collate function and a subclass of `BatchDataset` with one method: see `ClassificationDataset`.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,364 +27,344 @@ from heedful.data.collate import (
     Batch,
     LabelBatch,
     LmBatch,
-    collate,
+    TensorBatch,
     collate_labels,
-    window_batch,
+    collate_pairs,
+    collate_windows,
 )
 from heedful.data.noising import Noised, mask_tokens
 from heedful.data.seeding import IntArray, derived_seed, rng
 from heedful.data.shards import Shards, Side
 from heedful.errors import UserError
-from heedful.text import SPECIAL, SpecialTokens, Tokenizer, Tokenizers
+from heedful.text import SpecialTokens, Tokenizer, Tokenizers
 
-
-class DocumentChunks:
-    """The stretches of one or more corpora, numbered one corpus after the other, and document after document.
-
-    A document is cut wherever a stretch is full; with `only_first` the rest of it is left out.
-    """
-
-    def __init__(self, shards: Sequence[Shards], *, longest: int, only_first: bool = False) -> None:
-        self.shards = list(shards)
-        if longest < 1:
-            raise UserError(f"data.max_len leaves {longest} places for a text: raise it")
-        for one in self.shards:
-            if one.keep_text or one.target is not None:
-                raise UserError(f"{one.folder}: stretches are cut from plain text prepared as ids, without targets")
-        what = "first stretches" if only_first else "stretches"
-        self.keys = [f"{one.key} in {what} of {longest}" for one in self.shards]
-        tables = [_cut(one.source.lengths, longest, only_first=only_first) for one in self.shards]
-        self.sizes = [len(document) for document, _, _ in tables]
-        self.documents = np.concatenate([document for document, _, _ in tables])
-        self.starts = np.concatenate([start for _, start, _ in tables])
-        self.lengths = np.concatenate([length for _, _, length in tables])
-        self._firsts = np.cumsum([0, *self.sizes])
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def take(self, numbers: IntArray) -> list[IntArray]:
-        """The ids of these stretches, in that order."""
-        taken: list[IntArray] = []
-        for number in np.asarray(numbers, np.int64).tolist():
-            corpus = int(np.searchsorted(self._firsts, number, side="right")) - 1
-            stream = self.shards[corpus].source.stream
-            first = stream.bounds(int(self.documents[number]))[0] + int(self.starts[number])
-            taken.append(np.asarray(stream.values.read(first, first + int(self.lengths[number])), np.int64))
-        return taken
-
-
-def _cut(lengths: IntArray, longest: int, *, only_first: bool) -> tuple[IntArray, IntArray, IntArray]:
-    """(document, start, length) of each stretch; an empty document is one empty stretch only where it must count."""
-    lengths = np.asarray(lengths, np.int64)
-    if only_first:
-        return np.arange(len(lengths)), np.zeros(len(lengths), np.int64), np.minimum(lengths, longest)
-    n_stretches = -(-lengths // longest)
-    document = np.repeat(np.arange(len(lengths)), n_stretches)
-    before = np.repeat(np.cumsum(n_stretches) - n_stretches, n_stretches)
-    start = (np.arange(len(document)) - before) * longest
-    return document, start, np.minimum(lengths[document] - start, longest)
-
-
-# A sampled text that is longer than was planned for is drawn so often, then segmented plainly.
-ATTEMPTS = 4
+N_ATTEMPTS = 4  # how often a segmentation is sampled again if it is longer than planned
 
 T = TypeVar("T")
+B = TypeVar("B", bound=TensorBatch)
+Noise = Callable[[IntArray, np.random.Generator], Noised]
 
 
-class PairDataset:
-    """The pairs of one or more corpora, numbered one corpus after the other.
+class BatchDataset(Generic[B]):
+    """Base of the datasets: the `Dataset` protocol of the loader, with `make_batch` left to the subclass.
 
-    Lengths are those in the batch: one more than the ids, for the mark; for text that will be sampled an upper limit.
+    `keys` are hashes of the corpora, `sizes` their numbers of examples. Examples are numbered one corpus after the
+    other; their lengths are those in a batch, special tokens included.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        sizes: Sequence[int],
+        *,
+        source_lengths: IntArray | None = None,
+        target_lengths: IntArray,
+        pin_memory: bool = False,
+    ) -> None:
+        self.keys, self.sizes, self.pin_memory = list(keys), list(sizes), pin_memory
+        self.target_lengths: IntArray = target_lengths
+        self.source_lengths: IntArray = (
+            np.zeros(len(target_lengths), np.uint32) if source_lengths is None else source_lengths
+        )
+
+    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> B:
+        """Make this rank's batch: the rows `rows` of the step that has the examples `indices` and the seed `seed`."""
+        batch = self.make_batch(np.asarray(indices[rows], np.int64), indices, rows, seed)
+        return batch.pin_memory() if self.pin_memory else batch
+
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> B:
+        """Make the batch of the examples `chosen`, which are `indices[rows]`.
+
+        Whatever is random must depend on the seed and the row's number in the step alone, so that a row is the same
+        for every number of ranks.
+        """
+        raise NotImplementedError
+
+
+class ShardedCorpora:
+    """Several corpora whose items (texts, rows, chunks) are numbered one corpus after the other."""
+
+    def __init__(self, shards: Sequence[Shards], sizes: Sequence[int]) -> None:
+        self.shards, self.sizes = list(shards), list(sizes)
+        self._firsts = np.cumsum([0, *sizes])
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """Return (the number of the corpus, the item's number in it)."""
+        corpus = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        return corpus, int(index - self._firsts[corpus])
+
+    def take(self, indices: IntArray, read: Callable[[Shards, IntArray], list[T]]) -> list[T]:
+        """Read items of all corpora, in the order of `indices`, with one call of `read(shards, numbers)` per corpus."""
+        if len(self.shards) == 1:
+            return read(self.shards[0], indices)
+        items: dict[int, T] = {}
+        for shards, first, size in zip(self.shards, self._firsts, self.sizes, strict=False):
+            rows = np.flatnonzero((indices >= first) & (indices < first + size))
+            items.update(zip(rows.tolist(), read(shards, indices[rows] - first), strict=True))
+        return [items[row] for row in range(len(indices))]
+
+
+def require_plain_ids(shards: Sequence[Shards]) -> None:
+    """Raise a UserError unless all shards are plain text, prepared as ids."""
+    for corpus in shards:
+        if corpus.keep_text or corpus.target is not None:
+            raise UserError(
+                f"{corpus.folder}: holds sentence pairs or kept text; documents need plain text prepared as ids"
+            )
+
+
+# Sentence pairs
+
+
+class PairDataset(BatchDataset[Batch]):
+    """The sentence pairs of one or more corpora.
+
+    If the shards keep text, the segmentation of each text is sampled with `tokenizers`; lengths are then upper limits.
+    `bos_id` stands before the ids of each source and each target, as BART's <s>.
     """
 
     def __init__(
         self,
         shards: Shards | Sequence[Shards],
         *,
+        special: SpecialTokens,
         tokenizers: Tokenizers | None = None,
+        bos_id: int | None = None,
         pin_memory: bool = False,
-        special: SpecialTokens = SPECIAL,
-        first: int | None = None,
     ) -> None:
-        self.shards = [shards] if isinstance(shards, Shards) else list(shards)
-        _check(self.shards, tokenizers)
-        self.tokenizers = tokenizers if self.shards[0].keep_text else None
-        self.pin_memory = pin_memory
+        shards = [shards] if isinstance(shards, Shards) else list(shards)
+        _check_pairs(shards, tokenizers)
+        self.corpora = ShardedCorpora(shards, [len(corpus) for corpus in shards])
+        self.tokenizers = tokenizers if shards[0].keep_text else None
         self.special = special
-        self.first = [] if first is None else [first]  # stands before each source and each target, as BART's <s>
-        self.keys = [one.key for one in self.shards]
-        self.sizes = [len(one) for one in self.shards]
-        n_marks = 1 + len(self.first)
-        self.source_lengths = _lengths([one.source for one in self.shards], n_marks)
-        self.target_lengths = _lengths([_target(one) for one in self.shards], n_marks)
-        self._firsts = np.cumsum([0, *self.sizes])
+        self.prefix = [] if bos_id is None else [bos_id]
+        self._n_special = 1 + len(self.prefix)
+        super().__init__(
+            [corpus.key for corpus in shards],
+            self.corpora.sizes,
+            source_lengths=_planned_lengths([corpus.source for corpus in shards], self._n_special),
+            target_lengths=_planned_lengths([_target(corpus) for corpus in shards], self._n_special),
+            pin_memory=pin_memory,
+        )
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> Batch:
-        """Some rows of the step that consists of the examples `indices`; `seed` is the step's own.
-
-        Segmentations are drawn for the whole step, then the rows are taken: a row has the same ids whatever the number
-        of ranks.
-        """
-        chosen = indices[rows]
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> Batch:
+        """See `BatchDataset`. Segmentations are sampled for all examples of the step, whatever rows are asked for."""
+        take = self.corpora.take
         if self.tokenizers is None:
-            sources = self._read(chosen, lambda shards, numbers: shards.source.ids(numbers))
-            targets = self._read(chosen, lambda shards, numbers: _target(shards).ids(numbers))
+            sources = take(chosen, lambda shards, numbers: shards.source.ids(numbers))
+            targets = take(chosen, lambda shards, numbers: _target(shards).ids(numbers))
         else:
-            texts = self._read(indices, lambda shards, numbers: shards.source.texts(numbers))
-            n_marks = 1 + len(self.first)
-            limits = self.source_lengths[indices] - n_marks
+            texts = take(indices, lambda shards, numbers: shards.source.texts(numbers))
+            limits = self.source_lengths[indices] - self._n_special
             sources = _sample(self.tokenizers.source, texts, limits, seed=derived_seed(seed, 0))
-            texts = self._read(indices, lambda shards, numbers: _target(shards).texts(numbers))
-            limits = self.target_lengths[indices] - n_marks
+            texts = take(indices, lambda shards, numbers: _target(shards).texts(numbers))
+            limits = self.target_lengths[indices] - self._n_special
             targets = _sample(self.tokenizers.target, texts, limits, seed=derived_seed(seed, 1))
             sources, targets = [sources[row] for row in rows], [targets[row] for row in rows]
-        if self.first:
-            sources, targets = ([np.concatenate([self.first, ids]) for ids in side] for side in (sources, targets))
-        batch = collate(sources, targets, chosen, special=self.special)
-        return batch.pin_memory() if self.pin_memory else batch
-
-    def place(self, index: int) -> tuple[int, int]:
-        """(number of the corpus, number of the example in it)."""
-        corpus = int(np.searchsorted(self._firsts, index, side="right")) - 1
-        return corpus, int(index - self._firsts[corpus])
-
-    def _read(self, indices: IntArray, read: Callable[[Shards, IntArray], list[T]]) -> list[T]:
-        if len(self.shards) == 1:
-            return read(self.shards[0], indices)
-        found: dict[int, T] = {}
-        for shards, first in zip(self.shards, self._firsts, strict=False):
-            rows = np.flatnonzero((indices >= first) & (indices < first + len(shards)))
-            found.update(zip(rows.tolist(), read(shards, indices[rows] - first), strict=True))
-        return [found[row] for row in range(len(indices))]
+        if self.prefix:
+            sources, targets = ([np.concatenate([self.prefix, ids]) for ids in side] for side in (sources, targets))
+        return collate_pairs(sources, targets, chosen, special=self.special)
 
 
-def _check(shards: Sequence[Shards], tokenizers: Tokenizers | None) -> None:
+def _check_pairs(shards: Sequence[Shards], tokenizers: Tokenizers | None) -> None:
     if not shards:
         raise UserError("no corpus was given")
     first = shards[0].manifest
-    for one in shards:
-        if one.target is None:
-            raise UserError(f"{one.folder}: holds plain text, where pairs are needed")
-        if (one.manifest.tokenizers, one.keep_text) != (first.tokenizers, first.keep_text):
+    for corpus in shards:
+        if corpus.target is None:
+            raise UserError(f"{corpus.folder}: holds plain text; sentence pairs are needed")
+        if (corpus.manifest.tokenizers, corpus.keep_text) != (first.tokenizers, first.keep_text):
             raise UserError(
-                f"{one.folder} and {shards[0].folder}: prepared with different tokenizers or options; prepare both anew"
+                f"{corpus.folder} and {shards[0].folder}: prepared with different tokenizers or options; "
+                "prepare both again"
             )
     if first.keep_text:
         if tokenizers is None:
             raise UserError(f"{shards[0].folder}: keeps text to be sampled; the tokenizers are needed to read it")
         if (tokenizers.source.fingerprint, tokenizers.target.fingerprint) != first.tokenizers:
-            raise UserError(f"{shards[0].folder}: was prepared with other tokenizers than those given")
+            raise UserError(f"{shards[0].folder}: was prepared with other tokenizers")
 
 
 def _target(shards: Shards) -> Side:
-    assert shards.target is not None  # _check has seen to it
+    assert shards.target is not None  # see _check_pairs
     return shards.target
 
 
-def _lengths(sides: Sequence[Side], n_marks: int) -> IntArray:
+def _planned_lengths(sides: Sequence[Side], n_special: int) -> IntArray:
     lengths = [side.planned_lengths for side in sides]
     joined = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
-    joined += n_marks
+    joined += n_special
     return joined
 
 
 def _sample(tokenizer: Tokenizer, texts: list[str], limits: IntArray, *, seed: int) -> list[IntArray]:
-    """A random segmentation of each text, within its limit: the ceiling of a batch holds for sampled text too."""
+    """Sample a segmentation of each text, at most `limits` long, so that a batch does not exceed its planned size.
+
+    A text whose samples are all longer gets its best segmentation instead.
+    """
     if not tokenizer.can_sample:
         return [np.array(ids, np.int64) for ids in tokenizer.encode_batch(texts)]
-    drawn: list[list[int]] = [[] for _ in texts]
-    wanted = list(range(len(texts)))
-    for attempt in range(ATTEMPTS + 1):
-        again = [texts[row] for row in wanted]
-        last = attempt == ATTEMPTS
+    sampled: list[list[int]] = [[] for _ in texts]
+    pending = list(range(len(texts)))
+    for attempt in range(N_ATTEMPTS + 1):
+        again = [texts[row] for row in pending]
+        last = attempt == N_ATTEMPTS
         new = tokenizer.encode_batch(again) if last else tokenizer.sample_batch(again, seed=derived_seed(seed, attempt))
-        for row, ids in zip(wanted, new, strict=True):
-            drawn[row] = ids
-        wanted = [row for row in wanted if len(drawn[row]) > limits[row]]
-        if not wanted:
+        for row, ids in zip(pending, new, strict=True):
+            sampled[row] = ids
+        pending = [row for row in pending if len(sampled[row]) > limits[row]]
+        if not pending:
             break
-    return [np.array(ids, np.int64) for ids in drawn]
+    return [np.array(ids, np.int64) for ids in sampled]
 
 
-Noise = Callable[[IntArray, np.random.Generator], Noised]
+# Documents in chunks
 
 
-class DenoisingDataset:
-    """Stretches of text, damaged anew in every epoch: a dataset for a loader.
+class DocumentChunks:
+    """Documents in chunks of at most `max_len` ids, numbered one corpus after the other, document after document.
 
-    A stretch counts as long as it is on both sides, although T5 writes only what was hidden: so the same number of
-    tokens in a step is about the same work, whatever the noise.
+    With `truncate`, only the first chunk of each document is used.
+    """
+
+    def __init__(self, shards: Sequence[Shards], *, max_len: int, truncate: bool = False) -> None:
+        if max_len < 1:
+            raise UserError(f"data.max_len leaves {max_len} positions for a text: raise it")
+        require_plain_ids(shards)
+        chunks = "first chunks" if truncate else "chunks"
+        self.keys = [f"{corpus.key} in {chunks} of {max_len}" for corpus in shards]
+        tables = [_cut(corpus.source.lengths, max_len, truncate=truncate) for corpus in shards]
+        self.documents = np.concatenate([document for document, _, _ in tables])
+        self.starts = np.concatenate([start for _, start, _ in tables])
+        self.lengths = np.concatenate([length for _, _, length in tables])
+        self.corpora = ShardedCorpora(shards, [len(document) for document, _, _ in tables])
+        self.sizes = self.corpora.sizes
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def take(self, indices: IntArray) -> list[IntArray]:
+        """Read the ids of these chunks, in this order."""
+        chunks: list[IntArray] = []
+        for index in np.asarray(indices, np.int64).tolist():
+            corpus, _ = self.corpora.locate(index)
+            stream = self.corpora.shards[corpus].source.stream
+            first = stream.bounds(int(self.documents[index]))[0] + int(self.starts[index])
+            chunks.append(np.asarray(stream.values.read(first, first + int(self.lengths[index])), np.int64))
+        return chunks
+
+
+def _cut(lengths: IntArray, max_len: int, *, truncate: bool) -> tuple[IntArray, IntArray, IntArray]:
+    """Compute (document, start, length) of each chunk. An empty document is a chunk only with `truncate`."""
+    lengths = np.asarray(lengths, np.int64)
+    if truncate:
+        return np.arange(len(lengths)), np.zeros(len(lengths), np.int64), np.minimum(lengths, max_len)
+    n_chunks = -(-lengths // max_len)
+    document = np.repeat(np.arange(len(lengths)), n_chunks)
+    before = np.repeat(np.cumsum(n_chunks) - n_chunks, n_chunks)
+    start = (np.arange(len(document)) - before) * max_len
+    return document, start, np.minimum(lengths[document] - start, max_len)
+
+
+class DenoisingDataset(BatchDataset[Batch]):
+    """Chunks of text that are corrupted anew in every epoch; the target is what `noise` returns as such.
+
+    A chunk counts with its whole length on both sides, although T5's target has only the hidden ids: so the work of a
+    step depends on its number of tokens, not on the noise.
     """
 
     def __init__(
-        self,
-        texts: DocumentChunks,
-        noise: Noise,
-        *,
-        special: SpecialTokens,
-        pin_memory: bool = False,
+        self, texts: DocumentChunks, noise: Noise, *, special: SpecialTokens, pin_memory: bool = False
     ) -> None:
-        self.texts, self.noise = texts, noise
-        self.special, self.pin_memory = special, pin_memory
-        self.keys, self.sizes = texts.keys, texts.sizes
-        self.source_lengths: IntArray = (texts.lengths + 1).astype(np.uint32)
-        self.target_lengths: IntArray = self.source_lengths
+        self.texts, self.noise, self.special = texts, noise, special
+        lengths = (texts.lengths + 1).astype(np.uint32)
+        super().__init__(texts.keys, texts.sizes, source_lengths=lengths, target_lengths=lengths, pin_memory=pin_memory)
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> Batch:
-        """See `Dataset`. A row's noise depends on the step's seed and the row's number in it alone."""
-        chosen = np.asarray(indices[rows], np.int64)
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> Batch:
         noised = [self.noise(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)]
-        batch = collate([one.input for one in noised], [one.target for one in noised], chosen, special=self.special)
-        return batch.pin_memory() if self.pin_memory else batch
+        inputs, targets = [pair.input for pair in noised], [pair.target for pair in noised]
+        return collate_pairs(inputs, targets, chosen, special=self.special)
 
 
-class PackedLmDataset:
-    """The rows of one or more corpora of documents, numbered one corpus after the other: a dataset for a loader."""
+@dataclass(frozen=True)
+class MlmMasking:
+    """BERT's masking with the ids of a model: `masking(ids, generator)` returns the input and the labels.
 
-    def __init__(
-        self,
-        shards: Shards | Sequence[Shards],
-        *,
-        row_len: int,
-        pin_memory: bool = False,
-        special: SpecialTokens = SPECIAL,
-    ) -> None:
-        self.shards = [shards] if isinstance(shards, Shards) else list(shards)
-        self.pin_memory, self.special = pin_memory, special
-        for one in self.shards:
-            if one.keep_text or one.target is not None:
-                raise UserError(f"{one.folder}: rows are cut from plain text prepared as ids, without targets")
-        self.row_len = row_len
-        self.keys = [f"{one.key} in rows of {row_len}" for one in self.shards]
-        self.sizes = [-(-_stream_length(one) // row_len) for one in self.shards]
-        self.source_lengths: IntArray = np.zeros(sum(self.sizes), np.uint32)
-        self.target_lengths: IntArray = np.full(sum(self.sizes), row_len, np.uint32)
-        self._firsts = np.cumsum([0, *self.sizes])
-
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LmBatch:
-        """See `Dataset`; the seed changes nothing here."""
-        chosen = np.asarray(indices[rows], np.int64)
-        columns = np.zeros((4, len(chosen), self.row_len), np.int64)
-        columns[:2], columns[2] = self.special.pad, -1
-        for column, index in enumerate(chosen):
-            corpus = bisect_right(self._firsts, index) - 1
-            self._fill(columns[:, column], self.shards[corpus], int(index - self._firsts[corpus]))
-        target_in, target_out, documents, positions = torch.from_numpy(columns)
-        batch = LmBatch(
-            target_in=target_in,
-            target_out=target_out,
-            target_mask=documents >= 0,
-            documents=documents,
-            positions=positions,
-            indices=torch.from_numpy(chosen),
-        )
-        return batch.pin_memory() if self.pin_memory else batch
-
-    def _fill(self, columns: IntArray, shards: Shards, row: int) -> None:
-        """Write one row: (in, out, document, position) x row_len."""
-        target_in, target_out, documents, positions = columns
-        stream = shards.source.stream
-        begin = row * self.row_len
-        end = min(begin + self.row_len, _stream_length(shards))
-        # Document d begins at offsets[d] + d, since each one before it has a mark of its own.
-        document = bisect_right(range(len(stream)), begin, key=lambda d: stream.bounds(d)[0] + d) - 1
-        at = begin
-        while at < end:
-            first, last = (bound + document for bound in stream.bounds(document))  # at `last` its end is predicted
-            stop = min(end, last + 1)
-            place = slice(at - begin, stop - begin)
-            # Virtual position p of this document predicts value p - document of the stream, and reads the one before.
-            ids = stream.values.read(max(first, at - 1) - document, min(stop, last) - document)
-            target_in[place] = (
-                np.concatenate([[self.special.start], ids])[: stop - at] if at == first else ids[: stop - at]
-            )
-            target_out[place] = np.append(ids, self.special.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
-            documents[place] = document
-            positions[place] = np.arange(stop - at)
-            at, document = stop, document + 1
-
-
-def _stream_length(shards: Shards) -> int:
-    """All ids, and one mark for each document."""
-    return shards.manifest.sides["source"].tokens + len(shards)
-
-
-class RandomWindowDataset:
-    """A dataset for a loader in which each window begins at a place that the step's seed draws.
-
-    An epoch has as many windows as would cover the text side by side. No marks are added: what follows the last id of
-    a document is the first of the next.
+    `starts[id]` is True for pieces that begin a word; with it, whole words are masked. Ids in `protected`, like special
+    tokens, are never masked or drawn.
     """
 
-    def __init__(self, shards: Sequence[Shards], *, length: int, pin_memory: bool = False) -> None:
-        self.shards, self.length, self.pin_memory = list(shards), length, pin_memory
-        self.n_ids = [one.manifest.sides["source"].tokens for one in self.shards]
-        for one, n_ids in zip(self.shards, self.n_ids, strict=True):
-            if n_ids <= length:
-                raise UserError(
-                    f"{one.folder}: {n_ids:,} ids are too few for windows of {length} and what follows them: lower "
-                    "data.max_len, or give more text"
-                )
-        self.keys = [f"{one.key} in windows of {length}" for one in self.shards]
-        self.sizes = [n_ids // length for n_ids in self.n_ids]
-        self.source_lengths: IntArray = np.zeros(sum(self.sizes), np.uint32)
-        self.target_lengths: IntArray = np.full(sum(self.sizes), length, np.uint32)
-        self._firsts = np.cumsum([0, *self.sizes])
+    special: SpecialTokens
+    mask_id: int
+    vocab_size: int
+    rate: float = 0.15
+    starts: npt.NDArray[np.bool_] | None = None
+    protected: Collection[int] = ()
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LmBatch:
-        """See `Dataset`. Places are drawn for the whole step: a row is the same whatever the number of ranks."""
-        places = rng(seed).random(len(indices))
-        chosen = np.asarray(indices[rows], np.int64)
-        columns = np.zeros((len(chosen), self.length + 1), np.int64)
-        for column, (index, place) in enumerate(zip(chosen, places[rows], strict=True)):
-            corpus = bisect_right(self._firsts, index) - 1
-            begin = int(place * (self.n_ids[corpus] - self.length))
-            columns[column] = self.shards[corpus].source.stream.values.read(begin, begin + self.length + 1)
-        batch = window_batch(columns, chosen)
-        return batch.pin_memory() if self.pin_memory else batch
+    def __call__(self, ids: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+        noised = mask_tokens(
+            ids,
+            generator,
+            special=self.special,
+            mask_id=self.mask_id,
+            vocab_size=self.vocab_size,
+            rate=self.rate,
+            starts=None if self.starts is None else self.starts[ids],
+            protected=self.protected,
+        )
+        return noised.input, np.where(noised.target == self.special.pad, IGNORE_INDEX, noised.target)
 
 
-def sequential_windows(shards: Shards, *, length: int, rows: int) -> list[LmBatch]:
-    """The whole text as windows that follow each other, so many in a batch: each id but the first is asked for once."""
-    n_ids = shards.manifest.sides["source"].tokens
-    values = np.asarray(shards.source.stream.values.read(0, n_ids), np.int64)
-    begins = np.arange(0, n_ids - 1, length)
-    batches = []
-    for start in range(0, len(begins), rows):
-        group = begins[start : start + rows]
-        columns = np.zeros((len(group), length + 1), np.int64)
-        real = np.zeros((len(group), length), bool)
-        for row, begin in enumerate(group):
-            ids = values[begin : begin + length + 1]
-            columns[row, : len(ids)] = ids
-            real[row, : len(ids) - 1] = True
-        batches.append(window_batch(columns, np.arange(start, start + len(group)), real))
-    return batches
+class MlmDataset(BatchDataset[LabelBatch]):
+    """Chunks of text in which some ids are masked, in every epoch others; a label is the id that was masked."""
+
+    def __init__(
+        self, texts: DocumentChunks, masking: MlmMasking, *, special: SpecialTokens, pin_memory: bool = False
+    ) -> None:
+        self.texts, self.masking, self.special = texts, masking, special
+        super().__init__(
+            texts.keys,
+            texts.sizes,
+            target_lengths=(texts.lengths + N_SPECIAL).astype(np.uint32),
+            pin_memory=pin_memory,
+        )
+
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LabelBatch:
+        masked = [
+            self.masking(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
+        ]
+        inputs, labels = [ids for ids, _ in masked], [labels for _, labels in masked]
+        return collate_labels(inputs, labels, chosen, special=self.special)
 
 
-class ClassificationDataset:
-    """Texts and the number of the label of each: a dataset for a loader, in which a text counts as one target token."""
+# Labelled texts
+
+
+class ClassificationDataset(BatchDataset[LabelBatch]):
+    """Texts with the number of each text's label; a text counts as one target token."""
 
     def __init__(
         self, texts: DocumentChunks, labels: IntArray, *, special: SpecialTokens, pin_memory: bool = False
     ) -> None:
         assert len(texts) == len(labels), "a label for each text"
-        self.texts, self.labels = texts, np.asarray(labels, np.int64)
-        self.special, self.pin_memory = special, pin_memory
-        self.keys, self.sizes = texts.keys, texts.sizes
-        self.source_lengths: IntArray = (texts.lengths + N_SPECIAL).astype(np.uint32)
-        self.target_lengths: IntArray = np.ones(len(texts), np.uint32)
+        self.texts, self.labels, self.special = texts, np.asarray(labels, np.int64), special
+        super().__init__(
+            texts.keys,
+            texts.sizes,
+            source_lengths=(texts.lengths + N_SPECIAL).astype(np.uint32),
+            target_lengths=np.ones(len(texts), np.uint32),
+            pin_memory=pin_memory,
+        )
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LabelBatch:
-        """See `Dataset`; the seed changes nothing here."""
-        chosen = np.asarray(indices[rows], np.int64)
-        batch = collate_labels(self.texts.take(chosen), self.labels[chosen], chosen, special=self.special)
-        return batch.pin_memory() if self.pin_memory else batch
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LabelBatch:
+        return collate_labels(self.texts.take(chosen), self.labels[chosen], chosen, special=self.special)
 
 
-class TaggingDataset:
-    """Sentences and the numbers of the labels of their tokens, in memory: such corpora are made by hand, and small."""
+class TaggingDataset(BatchDataset[LabelBatch]):
+    """Sentences with the number of each token's label, in memory: tagged corpora are small."""
 
     def __init__(
         self,
@@ -399,62 +375,142 @@ class TaggingDataset:
         special: SpecialTokens,
         pin_memory: bool = False,
     ) -> None:
-        self.sentences, self.labels = sentences, labels
-        self.special, self.pin_memory = special, pin_memory
-        self.keys, self.sizes = [key], [len(sentences)]
+        self.sentences, self.labels, self.special = sentences, labels, special
         lengths = np.array([len(ids) + N_SPECIAL for ids in sentences], np.uint32)
-        self.source_lengths: IntArray = np.zeros_like(lengths)
-        self.target_lengths: IntArray = lengths
+        super().__init__([key], [len(sentences)], target_lengths=lengths, pin_memory=pin_memory)
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LabelBatch:
-        """See `Dataset`; the seed changes nothing here."""
-        chosen = np.asarray(indices[rows], np.int64)
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LabelBatch:
         sentences, labels = [self.sentences[i] for i in chosen], [self.labels[i] for i in chosen]
-        batch = collate_labels(sentences, labels, chosen, special=self.special)
-        return batch.pin_memory() if self.pin_memory else batch
+        return collate_labels(sentences, labels, chosen, special=self.special)
 
 
-@dataclass(frozen=True)
-class MlmMasking:
-    """BERT's masking, with the ids of its model; `starts`, by id, says which pieces begin a word: for whole words."""
-
-    mask_id: int
-    vocab_size: int
-    rate: float = 0.15
-    starts: npt.NDArray[np.bool_] | None = None
-    protected: Collection[int] = ()
-
-    def __call__(self, ids: IntArray, random: np.random.Generator) -> tuple[IntArray, IntArray]:
-        noised = mask_tokens(
-            ids,
-            random,
-            mask_id=self.mask_id,
-            vocab_size=self.vocab_size,
-            rate=self.rate,
-            starts=None if self.starts is None else self.starts[ids],
-            protected=self.protected,
-        )
-        return noised.input, np.where(noised.target == SPECIAL.pad, IGNORE_INDEX, noised.target)
+# Running text for language models
 
 
-class MlmDataset:
-    """Texts in which some ids are hidden, others in every epoch: a dataset for a loader."""
+class PackedLmDataset(BatchDataset[LmBatch]):
+    """Rows of `row_len` tokens, cut from the documents of a corpus one after the other.
+
+    Each document is read as BOS + ids and predicted as ids + EOS, so each id and each end is predicted once.
+    """
 
     def __init__(
-        self, texts: DocumentChunks, masking: MlmMasking, *, special: SpecialTokens, pin_memory: bool = False
+        self,
+        shards: Shards | Sequence[Shards],
+        *,
+        row_len: int,
+        special: SpecialTokens,
+        pin_memory: bool = False,
     ) -> None:
-        self.texts, self.masking = texts, masking
-        self.special, self.pin_memory = special, pin_memory
-        self.keys, self.sizes = texts.keys, texts.sizes
-        self.source_lengths: IntArray = np.zeros(len(texts), np.uint32)
-        self.target_lengths: IntArray = (texts.lengths + N_SPECIAL).astype(np.uint32)
+        shards = [shards] if isinstance(shards, Shards) else list(shards)
+        require_plain_ids(shards)
+        self.row_len, self.special = row_len, special
+        self.corpora = ShardedCorpora(shards, [-(-_n_tokens(corpus) // row_len) for corpus in shards])
+        super().__init__(
+            [f"{corpus.key} in rows of {row_len}" for corpus in shards],
+            self.corpora.sizes,
+            target_lengths=np.full(len(self.corpora), row_len, np.uint32),
+            pin_memory=pin_memory,
+        )
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> LabelBatch:
-        """See `Dataset`. What is hidden in a row depends on the step's seed and the row's number in it alone, so a row
-        is the same whatever the number of ranks."""
-        chosen = np.asarray(indices[rows], np.int64)
-        noised = [
-            self.masking(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
-        ]
-        batch = collate_labels([a for a, _ in noised], [b for _, b in noised], chosen, special=self.special)
-        return batch.pin_memory() if self.pin_memory else batch
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LmBatch:
+        arrays = np.zeros((4, len(chosen), self.row_len), np.int64)
+        arrays[:2], arrays[2] = self.special.pad, -1
+        for i, index in enumerate(chosen):
+            corpus, row = self.corpora.locate(index)
+            self._fill(arrays[:, i], self.corpora.shards[corpus], row)
+        target_in, target_out, documents, positions = torch.from_numpy(arrays)
+        return LmBatch(
+            target_in=target_in,
+            target_out=target_out,
+            target_mask=documents >= 0,
+            documents=documents,
+            positions=positions,
+            indices=torch.from_numpy(chosen),
+        )
+
+    def _fill(self, arrays: IntArray, shards: Shards, row: int) -> None:
+        """Write one row: (input, output, document, position) x row_len.
+
+        The stream of a corpus is its documents, each with one special token. Document d begins at offsets[d] + d of the
+        stream, since each of the d documents before it adds a token that is not in the file.
+        """
+        target_in, target_out, documents, positions = arrays
+        stream = shards.source.stream
+        begin = row * self.row_len
+        end = min(begin + self.row_len, _n_tokens(shards))
+        document = bisect_right(range(len(stream)), begin, key=lambda d: stream.bounds(d)[0] + d) - 1
+        at = begin
+        while at < end:
+            first, last = (bound + document for bound in stream.bounds(document))  # at `last`, EOS is predicted
+            stop = min(end, last + 1)
+            columns = slice(at - begin, stop - begin)
+            # Position p of the stream predicts value p - document of the file, and reads the value before it.
+            ids = stream.values.read(max(first, at - 1) - document, min(stop, last) - document)
+            target_in[columns] = (
+                np.concatenate([[self.special.start], ids])[: stop - at] if at == first else ids[: stop - at]
+            )
+            target_out[columns] = (
+                np.append(ids, self.special.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
+            )
+            documents[columns] = document
+            positions[columns] = np.arange(stop - at)
+            at, document = stop, document + 1
+
+
+def _n_tokens(shards: Shards) -> int:
+    """Count all ids, and one special token for each document."""
+    return shards.manifest.sides["source"].tokens + len(shards)
+
+
+class RandomWindowDataset(BatchDataset[LmBatch]):
+    """Windows of `length` tokens, each from a place that is drawn with the step's seed.
+
+    An epoch has as many windows as would cover the text side by side. No special tokens are added: the last id of a
+    document is followed by the first of the next.
+    """
+
+    def __init__(self, shards: Sequence[Shards], *, length: int, pin_memory: bool = False) -> None:
+        self.length = length
+        self.n_ids = [corpus.manifest.sides["source"].tokens for corpus in shards]
+        for corpus, n_ids in zip(shards, self.n_ids, strict=True):
+            if n_ids <= length:
+                raise UserError(
+                    f"{corpus.folder}: {n_ids:,} ids are too few for windows of {length + 1}: lower data.max_len, "
+                    "or give more text"
+                )
+        self.corpora = ShardedCorpora(shards, [n_ids // length for n_ids in self.n_ids])
+        super().__init__(
+            [f"{corpus.key} in windows of {length}" for corpus in shards],
+            self.corpora.sizes,
+            target_lengths=np.full(len(self.corpora), length, np.uint32),
+            pin_memory=pin_memory,
+        )
+
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LmBatch:
+        """See `BatchDataset`. The place of a window is drawn anew in each step; its index says only which corpus."""
+        places = rng(seed).random(len(indices))
+        windows = np.zeros((len(chosen), self.length + 1), np.int64)
+        for i, (index, place) in enumerate(zip(chosen, places[rows], strict=True)):
+            corpus, _ = self.corpora.locate(index)
+            begin = int(place * (self.n_ids[corpus] - self.length))
+            values = self.corpora.shards[corpus].source.stream.values
+            windows[i] = values.read(begin, begin + self.length + 1)
+        return collate_windows(windows, chosen)
+
+
+def sequential_windows(shards: Shards, *, length: int, n_rows: int) -> list[LmBatch]:
+    """Cut the whole text into windows, `n_rows` in a batch; each id but the first is predicted once."""
+    n_ids = shards.manifest.sides["source"].tokens
+    values = np.asarray(shards.source.stream.values.read(0, n_ids), np.int64)
+    begins = np.arange(0, n_ids - 1, length)
+    batches = []
+    for start in range(0, len(begins), n_rows):
+        group = begins[start : start + n_rows]
+        windows = np.zeros((len(group), length + 1), np.int64)
+        mask = np.zeros((len(group), length), bool)
+        for row, begin in enumerate(group):
+            ids = values[begin : begin + length + 1]
+            windows[row, : len(ids)] = ids
+            mask[row, : len(ids) - 1] = True
+        batches.append(collate_windows(windows, np.arange(start, start + len(group)), mask))
+    return batches

@@ -1,8 +1,8 @@
-"""Text made harder, for models that learn to restore it: `(ids, generator) -> (input, target)`, nothing else.
+"""Noise for models that learn to restore text: BERT's masking, T5's span corruption, BART's denoising.
 
-All are pure: the same ids and the same state of the generator give the same result. Ids in `protected` (always with the
-special ids and the mask) are never hidden, deleted or drawn. No marks are added: `collate` adds them, so a target that
-ends with a span ends with the end mark in the batch.
+Each function takes ids and a generator and returns (input, target); equal ids and equal states of the generator give
+equal results. The special tokens of `special`, and the ids in `protected`, are never hidden and never drawn as random
+replacements. No BOS or EOS is added: `heedful.data.collate` does that.
 
 BERT: Devlin et al. 2019, arXiv 1810.04805, section 3.1. T5: Raffel et al. 2020, arXiv 1910.10683, section 3.1.4.
 BART: Lewis et al. 2020, arXiv 1910.13461, section 2.2.
@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from heedful.data.seeding import IntArray
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.text import SpecialTokens
 
 BoolArray = npt.NDArray[np.bool_]
-_SPECIAL_IDS = (SPECIAL.pad, SPECIAL.unk, SPECIAL.start, SPECIAL.end)
 
 
 class Noised(NamedTuple):
+    """What a model reads, and what it is to predict."""
+
     input: IntArray
     target: IntArray
 
@@ -31,21 +32,22 @@ def mask_tokens(
     ids: IntArray,
     generator: np.random.Generator,
     *,
+    special: SpecialTokens,
     mask_id: int,
     vocab_size: int,
     rate: float = 0.15,
     starts: BoolArray | None = None,
     protected: Collection[int] = (),
 ) -> Noised:
-    """BERT's masking: of the chosen ids 80 % become the mask, 10 % a random id, 10 % stay.
+    """BERT's masking: of the chosen ids, 80 % become the mask, 10 % a random id, and 10 % stay as they are.
 
-    The target has the original id where one was chosen and pad everywhere else: pad is what a loss leaves out anyway,
-    and no ordinary id. `starts` is True where a word begins; then whole words are chosen.
+    The target has the original id where one was chosen, and padding elsewhere, of which no loss is computed. With
+    `starts`, which is True where a word begins, whole words are chosen.
     """
     ids = np.asarray(ids)
-    fixed = _fixed(protected, mask_id)
+    fixed = _fixed(special, protected, mask_id)
     chosen = _choose(~np.isin(ids, fixed), generator, rate=rate, at_least=1, starts=starts)
-    noised, target = ids.copy(), np.full_like(ids, SPECIAL.pad)
+    noised, target = ids.copy(), np.full_like(ids, special.pad)
     target[chosen] = ids[chosen]
     dice = generator.random(len(ids))
     noised[chosen & (dice < 0.8)] = mask_id
@@ -58,33 +60,35 @@ def corrupt_spans(
     ids: IntArray,
     generator: np.random.Generator,
     *,
+    special: SpecialTokens,
     sentinels: Sequence[int],
     rate: float = 0.15,
     mean_span: float = 3.0,
     protected: Collection[int] = (),
 ) -> Noised:
-    """T5's span corruption: `a b <s0> e <s1>` and `<s0> c d <s1> f g`, the first span after the first kept id.
+    """T5's span corruption: `a b c d e f g` becomes the input `a b <s0> e <s1>` and the target `<s0> c d <s1> f g`.
 
-    The number of hidden ids and of spans is fixed by the length; where they lie is random, every division alike.
+    The numbers of hidden ids and of spans follow from the length; the places of the spans are random, every division
+    equally likely, except that the text never begins with a span.
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
-    ordinary = np.flatnonzero(~np.isin(ids, _fixed(protected, *sentinels)))
+    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special, protected, *sentinels)))
     hidden = np.zeros(len(ids), bool)
     if len(ordinary) >= 2:
         n_hidden = int(np.clip(round(len(ordinary) * rate), 1, len(ordinary) - 1))
         n_spans = int(np.clip(round(n_hidden / mean_span), 1, min(n_hidden, len(ordinary) - n_hidden)))
-        kept = _divide(len(ordinary) - n_hidden, n_spans, generator)
-        lost = _divide(n_hidden, n_spans, generator)
-        turns = np.stack([kept, lost], axis=1).ravel()  # kept, lost, kept, lost, ...
-        hidden[ordinary] = np.repeat(np.arange(2 * n_spans) % 2 == 1, turns)
+        kept_lengths = _divide(len(ordinary) - n_hidden, n_spans, generator)
+        hidden_lengths = _divide(n_hidden, n_spans, generator)
+        runs = np.stack([kept_lengths, hidden_lengths], axis=1).ravel()  # kept, hidden, kept, hidden, ...
+        hidden[ordinary] = np.repeat(np.arange(2 * n_spans) % 2 == 1, runs)
     begins = hidden & ~np.concatenate([[False], hidden[:-1]])
-    n_spans = int(begins.sum())  # a protected id inside a span makes two of it
+    n_spans = int(begins.sum())  # may be more than planned: a protected id inside a span splits it
     if n_spans > len(sentinels):
         raise UserError(
             f"{len(ids)} ids need {n_spans} sentinels, the vocabulary has {len(sentinels)}: use shorter rows"
         )
-    # Each hidden span leaves its sentinel behind in the input, and follows it in the target.
+    # In the input a sentinel stands for each hidden span; in the target it stands before the span.
     marks = np.asarray(sentinels[:n_spans], ids.dtype)
     noised = ids.copy()
     noised[begins] = marks
@@ -96,46 +100,38 @@ def infill(
     ids: IntArray,
     generator: np.random.Generator,
     *,
+    special: SpecialTokens,
     mask_id: int,
     rate: float = 0.3,
     mean_span: float = 3.0,
     protected: Collection[int] = (),
 ) -> Noised:
-    """BART's text infilling: spans of Poisson length become one mask each; a span of length 0 is a mask in between.
+    """BART's text infilling: each span, of Poisson length, becomes one mask; a span of length 0 inserts a mask.
 
-    No text becomes longer: of masks in between there are only as many as the others have left room for.
+    The text never becomes longer: at most as many masks are inserted as the other spans have removed ids.
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
-    ordinary = np.flatnonzero(~np.isin(ids, _fixed(protected, mask_id)))
+    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special, protected, mask_id)))
     n_hidden = round(len(ordinary) * rate)
     if not n_hidden:
         return Noised(ids.copy(), ids.copy())
     spans = _poisson_spans(n_hidden, mean_span, generator)
     n_kept = len(ordinary) - n_hidden
-    # A place for a span is before a kept id or after the last; different places while there are enough, so that spans
-    # do not touch and become one.
+    # A span lies before a kept id or after the last one. While there are enough of these places, each is used once, so
+    # that spans do not touch and become one.
     spans = spans[spans > 0] if len(spans) > n_kept + 1 else spans
     places = generator.choice(n_kept + 1, size=len(spans), replace=len(spans) > n_kept + 1)
     at = np.sort(places) + np.concatenate([[0], np.cumsum(spans)[:-1]])  # before which ordinary id each span begins
     hidden = np.zeros(len(ids), bool)
-    hidden[ordinary[np.repeat(at, spans) + _ramps(spans)]] = True
+    hidden[ordinary[np.repeat(at, spans) + _ranges(spans)]] = True
     begins = hidden & ~np.concatenate([[False], hidden[:-1]])
     noised = np.where(hidden, mask_id, ids)
     empty = np.append(ordinary, ordinary[-1] + 1)[at[spans == 0]]
     keep = ~hidden | begins
-    room = np.count_nonzero(~keep)  # a longer text than the whole one may be too long for the model
+    room = np.count_nonzero(~keep)  # a text that became longer might be too long for the model
     empty = empty if len(empty) <= room else generator.choice(empty, size=room, replace=False)
     return Noised(np.insert(noised[keep], np.cumsum(np.append(0, keep))[empty], mask_id), ids.copy())
-
-
-def delete_tokens(
-    ids: IntArray, generator: np.random.Generator, *, rate: float = 0.15, protected: Collection[int] = ()
-) -> Noised:
-    """BART's token deletion: some ids are missing, and nothing says where."""
-    ids = np.asarray(ids)
-    chosen = _choose(~np.isin(ids, _fixed(protected)), generator, rate=rate)
-    return Noised(ids[~chosen], ids.copy())
 
 
 def permute_sentences(ids: IntArray, generator: np.random.Generator, *, ends: BoolArray) -> Noised:
@@ -146,20 +142,6 @@ def permute_sentences(ids: IntArray, generator: np.random.Generator, *, ends: Bo
     return Noised(np.concatenate([sentences[i] for i in order]), ids.copy())
 
 
-def rotate(ids: IntArray, generator: np.random.Generator) -> Noised:
-    """BART's document rotation: the text begins at a random id; the model has to find the true beginning."""
-    ids = np.asarray(ids)
-    return Noised(np.roll(ids, -int(generator.integers(max(1, len(ids))))), ids.copy())
-
-
-def noise_like_bart(
-    ids: IntArray, generator: np.random.Generator, *, mask_id: int, ends: BoolArray, protected: Collection[int] = ()
-) -> Noised:
-    """What BART was trained with in the end: all sentences permuted, then 30 % of the ids infilled."""
-    permuted, target = permute_sentences(ids, generator, ends=ends)
-    return Noised(infill(permuted, generator, mask_id=mask_id, protected=protected).input, target)
-
-
 def _check(*, rate: float, mean_span: float = 1.0) -> None:
     if not 0 <= rate <= 1:
         raise UserError(f"the rate of noise is {rate}: expected a share from 0 to 1, for example 0.15")
@@ -167,8 +149,10 @@ def _check(*, rate: float, mean_span: float = 1.0) -> None:
         raise UserError(f"the mean length of hidden spans is {mean_span}: expected a number above 0, for example 3")
 
 
-def _fixed(protected: Collection[int], *more: int) -> IntArray:
-    return np.unique([*_SPECIAL_IDS, *protected, *more])
+def _fixed(special: SpecialTokens, protected: Collection[int], *more: int) -> IntArray:
+    """List the ids that noise must not touch, sorted."""
+    ids = [special.pad, special.unk, special.start, special.end, *protected, *more]
+    return np.unique(ids if special.mask is None else [*ids, special.mask])
 
 
 def _choose(
@@ -179,35 +163,38 @@ def _choose(
     at_least: int = 0,
     starts: BoolArray | None = None,
 ) -> BoolArray:
-    """round(rate x allowed) of the allowed places, `at_least` so many; with `starts` whole words until enough."""
+    """Choose round(rate x allowed) of the allowed places, but `at_least` that many.
+
+    With `starts`, choose whole words until there are enough.
+    """
     _check(rate=rate)
     words = np.arange(len(allowed)) if starts is None else np.cumsum(starts)
     words = np.where(allowed, words, -1)
-    names, sizes = np.unique(words[allowed], return_counts=True)
-    order = generator.permutation(len(names))
-    wanted = max(at_least, round(rate * np.count_nonzero(allowed)))
+    numbers, sizes = np.unique(words[allowed], return_counts=True)
+    order = generator.permutation(len(numbers))
+    n_needed = max(at_least, round(rate * np.count_nonzero(allowed)))
     before = np.cumsum(sizes[order]) - sizes[order]
-    chosen: BoolArray = np.isin(words, names[order[before < wanted]])
+    chosen: BoolArray = np.isin(words, numbers[order[before < n_needed]])
     return chosen
 
 
 def _draw(n: int, generator: np.random.Generator, *, vocab_size: int, fixed: IntArray) -> IntArray:
-    """n ordinary ids, each as likely as any other."""
+    """Draw n ids that are not in `fixed`, each equally likely."""
     fixed = fixed[fixed < vocab_size]
     drawn = generator.integers(vocab_size - len(fixed), size=n)
-    for barred in fixed:  # ascending: step over each barred id in turn
-        drawn += drawn >= barred
+    for excluded in fixed:  # ascending: step over each excluded id in turn
+        drawn += drawn >= excluded
     return drawn
 
 
 def _divide(total: int, n_parts: int, generator: np.random.Generator) -> IntArray:
-    """`total` in n_parts whole numbers of at least 1, every division as likely as any other."""
+    """Divide `total` into n_parts whole numbers of at least 1, every division equally likely."""
     cuts = np.sort(generator.choice(total - 1, size=n_parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)
 
 
 def _poisson_spans(total: int, mean: float, generator: np.random.Generator) -> IntArray:
-    """Poisson lengths, zeros among them, that add up to `total`: the last is cut short."""
+    """Draw Poisson lengths, some of them zero, that add up to `total`; the last one is cut to fit."""
     spans = generator.poisson(mean, size=total)
     while spans.sum() < total:
         spans = np.append(spans, generator.poisson(mean, size=total))
@@ -217,6 +204,6 @@ def _poisson_spans(total: int, mean: float, generator: np.random.Generator) -> I
     return spans
 
 
-def _ramps(lengths: IntArray) -> IntArray:
-    """0, 1, 2 for a 3, 0, 1 for a 2, nothing for a 0, one after the other."""
+def _ranges(lengths: IntArray) -> IntArray:
+    """Concatenate range(length) for each length: [3, 0, 2] gives [0, 1, 2, 0, 1]."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

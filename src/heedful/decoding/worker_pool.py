@@ -166,10 +166,10 @@ class _Worker:
 
     def open(self, how: str) -> None:
         """By its pipe: an argument of a program has an end, at 128 KiB on Linux, and a prefix for each text goes on."""
-        self.child.tell([how.encode()])
+        self.child.send([how.encode()])
 
     def translate(self, texts: Sequence[str], start: int) -> Translations:
-        is_error, blobs = self.child.ask([json.dumps({"texts": texts, "start": start}).encode()])
+        is_error, blobs = self.child.request([json.dumps({"texts": texts, "start": start}).encode()])
         values = json.loads(blobs[0])
         if is_error:
             raise _error(values, self.child.name)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.collate import Batch, collate
+from heedful.data.collate import Batch, collate_pairs
 from heedful.errors import UserError
 from heedful.models.encoder_decoder import EncoderDecoder, device_of
 from heedful.models.special_ids import SpecialIds
@@ -151,7 +151,7 @@ def _batches(pairs: Sequence[_Pair], marks: SpecialIds, batch_tokens: int, *, le
         while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= batch_tokens:
             stop += 1
         numbers = order[start:stop]
-        yield collate(
+        yield collate_pairs(
             [pairs[i].source for i in numbers],
             [pairs[i].target for i in numbers],
             np.array(numbers),

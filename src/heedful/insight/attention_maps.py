@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.collate import collate
+from heedful.data.collate import collate_pairs
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
@@ -141,7 +141,12 @@ def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target:
     source_ids = tokenizers.source.encode(source)
     target_ids = _written(resting, source_ids) if target is None else tokenizers.target.encode(target)
     twin, records = record_attention(resting)
-    batch = collate([np.array(source_ids, np.int64)], [np.array(target_ids, np.int64)], np.zeros(1, np.int64))
+    batch = collate_pairs(
+        [np.array(source_ids, np.int64)],
+        [np.array(target_ids, np.int64)],
+        np.zeros(1, np.int64),
+        special=model.config.marks.special,
+    )
     batch = batch.to(next(model.parameters()).device)
     with torch.inference_mode():
         twin(batch.source, batch.target_in, batch.source_mask, batch.target_mask)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.data.collate import AnyBatch
+from heedful.data.collate import TensorBatch
 from heedful.training.checkpoint import State
 from heedful.training.distributed import broadcast_from_rank0
 from heedful.training.runtime import peak_memory
@@ -95,14 +95,14 @@ def choose_threads(session: Session) -> int:
     return best
 
 
-def _speed(session: Session, batch: AnyBatch) -> float:
+def _speed(session: Session, batch: TensorBatch) -> float:
     """Target tokens in a second, forward and backward."""
     started = time.perf_counter()
     _pass(session, batch)
     return max(1, batch.n_target_tokens) / (time.perf_counter() - started)
 
 
-def _pass(session: Session, batch: AnyBatch) -> None:
+def _pass(session: Session, batch: TensorBatch) -> None:
     n_tokens = max(1, batch.n_target_tokens)
     before = [buffer.clone() for buffer in session.model.buffers()]  # the running statistics of a batch norm move
     backward_through(session.training, batch, 0, n_tokens)

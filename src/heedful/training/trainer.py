@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.data.collate import AnyBatch
+from heedful.data.collate import TensorBatch
 from heedful.data.loader import Loader, LoaderState
 from heedful.data.seeding import derived_seed
 from heedful.errors import UserError
@@ -66,9 +66,9 @@ class Batches(Protocol):
     @property
     def state(self) -> LoaderState: ...
 
-    def __next__(self) -> AnyBatch: ...
+    def __next__(self) -> TensorBatch: ...
 
-    def trial_batches(self) -> tuple[AnyBatch, list[AnyBatch]]: ...
+    def trial_batches(self) -> tuple[TensorBatch, list[TensorBatch]]: ...
 
 
 class ModelWithObjective(nn.Module):
@@ -79,7 +79,7 @@ class ModelWithObjective(nn.Module):
         self.model = model
         self.objective = objective
 
-    def forward(self, batch: AnyBatch, step: int) -> Tensor:
+    def forward(self, batch: TensorBatch, step: int) -> Tensor:
         return self.objective(self.model, batch, step)
 
 
@@ -165,7 +165,7 @@ def take_step(training: Training, state: State, progress: Progress) -> None:
     progress.add(loss=loss, tokens=n_tokens, seconds=seconds, grad_norm=grad_norm, rate=rate)
 
 
-def backward_through(training: Training, batch: AnyBatch, step: int, n_tokens: float) -> float:
+def backward_through(training: Training, batch: TensorBatch, step: int, n_tokens: float) -> float:
     """Gradients of the mean loss over the target tokens of the whole step; returns this rank's sum of losses.
 
     Out of memory: the step is cut into twice as many parts and begun again. The result is the same, only slower.
@@ -189,7 +189,7 @@ def backward_through(training: Training, batch: AnyBatch, step: int, n_tokens: f
         training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.micro_batches} parts")
 
 
-def _backward_in_parts(training: Training, batch: AnyBatch, step: int, n_tokens: float) -> float:
+def _backward_in_parts(training: Training, batch: TensorBatch, step: int, n_tokens: float) -> float:
     """Forward and backward through each part of the batch.
 
     A part's loss is a sum, divided by the tokens of all parts on all ranks: cutting a step into parts or ranks changes
@@ -247,7 +247,7 @@ class NotFinite(UserError):
         self.examples = examples  # of this rank's part of the batch
 
 
-def check_finite(training: Training, batch: AnyBatch, step: int, loss: float, grad_norm: float) -> None:
+def check_finite(training: Training, batch: TensorBatch, step: int, loss: float, grad_norm: float) -> None:
     """Stop before the update, on all ranks alike."""
     numbers = torch.tensor([loss, grad_norm])
     if any_rank(training.world, not bool(torch.isfinite(numbers).all())):
@@ -504,7 +504,7 @@ def open_session(
 
 
 def make_training(
-    session: Session, module: nn.Module, optimiser: torch.optim.Optimizer, loader: Loader[AnyBatch]
+    session: Session, module: nn.Module, optimiser: torch.optim.Optimizer, loader: Loader[TensorBatch]
 ) -> Training:
     """The loop's own view of the session."""
     settings, run, emit = session.settings, session.settings.run, session.emit
@@ -529,7 +529,7 @@ def make_training(
     )
 
 
-def make_loader(lesson: PreparedTask, settings: Settings, world: World, state: LoaderState) -> Loader[AnyBatch]:
+def make_loader(lesson: PreparedTask, settings: Settings, world: World, state: LoaderState) -> Loader[TensorBatch]:
     return Loader(
         lesson.make_dataset(world.device.type == "cuda"),
         batch_tokens=settings.data.batch_tokens,

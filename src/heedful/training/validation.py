@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batch_sampler import EpochPlan
-from heedful.data.collate import AnyBatch
+from heedful.data.collate import TensorBatch
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.formatting import too_long
 from heedful.training.data_preparation import Say
 from heedful.training.events import LESS_IS_BETTER
 
-B = TypeVar("B", bound=AnyBatch)
+B = TypeVar("B", bound=TensorBatch)
 
 
 class ValidationSample(NamedTuple):
@@ -59,7 +59,7 @@ def mean_loss(batches: Iterable[B], loss_of: Callable[[B], Tensor], device: torc
     """Per target token; `loss_of` sums over a batch."""
     total, n_tokens = 0.0, 0
     for batch in batches:
-        moved: B = batch.to(device)  # type: ignore[assignment]
+        moved: B = batch.to(device)
         total += float(loss_of(moved))
         n_tokens += batch.n_target_tokens
     assert n_tokens, "a loss of nothing would be 0, the best of all: validators refuse such data"

@@ -13,10 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from heedful.data.collate import AnyBatch
+from heedful.data.collate import TensorBatch
 from heedful.data.loader import Dataset
 from heedful.models.model_io import FAMILIES, Model
-from heedful.text import Tokenizer, Tokenizers
+from heedful.text import Tokenizers
 from heedful.training.objectives import Objective
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import DataSettings, Settings
@@ -62,7 +62,7 @@ class PreparedTask:
     """A task with its data at hand: parts, and functions that make parts."""
 
     tokenizers: Tokenizers | None
-    make_dataset: Callable[[bool], Dataset[AnyBatch]]  # True: in page-locked memory, for a GPU
+    make_dataset: Callable[[bool], Dataset[TensorBatch]]  # True: in page-locked memory, for a GPU
     make_model: Callable[[], Model]
     objective: Objective
     make_validator: Callable[[Say], Validator]  # which says what it cannot judge
@@ -85,10 +85,3 @@ class Task(Generic[P]):
 def build(config: Any, settings: Settings) -> Model:
     torch.manual_seed(settings.run.seed)  # the same first weights on every rank
     return FAMILIES[settings.family][1](config)
-
-
-def protected_ids(tokenizer: Tokenizer) -> list[int]:
-    """Ids that are not text: never hidden, never drawn in place of others."""
-    special = tokenizer.special
-    named = [special.pad, special.unk, special.start, special.end]
-    return named if special.mask is None else [*named, special.mask]

@@ -21,7 +21,7 @@ from heedful.models.special_ids import SpecialIds
 from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.settings import NoiseSettings, Settings
-from heedful.training.tasks.base import PreparedTask, Say, Task, build, protected_ids
+from heedful.training.tasks.base import PreparedTask, Say, Task, build
 from heedful.training.tasks.text_data import Texts, about_texts, mask_id_of, pieces_of, prepare_texts, reopen_texts
 from heedful.training.tasks.translation import config_for
 from heedful.training.validation import (
@@ -51,7 +51,7 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask
 
     return PreparedTask(
         tokenizers=texts.tokenizers,
-        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, longest=longest), pin),
+        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, max_len=longest), pin),
         make_model=partial(build, config, settings),
         objective=make_objective(
             settings.objective,
@@ -60,7 +60,7 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask
             family=settings.family,
         ),
         make_validator=lambda say: RestoringValidator(
-            dataset(DocumentChunks([texts.valid], longest=longest)), texts.tokenizer, settings, say
+            dataset(DocumentChunks([texts.valid], max_len=longest)), texts.tokenizer, settings, say
         ),
         about=about_texts(
             texts,
@@ -74,29 +74,27 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask
 
 def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """T5: each hidden span becomes a sentinel, and the target says what stood for each."""
-    rate, sentinels, protected = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), protected_ids(tokenizer)
+    rate, sentinels, special = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), tokenizer.special
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
-        return corrupt_spans(
-            ids, random, sentinels=sentinels, rate=rate, mean_span=settings.mean_span, protected=protected
-        )
+        return corrupt_spans(ids, random, special=special, sentinels=sentinels, rate=rate, mean_span=settings.mean_span)
 
     return noise
 
 
 def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """BART: sentences in another order, spans behind one mask each; the target is the whole text."""
-    mask_id, ends, protected = mask_id_of(tokenizer), sentence_ends(tokenizer), protected_ids(tokenizer)
+    mask_id, ends, special = mask_id_of(tokenizer), sentence_ends(tokenizer), tokenizer.special
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
         shuffled = permute_sentences(ids, random, ends=ends[ids]) if len(ids) else Noised(ids, ids)
         hidden = infill(
             shuffled.input,
             random,
+            special=special,
             mask_id=mask_id,
             rate=settings.rate or INFILL_RATE,
             mean_span=settings.mean_span,
-            protected=protected,
         )
         return Noised(hidden.input, np.asarray(ids).copy())
 

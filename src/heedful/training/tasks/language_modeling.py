@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.collate import AnyBatch, LmBatch
+from heedful.data.collate import LmBatch, TensorBatch
 from heedful.data.datasets import PackedLmDataset, RandomWindowDataset, sequential_windows
 from heedful.data.loader import Dataset
 from heedful.errors import UserError
@@ -68,7 +68,7 @@ def stream_marks(tokenizer: Tokenizer, settings: Settings) -> dict[str, dict[str
     return {} if found is None else {"marks": {"start_id": found}}
 
 
-def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[AnyBatch]:
+def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[TensorBatch]:
     if settings.data.rows == "random":
         return RandomWindowDataset(texts.train, length=settings.data.max_len, pin_memory=pin_memory)
     return PackedLmDataset(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
@@ -152,7 +152,7 @@ def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens)
         tokens = "1 token for validation is" if n_ids == 1 else f"{n_ids} tokens for validation are"
         raise UserError(f"{tokens} too few, at least {needed} are needed: give --valid a longer text, or hold out more")
     if settings.data.rows == "random":
-        return sequential_windows(texts.valid, length=min(length, n_ids - 1), rows=n_rows)
+        return sequential_windows(texts.valid, length=min(length, n_ids - 1), n_rows=n_rows)
     rows = PackedLmDataset(texts.valid, row_len=length, special=special)
     groups = np.array_split(np.arange(sum(rows.sizes)), -(-sum(rows.sizes) // n_rows))
     return [rows.batch(group, np.arange(len(group)), seed=0) for group in groups]

@@ -17,7 +17,7 @@ from heedful.nn.heads import MaskedHead
 from heedful.text import MASK_PIECE, Tokenizer
 from heedful.training.losses import linear_cross_entropy
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import PreparedTask, Say, Task, build, protected_ids
+from heedful.training.tasks.base import PreparedTask, Say, Task, build
 from heedful.training.tasks.labels import accuracy, label_loss
 from heedful.training.tasks.text_data import Texts, about_texts, mask_id_of, prepare_texts, reopen_texts, word_starts
 from heedful.training.validation import (
@@ -40,11 +40,11 @@ def lesson(texts: Texts, settings: Settings) -> PreparedTask:
     )
     longest = settings.data.max_len - N_SPECIAL
     masking = MlmMasking(
+        special=tokenizer.special,
         mask_id=config.mask_id,
         vocab_size=tokenizer.vocab_size,  # spare rows of a model to start from are no words
         rate=settings.noise.rate or RATE,
         starts=word_starts(tokenizer) if settings.noise.whole_words else None,
-        protected=protected_ids(tokenizer),
     )
     special = config.marks.special
 
@@ -53,11 +53,11 @@ def lesson(texts: Texts, settings: Settings) -> PreparedTask:
 
     return PreparedTask(
         tokenizers=texts.tokenizers,
-        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, longest=longest), pin),
+        make_dataset=lambda pin: dataset(DocumentChunks(texts.train, max_len=longest), pin),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: masked_token_loss(model, batch),
         make_validator=lambda say: MaskedValidator(
-            dataset(DocumentChunks([texts.valid], longest=longest)), tokenizer, settings, say
+            dataset(DocumentChunks([texts.valid], max_len=longest)), tokenizer, settings, say
         ),
         about=about_texts(
             texts,

@@ -95,7 +95,7 @@ def lesson(prepared: LabelledTexts, settings: Settings) -> PreparedTask:
         vocab_size=tokenizer.vocab_size, head="classify", labels=list(prepared.names)
     )
     special = config.marks.special
-    stretches = partial(DocumentChunks, longest=settings.data.max_len - N_SPECIAL, only_first=True)
+    stretches = partial(DocumentChunks, max_len=settings.data.max_len - N_SPECIAL, truncate=True)
     return PreparedTask(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: ClassificationDataset(

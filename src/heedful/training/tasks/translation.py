@@ -12,7 +12,7 @@ import numpy as np
 
 from heedful.config import read_json
 from heedful.data.batch_sampler import plan_batches
-from heedful.data.collate import Batch, collate
+from heedful.data.collate import Batch, collate_pairs
 from heedful.data.corpus import Example
 from heedful.data.datasets import PairDataset
 from heedful.decoding.translator import translate_greedily
@@ -72,7 +72,7 @@ def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
             tokenizers=prepared.tokenizers,
             pin_memory=pin,
             special=marks.special,
-            first=marks.first_id,
+            bos_id=marks.first_id,
         ),
         make_model=partial(build, config, settings),
         objective=make_objective(
@@ -191,7 +191,7 @@ def _batches(
     plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
     check_plan(plan, len(examples), "pairs", max_len=max_len, batch_tokens=batch_tokens, say=say)
     return [
-        collate([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
+        collate_pairs([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
         for numbers in plan
     ]
 

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from heedful.data import binarize
-from heedful.data.binarize import Chunk, SideFormat, Worker, encode_chunks, encode_side, pack_texts, unpack_texts
+from heedful.data.binarize import (
+    Chunk,
+    EncodingWorker,
+    SideFormat,
+    encode_chunks,
+    encode_side,
+    pack_texts,
+    unpack_texts,
+)
 from heedful.errors import UserError
 from heedful.text import Tokenizers, save_tokenizers
 from prepared_corpus import make_examples, tokenizers
@@ -63,7 +71,7 @@ def test_chunks_come_back_in_order_and_as_one_process_would_encode_them(tmp_path
 
 
 def test_one_chunk_starts_no_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(binarize, "Worker", None)
+    monkeypatch.setattr(binarize, "EncodingWorker", None)
     pieces = tokenizers().source
     assert len(list(encode_chunks([(["a dog"],)], [pieces], [IDS], files=tmp_path, n_workers=8))) == 1
 
@@ -112,7 +120,7 @@ def test_a_worker_that_is_killed_is_told_and_does_not_hang_the_rest(tmp_path):
 
 def test_an_error_in_a_worker_is_told_with_its_traceback(tmp_path):
     tokenizers().source.save(tmp_path / "one")
-    with Worker([tmp_path / "one"], [SideFormat("no such type", keep_text=False)]) as worker:
+    with EncodingWorker([tmp_path / "one"], [SideFormat("no such type", keep_text=False)]) as worker:
         for _ in range(2):  # and the worker goes on
             with pytest.raises(RuntimeError, match=r"Traceback(.|\n)*no such type"):
                 worker.encode((["a dog"],))
@@ -123,7 +131,7 @@ def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path,
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
     monkeypatch.chdir(tmp_path)
     tokenizers().source.save("one")
-    with Worker([Path("one")], [IDS]) as worker:
+    with EncodingWorker([Path("one")], [IDS]) as worker:
         worker.encode((["a dog"],))
         maps = Path(f"/proc/{worker.child.pid}/maps").read_text()
         assert "numpy" in maps and "libtorch" not in maps
@@ -133,7 +141,7 @@ def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path,
 ENDLESS = """
 import itertools, sys
 from heedful.data.corpus import Example
-from heedful.data.shards import prepare
+from heedful.data.binarize import prepare
 from heedful.text import load_tokenizers
 tokenizers = load_tokenizers(sys.argv[1], probe=False)
 endless = (Example("a dog runs %d" % n, "the cat sits") for n in itertools.count())
@@ -161,7 +169,7 @@ def test_no_worker_outlives_its_parent(tmp_path, sign):
         parent.send_signal(sign)
         parent.communicate(timeout=20)
         wait_until(lambda: not any(is_running(child) for child in children))
-        assert not (tmp_path / "shards/manifest.json").exists()
+        assert not (tmp_path / "shards/shards.json").exists()
     finally:
         parent.kill()
         for child in filter(is_running, children):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.collate import Batch, collate, pad_sources
+from heedful.data.collate import Batch, collate_pairs, pad_sources
 from heedful.text import SPECIAL
 
 ids = st.lists(st.integers(4, 99), max_size=12)
@@ -15,7 +15,7 @@ rows = st.lists(st.tuples(ids, ids), max_size=12)
 def collated(pairs: list[tuple[list[int], list[int]]]) -> Batch:
     arrays = [(np.array(source, np.uint16), np.array(target, np.uint16)) for source, target in pairs]
     indices = np.arange(len(pairs), dtype=np.uint32) + 100
-    return collate([source for source, _ in arrays], [target for _, target in arrays], indices)
+    return collate_pairs([source for source, _ in arrays], [target for _, target in arrays], indices, special=SPECIAL)
 
 
 def test_marks_and_padding():
@@ -52,7 +52,7 @@ def test_no_rows_have_a_width_and_no_tokens():
 
 
 def test_translating_pads_as_training_does():
-    source, mask = pad_sources([[5, 6], []])
+    source, mask = pad_sources([[5, 6], []], special=SPECIAL)
     batch = collated([([5, 6], []), ([], [])])
     assert torch.equal(source, batch.source) and torch.equal(mask, batch.source_mask)
 
@@ -66,7 +66,9 @@ def test_micro_batches_are_the_same_rows_without_superfluous_padding(pairs, n_pa
     assert sum(part.n_target_tokens for part in parts) == batch.n_target_tokens
     for part in parts:
         chosen = [pairs[index - 100] for index in part.indices.tolist()]
-        again = collate([np.array(s) for s, _ in chosen], [np.array(t) for _, t in chosen], part.indices.numpy())
+        again = collate_pairs(
+            [np.array(s) for s, _ in chosen], [np.array(t) for _, t in chosen], part.indices.numpy(), special=SPECIAL
+        )
         for name in ("source", "source_mask", "target_in", "target_out", "target_mask", "indices"):
             assert torch.equal(getattr(part, name), getattr(again, name)), name
 

@@ -11,11 +11,11 @@ from heedful.data.collate import LmBatch
 from heedful.data.corpus import Example
 from heedful.data.datasets import PackedLmDataset
 from heedful.data.loader import Loader, LoaderState
-from heedful.data.packing import fill_rows, pack_stream
 from heedful.data.shards import Shards
 from heedful.data.splits import join_lines
 from heedful.errors import UserError
 from heedful.text import SPECIAL
+from packed_rows import pack_rows
 from prepared_corpus import prepared, tokenizers
 
 DOCUMENTS = [
@@ -34,25 +34,26 @@ def make_shards(folder, documents=DOCUMENTS) -> Shards:
 @pytest.mark.parametrize("row_len", [1, 2, 7, 16, 1000])
 def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
     shards = make_shards(tmp_path)
-    rows = PackedLmDataset(shards, row_len=row_len)
+    rows = PackedLmDataset(shards, row_len=row_len, special=SPECIAL)
     documents = [ids.tolist() for ids in shards.source.ids(np.arange(len(shards)))]
     lengths = np.array([len(ids) + 1 for ids in documents])
-    pieces = pack_stream(lengths, row_len)
-    read = fill_rows([np.array([SPECIAL.start, *ids]) for ids in documents], pieces, row_len=row_len)
-    said = fill_rows([np.array([*ids, SPECIAL.end]) for ids in documents], pieces, row_len=row_len)
-    assert rows.sizes == [len(read.ids)]
+    inputs = pack_rows([np.array([SPECIAL.start, *ids]) for ids in documents], row_len)
+    targets = pack_rows([np.array([*ids, SPECIAL.end]) for ids in documents], row_len)
+    assert rows.sizes == [len(inputs.ids)]
     every = np.arange(rows.sizes[0])
     batch = rows.batch(every, every, seed=0)
-    assert batch.target_in.tolist() == read.ids.tolist()
-    assert batch.target_out.tolist() == said.ids.tolist()
-    assert batch.documents.tolist() == read.documents.tolist()
-    assert batch.positions.tolist() == read.positions.tolist()
-    assert batch.target_mask.tolist() == read.mask.tolist()
+    assert batch.target_in.tolist() == inputs.ids.tolist()
+    assert batch.target_out.tolist() == targets.ids.tolist()
+    assert batch.documents.tolist() == inputs.documents.tolist()
+    assert batch.positions.tolist() == inputs.positions.tolist()
+    assert batch.target_mask.tolist() == inputs.mask.tolist()
     assert batch.n_target_tokens == lengths.sum()
 
 
 def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
-    rows = PackedLmDataset([make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8)
+    rows = PackedLmDataset(
+        [make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8, special=SPECIAL
+    )
 
     def loader(**options: object) -> Loader[LmBatch]:
         return Loader(rows, **{"batch_tokens": 40, "seed": 1, "epochs": 2} | options)
@@ -62,7 +63,7 @@ def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
     counts = np.bincount([i for batch in whole for i in batch.indices.tolist()])
     assert set(counts) == {2} and len(counts) == sum(rows.sizes)
     assert sum(batch.n_target_tokens for batch in whole) == 2 * sum(
-        len(one) + one.manifest.sides["source"].tokens for one in rows.shards
+        len(one) + one.manifest.sides["source"].tokens for one in rows.corpora.shards
     )
     rest = list(loader(state=LoaderState(0, 3, 1), n_workers=2))
     assert [batch.indices.tolist() for batch in rest] == [batch.indices.tolist() for batch in whole[3:]]
@@ -70,7 +71,7 @@ def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
 
 
 def test_micro_batches_of_rows(tmp_path):
-    rows = PackedLmDataset(make_shards(tmp_path), row_len=8)
+    rows = PackedLmDataset(make_shards(tmp_path), row_len=8, special=SPECIAL)
     batch = rows.batch(np.arange(3), np.arange(3), seed=0)
     parts = batch.split(5)
     assert [len(part) for part in parts] == [1, 1, 1, 0, 0]
@@ -89,4 +90,4 @@ def test_lines_become_documents():
 
 def test_rows_need_plain_text_as_ids(tmp_path):
     with pytest.raises(UserError, match="plain text prepared as ids"):
-        PackedLmDataset(prepared(tmp_path, 5), row_len=8)
+        PackedLmDataset(prepared(tmp_path, 5), row_len=8, special=SPECIAL)

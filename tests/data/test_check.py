@@ -199,7 +199,7 @@ def test_memory_grows_by_hashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_long_lines_make_short_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "CHUNK_CHARACTERS", 1000)
     (tmp_path / "a.txt").write_text(("x" * 400 + "\n") * 10)
-    sizes = [len(judged) for judged in check.Checkup(read_text(tmp_path / "a.txt"))]
+    sizes = [len(judged) for judged in check.CorpusChecker(read_text(tmp_path / "a.txt"))]
     assert sizes == [3, 3, 3, 1]
 
 
