@@ -12,11 +12,11 @@ from deterministic import fill
 from encoder_models import bert_folder, own_tokenizers
 from heedful.cli.main import run
 from heedful.insight.look import look
-from heedful.insight.schema import check_trace
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
+from trace_checks import check_trace
 
 SOURCE = ["A dog runs.", "Two girls read a book.", "The old man sleeps."]
 TARGET = ["Ein Hund rennt.", "Zwei Mädchen lesen ein Buch.", "Der alte Mann schläft."]

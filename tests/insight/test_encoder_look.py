@@ -18,7 +18,7 @@ from heedful.decoding.encoder_inputs import image_tensor
 from heedful.decoding.fill_mask import FillMask
 from heedful.insight.look_encoder import look_encoder
 from heedful.insight.packed_arrays import unpack
-from heedful.insight.schema import check_trace
+from trace_checks import check_trace
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 

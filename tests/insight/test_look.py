@@ -22,13 +22,13 @@ from heedful.insight.attention_maps import word_alignment
 from heedful.insight.beam_tree import MemoryStep, write_greedily
 from heedful.insight.look import Look, look
 from heedful.insight.packed_arrays import unpack
-from heedful.insight.schema import SchemaError, check_trace
 from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
 from heedful.nn.recording import record_attention
 from heedful.text import SPECIAL
 from look_models import SENTENCE, VARIANTS, subject, tokenizers
+from trace_checks import TraceError, check_trace
 
 LOOKS: dict[tuple[str, int], Look] = {}
 
@@ -367,5 +367,5 @@ def test_the_check_of_the_schema_is_not_blind() -> None:
         (("beam", "events", 0, "fate"), "lost"),
         (("changes",), {}),
     ]:
-        with pytest.raises(SchemaError):
+        with pytest.raises(TraceError):
             check_trace(changed(*path, value=value))

@@ -14,7 +14,6 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
 from heedful.insight.look import Look, look
-from heedful.insight.schema import SchemaError, check_trace
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, Vector, walk_through
 from heedful.models.model_info import SourceLimit
@@ -22,6 +21,7 @@ from heedful.models.model_io import save_model
 from heedful.models.universal import Universal
 from heedful.nn.recording import record_attention
 from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
+from trace_checks import TraceError, check_trace
 
 EVERYTHING = 10_000
 LOOKS: dict[str, Look] = {}
@@ -55,7 +55,7 @@ def test_the_file_has_the_shape_that_is_promised(name: str) -> None:
     check_trace(values)
     assert values["model"]["family"] == name.split()[0].strip(",")
     values["halting"] = {"encoder": None, "decoder": None}
-    with pytest.raises(SchemaError):
+    with pytest.raises(TraceError):
         check_trace(values)
 
 

@@ -12,10 +12,10 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.inputs import LookModel, open_subject, reach_of
 from heedful.insight.look import Look, look
-from heedful.insight.schema import check_trace
 from heedful.models.model_info import read_reach
 from heedful.models.model_io import LoadedModel, load_model, save_model
 from look_models import other_subject, subject
+from trace_checks import check_trace
 
 TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
 LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "A big man eats bread.")

@@ -16,11 +16,11 @@ from heedful.cli.look import look as command
 from heedful.errors import UserError
 from heedful.insight.html_export import PAGE
 from heedful.insight.look import Look, look
-from heedful.insight.schema import check_trace
 from heedful.models.model_io import save_model
 from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from look_models import SENTENCE, other_subject, subject, tokenizers
+from trace_checks import check_trace
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from heedful.cli.main import run
 from heedful.decoding.generator import Generator
 from heedful.insight.look_decoder import TextLook, look_at_text
 from heedful.insight.packed_arrays import unpack
-from heedful.insight.schema import check_trace
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, walk_through
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
+from trace_checks import check_trace
 
 LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "n_kv_heads": 2, "tied": False}
 

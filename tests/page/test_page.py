@@ -11,8 +11,8 @@ import pytest
 from browser_page import Watched, drawn, expect, playwright, watched
 from example_trace import Values, make_trace, weights_of
 from heedful.insight.html_export import PAGE, framed, stand_alone_page
-from heedful.insight.schema import check_trace
 from large_look import look_at_60_words
+from trace_checks import check_trace
 
 VIEWS = ("attention", "walk", "output", "beam", "positions", "layers", "examples")
 
