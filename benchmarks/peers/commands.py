@@ -1,7 +1,7 @@
-"""How each peer is told to train the same model: its settings, written as JSON (which is YAML too), and its command.
+"""The command and settings with which each peer trains the same model; settings are JSON, which is valid YAML.
 
-All of them read piece numbers as words, so that no program stumbles over a piece. Where a peer offers more than one
-way, the faster one is taken; where it cannot do as the others do, its entry says so.
+All peers read token ids as words, so that no program changes a piece. If a peer offers several ways, the fastest is
+used; if it cannot do something that the others do, its docstring says so.
 """
 
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NEVER = 10**6  # steps
-OWN_LINE = r"^step (\d+)$"
-BATCH_SIZE = r"bsz: *\d+/ *(\d+)/"  # source/target tokens/sentences of the step, padding not counted
+STEP_LINE = r"^step (\d+)$"  # printed by the scripts of this folder
+ONMT_LINE = r"bsz: *\d+/ *(\d+)/"  # source/target tokens/sentences of a step, without padding
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is trained, for all alike. Multi30k has 29,000 pairs, about 16 target tokens each."""
+    """The sizes and hyperparameters of all programs. Multi30k has 29,000 pairs of about 16 target tokens each."""
 
     d_model: int = 256
     d_ff: int = 1024
@@ -40,8 +40,8 @@ Command = Callable[[Path, Path, Path, Sizes], list[str]]  # (programs, prepared 
 class Peer:
     name: str
     command: Command
-    own_environment: bool = True  # otherwise heedful's
-    steps: str = OWN_LINE  # finds a step in its output; the group is the number of target tokens
+    own_environment: bool = True  # False: heedful's environment
+    steps: str = STEP_LINE  # matches a step in its output; the group is the number of target tokens
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ def huggingface(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str
 
 
 def opennmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
-    """Its norm stands before each part: it knows no other place. The work is the same."""
+    """OpenNMT-py has pre-norm layers only; the number of operations is equal."""
     settings = {
         "data": {"corpus": {"path_src": str(data / "train.source"), "path_tgt": str(data / "train.target")}},
         "src_vocab": str(data / "vocabulary"),
@@ -92,11 +92,11 @@ def opennmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
         **_onmt_training(sizes),
         "report_every": 1,
     }
-    return [str(programs / "onmt_train"), "--config", _written(run / "settings.yaml", settings)]
+    return [str(programs / "onmt_train"), "--config", _write_settings(run / "settings.yaml", settings)]
 
 
 def eole(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
-    """OpenNMT-py's successor; its decoder, too, has the norm before each part only."""
+    """Eole is OpenNMT-py's successor; its decoder has pre-norm layers only."""
     settings = {
         "data": {"corpus": {"path_src": str(data / "train.source"), "path_tgt": str(data / "train.target")}},
         "src_vocab": str(data / "vocabulary"),
@@ -130,11 +130,11 @@ def eole(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
             **_onmt_training(sizes),
         },
     }
-    return [str(programs / "eole"), "train", "--config", _written(run / "settings.yaml", settings)]
+    return [str(programs / "eole"), "train", "--config", _write_settings(run / "settings.yaml", settings)]
 
 
 def _onmt_training(sizes: Sizes) -> dict[str, object]:
-    """What OpenNMT-py and Eole call alike. A bucket, which is sorted by length, holds about the whole corpus."""
+    """Return the settings that OpenNMT-py and Eole share; a bucket, sorted by length, holds about the whole corpus."""
     return {
         "batch_type": "tokens",
         "batch_size": sizes.batch_tokens,
@@ -153,7 +153,7 @@ def _onmt_training(sizes: Sizes) -> dict[str, object]:
 
 
 def joeynmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
-    """Its batches are not sorted by length; it has no setting for that."""
+    """JoeyNMT cannot sort batches by length."""
     side = {"max_length": 512, "level": "word", "voc_file": str(data / "vocabulary")}
     part = {
         "type": "transformer",
@@ -184,7 +184,7 @@ def joeynmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
             "optimizer": "adam",
             "adam_betas": [0.9, 0.98],
             "learning_rate": sizes.lr,
-            "scheduling": "warmupinversesquareroot",  # "plateau" fails with this torch; there is no constant one
+            "scheduling": "warmupinversesquareroot",  # "plateau" fails with this torch; there is no constant schedule
             "clip_grad_norm": 1.0,
             "normalization": "tokens",
             "batch_size": sizes.batch_tokens,
@@ -196,10 +196,10 @@ def joeynmt(programs: Path, data: Path, run: Path, sizes: Sizes) -> list[str]:
         },
         "testing": {},
     }
-    return [str(programs / "python"), str(HERE / "train_joeynmt.py"), _written(run / "settings.yaml", settings)]
+    return [str(programs / "python"), str(HERE / "train_joeynmt.py"), _write_settings(run / "settings.yaml", settings)]
 
 
-def _written(path: Path, settings: object) -> str:
+def _write_settings(path: Path, settings: object) -> str:
     path.write_text(json.dumps(settings, indent=1) + "\n")
     return str(path)
 
@@ -211,8 +211,8 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0"
 PEERS: dict[str, Peer] = {
     "heedful": Peer("heedful", heedful, own_environment=False),
     "heedful-bfloat16": Peer("heedful, bfloat16", heedful_bfloat16, own_environment=False),
-    "opennmt": Peer("OpenNMT-py 3.5.1", opennmt, steps=BATCH_SIZE),
-    "eole": Peer("Eole 0.6.4", eole, steps=BATCH_SIZE),
+    "opennmt": Peer("OpenNMT-py 3.5.1", opennmt, steps=ONMT_LINE),
+    "eole": Peer("Eole 0.6.4", eole, steps=ONMT_LINE),
     "huggingface": Peer("Hugging Face Seq2SeqTrainer", huggingface),
     "joeynmt": Peer("JoeyNMT 2.3.0", joeynmt),
     "plain": Peer("torch.nn.Transformer, own loop", plain, own_environment=False),

@@ -1,9 +1,8 @@
-"""One program that translates, measured from ids to ids in a process of its own.
+"""Run one translation program of benchmarks/speed/decode.py in its own process, from token ids to token ids.
 
-    python decode_programs.py PROGRAM COMPUTE PREPARED.json ANSWER.json
+    python decode_programs.py PROGRAM COMPUTE PREPARED.json OUTPUT.json
 
-PREPARED is what benchmarks/speed/decode.py writes. ANSWER gets what was measured, one entry for each case,
-and the memory at the end.
+benchmarks/speed/decode.py writes PREPARED. OUTPUT receives the measurements of each case and the memory at the end.
 """
 
 import json
@@ -15,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 Ids = list[list[int]]
-Search = Callable[[Ids, int, int | None], Ids]  # (sources, beam, forced length) -> translations, without marks
+Search = Callable[[Ids, int, int | None], Ids]  # (sources, beam, forced length) -> translations without special ids
 FORCED = 15
 BEAM = 5
-REPEATS, MOMENT = 5, 4.0  # seconds
+REPEATS, SHORT = 5, 4.0  # a case shorter than SHORT seconds is repeated, at most REPEATS times
 START, END, PAD = 2, 3, 0
 
 
@@ -32,13 +31,15 @@ def heedful_engine(prepared: dict, compute: str, engine: str, *, shortlist: bool
     def search(sources: Ids, beam: int, forced: int | None) -> Ids:
         requests = [Request(source) for source in sources]
         if forced is None:
-            found = opened.search(requests, SearchSettings(beam=beam, max_len=prepared["longest"], shortlist=shortlist))
+            results = opened.search(
+                requests, SearchSettings(beam=beam, max_len=prepared["longest"], shortlist=shortlist)
+            )
         else:
             settings = SearchSettings(beam=beam, min_len=forced, max_len=forced, shortlist=shortlist)
-            # Forced lengths are for measuring only. In a beam CTranslate2 ranks them differently, so `auto` would leave
-            # them to torch: here the engine that it has for natural lengths is asked all the same.
-            found = (opened.fast._search if isinstance(opened, AutoEngine) else opened.search)(requests, settings)
-        return [best[0].ids for best in found]
+            # With forced lengths CTranslate2 ranks beams differently, so `auto` would use torch. Measure the engine
+            # that it uses for natural lengths.
+            results = (opened.fast._search if isinstance(opened, AutoEngine) else opened.search)(requests, settings)
+        return [hypotheses[0].ids for hypotheses in results]
 
     return search
 
@@ -61,16 +62,16 @@ def with_shortlist(prepared: dict, compute: str) -> Search:
 
 
 def ctranslate2_itself(prepared: dict, compute: str) -> Search:
-    """`translate_batch` with the settings that are fastest here: for one sentence and for many, greedy and with a beam.
+    """Return `translate_batch` with its fastest settings for single and many sentences, greedy and beam search.
 
-    They are found in a process of their own, which takes its copies of the model with it.
+    A child process measures the settings, so that its copies of the model do not count as this program's memory.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        ways = pool.apply(_fastest_ways, (prepared, compute))
+        settings = pool.apply(_fastest_settings, (prepared, compute))
     opened: dict[tuple[int, int], object] = {}
 
     def search(sources: Ids, beam: int, forced: int | None) -> Ids:
-        inter, intra, kind, size = ways["one" if len(sources) == 1 else f"beam {beam}"]
+        inter, intra, kind, size = settings["one" if len(sources) == 1 else f"beam {beam}"]
         if (inter, intra) not in opened:
             opened[inter, intra] = _open(prepared, compute, inter, intra)
         return _translate_batch(opened[inter, intra], prepared, kind, size)(sources, beam, forced)
@@ -78,22 +79,23 @@ def ctranslate2_itself(prepared: dict, compute: str) -> Search:
     return search
 
 
-Way = tuple[int, int, str, int]  # batches at a time, threads for each, kind and size of a batch
+Settings = tuple[int, int, str, int]  # parallel batches, threads per batch, batch type, batch size
 
 
-def _fastest_ways(prepared: dict, compute: str) -> dict[str, Way]:
+def _fastest_settings(prepared: dict, compute: str) -> dict[str, Settings]:
     threads, sample = prepared["threads"], prepared["sources"][:256]
     sizes = [("examples", 16), ("examples", 32), ("examples", 64), ("tokens", 256), ("tokens", 512), ("tokens", 1024)]
     many = [(inter, max(1, threads // inter), kind, size) for inter in {1, threads} for kind, size in sizes]
     one = [(1, intra, "examples", 1) for intra in {1, threads}]
-    times: dict[str, dict[Way, float]] = {"beam 1": {}, "beam 5": {}, "one": {}}
-    opened = {way[:2]: _open(prepared, compute, *way[:2]) for way in [*many, *one]}
+    times: dict[str, dict[Settings, float]] = {"beam 1": {}, "beam 5": {}, "one": {}}
+    opened = {settings[:2]: _open(prepared, compute, *settings[:2]) for settings in [*many, *one]}
     for beam, part in ((1, sample), (BEAM, sample[:128])):
-        for way in many:
-            times[f"beam {beam}"][way] = _seconds(opened[way[:2]], prepared, way, [part], beam)
-    for way in one:
-        times["one"][way] = _seconds(opened[way[:2]], prepared, way, [[source] for source in sample[:32]], 1)
-    return {what: min(found, key=found.__getitem__) for what, found in times.items()}
+        for settings in many:
+            times[f"beam {beam}"][settings] = _seconds(opened[settings[:2]], prepared, settings, [part], beam)
+    for settings in one:
+        sentences = [[source] for source in sample[:32]]
+        times["one"][settings] = _seconds(opened[settings[:2]], prepared, settings, sentences, 1)
+    return {case: min(seconds, key=seconds.__getitem__) for case, seconds in times.items()}
 
 
 def _open(prepared: dict, compute: str, inter: int, intra: int) -> object:
@@ -102,9 +104,9 @@ def _open(prepared: dict, compute: str, inter: int, intra: int) -> object:
     return ctranslate2.Translator(prepared["converted"], compute_type=compute, inter_threads=inter, intra_threads=intra)
 
 
-def _seconds(translator: object, prepared: dict, way: Way, parts: list[Ids], beam: int) -> float:
-    """The better of two, after a shorter one."""
-    search = _translate_batch(translator, prepared, *way[2:])
+def _seconds(translator: object, prepared: dict, settings: Settings, parts: list[Ids], beam: int) -> float:
+    """Return the seconds for all parts: the better of two runs, after a short warm-up."""
+    search = _translate_batch(translator, prepared, *settings[2:])
     search(parts[0][:32], beam, None)
     times = []
     for _ in range(2):
@@ -116,11 +118,11 @@ def _seconds(translator: object, prepared: dict, way: Way, parts: list[Ids], bea
 
 
 def _translate_batch(translator: object, prepared: dict, kind: str, size: int) -> Search:
-    spell = prepared["source token"]
+    token_format = prepared["source token"]
 
     def search(sources: Ids, beam: int, forced: int | None) -> Ids:
         results = translator.translate_batch(
-            [[spell % number for number in [*source, END]] for source in sources],
+            [[token_format % token_id for token_id in [*source, END]] for source in sources],
             beam_size=beam,
             batch_type=kind,
             max_batch_size=size,
@@ -134,9 +136,9 @@ def _translate_batch(translator: object, prepared: dict, kind: str, size: int) -
 
 
 def huggingface(prepared: dict, compute: str) -> Search:
-    """`generate` on the same weights, sorted by length, in the batches that are fastest here.
+    """Return `generate` on the same weights, with sentences sorted by length and the fastest batch size.
 
-    Its beams stop as those of the others do, when as many hypotheses as beams have ended: by default it would go on.
+    `early_stopping` ends a beam when as many hypotheses as beams are finished, as the other programs do.
     """
     import torch
     import transformers
@@ -149,7 +151,7 @@ def huggingface(prepared: dict, compute: str) -> Search:
     def batch(sources: Ids, beam: int, forced: int | None) -> Ids:
         width = max(map(len, sources)) + 1
         ids = torch.tensor([[*source, END] + [PAD] * (width - len(source) - 1) for source in sources])
-        written = model.generate(
+        outputs = model.generate(
             ids,
             attention_mask=(torch.arange(width) < torch.tensor([[len(source) + 1] for source in sources])).long(),
             num_beams=beam,
@@ -159,14 +161,14 @@ def huggingface(prepared: dict, compute: str) -> Search:
             min_new_tokens=forced,
             max_new_tokens=forced or prepared["longest"],
         )
-        return [[number for number in row if number not in (START, END, PAD)] for row in written.tolist()]
+        return [[token_id for token_id in row if token_id not in (START, END, PAD)] for row in outputs.tolist()]
 
     def search(sources: Ids, beam: int, forced: int | None, size: int = 64) -> Ids:
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         results: Ids = [[]] * len(sources)
         for start in range(0, len(order), size):
-            numbers = order[start : start + size]
-            for i, ids in zip(numbers, batch([sources[i] for i in numbers], beam, forced), strict=True):
+            indices = order[start : start + size]
+            for i, ids in zip(indices, batch([sources[i] for i in indices], beam, forced), strict=True):
                 results[i] = ids
         return results
 
@@ -192,48 +194,49 @@ PROGRAMS: dict[str, Callable[[dict, str], Search]] = {
 
 
 def measure(search: Search, case: dict, sources: Ids) -> dict:
-    """Seconds for all sentences at once, or for each alone; what takes a moment is done again, and the median counts.
+    """Measure one case: seconds for all sentences at once, or for each sentence alone.
 
-    A single run of half a second is at the mercy of whatever else the machine does.
+    A short case is repeated and the median counts, because other processes can disturb a single short run.
     """
     beam, forced = case["beam"], case["forced"]
     parts = [sources] if case["mode"] == "bulk" else [[source] for source in sources]
     repeats: list[list[float]] = []
-    while not repeats or (len(repeats) < REPEATS and sum(map(sum, repeats)) < MOMENT):
-        times, written = [], []
+    while not repeats or (len(repeats) < REPEATS and sum(map(sum, repeats)) < SHORT):
+        times, translations = [], []
         for part in parts:
             start = time.perf_counter()
-            written += search(part, beam, forced)
+            translations += search(part, beam, forced)
             times.append(time.perf_counter() - start)
         repeats.append(times)
-    amounts = _amounts(written, statistics.median(map(sum, repeats)))
+    amounts = _amounts(translations, statistics.median(map(sum, repeats)))
     if case["mode"] == "bulk":
-        return {**case, **amounts, "written": written}
+        return {**case, **amounts, "translations": translations}
     ordered = sorted(seconds for times in repeats for seconds in times)
     p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-    return {**case, **amounts, "p50": statistics.median(ordered), "p95": p95, "written": written}
+    return {**case, **amounts, "p50": statistics.median(ordered), "p95": p95, "translations": translations}
 
 
-def _amounts(written: Ids, seconds: float) -> dict:
-    return {"seconds": seconds, "sentences": len(written), "tokens": sum(len(ids) + 1 for ids in written)}
+def _amounts(translations: Ids, seconds: float) -> dict:
+    n_tokens = sum(len(ids) + 1 for ids in translations)  # with the end token
+    return {"seconds": seconds, "sentences": len(translations), "tokens": n_tokens}
 
 
 def main() -> None:
-    program, compute, prepared_file, answer_file = sys.argv[1:]
+    program, compute, prepared_file, output_file = sys.argv[1:]
     prepared = json.loads(Path(prepared_file).read_text())
     search = PROGRAMS[program](prepared, compute)
-    search(prepared["sources"], 1, FORCED)  # heedful measures threads and batches when it first has much to do
-    Path(answer_file).with_suffix(".settled").touch()
-    answers = []
+    search(prepared["sources"], 1, FORCED)  # heedful chooses threads and batch sizes at its first large request
+    Path(output_file).with_suffix(".ready").touch()
+    outputs = []
     for case in prepared["cases"]:
         sources = prepared["sources"] if case["mode"] == "bulk" else prepared["sources"][: prepared["single"]]
-        search(sources[:16], case["beam"], case["forced"])  # what is done once is done now
-        answers.append(measure(search, case, sources))
-    Path(answer_file).write_text(json.dumps({"cases": answers, "memory": pss()}))
+        search(sources[:16], case["beam"], case["forced"])  # warm-up
+        outputs.append(measure(search, case, sources))
+    Path(output_file).write_text(json.dumps({"cases": outputs, "memory": pss()}))
 
 
 def pss() -> int:
-    """What this process holds now, in bytes: who looks from outside may come too late for a short run."""
+    """Return this process's PSS in bytes; a short run may end before the benchmark reads it from outside."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 

@@ -2,7 +2,7 @@
 
     python generate_programs.py PROGRAM FOLDER THREADS [LANES]
 
-heedful on CTranslate2 imports no torch, whose threads would stand in the way of CTranslate2's.
+With CTranslate2, heedful does not import torch: torch's threads would compete with those of CTranslate2.
 """
 
 import json
@@ -17,11 +17,11 @@ Program = Callable[[Texts, int], Texts]
 
 def main() -> None:
     name, folder, threads, *lanes = sys.argv[1:]
-    write = PROGRAMS[name](Path(folder), int(threads), *map(int, lanes))
+    generate = PROGRAMS[name](Path(folder), int(threads), *map(int, lanes))
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         start = time.perf_counter()
-        texts = write(asked["prompts"], asked["n_tokens"])
+        texts = generate(request["prompts"], request["n_tokens"])
         print(json.dumps({"seconds": time.perf_counter() - start, "texts": texts}), flush=True)
 
 
@@ -40,13 +40,15 @@ def heedful_torch(folder: Path, threads: int, lanes: int | None = None) -> Progr
     return _heedful(folder, engine="torch", lanes=lanes)
 
 
-def _heedful(folder: Path, *, lanes: int | None = None, **how: str) -> Program:
+def _heedful(folder: Path, *, lanes: int | None = None, **options: str) -> Program:
     from heedful.decoding.generator import Generator
 
-    generator = Generator.load(folder / "ours", **how)
+    generator = Generator.load(folder / "ours", **options)
     if lanes is not None:
         generator = Generator(generator.model, None, lanes=lanes)
-    return lambda prompts, n_tokens: [best[0].ids for best in generator.search_ids(prompts, max_len=n_tokens)]
+    return lambda prompts, n_tokens: [
+        hypotheses[0].ids for hypotheses in generator.search_ids(prompts, max_len=n_tokens)
+    ]
 
 
 def hugging_face(folder: Path, threads: int) -> Program:
@@ -57,16 +59,16 @@ def hugging_face(folder: Path, threads: int) -> Program:
     peer = AutoModelForCausalLM.from_pretrained(folder / "theirs").eval()
     peer.generation_config.eos_token_id = None
 
-    def write(prompts: Texts, n_tokens: int) -> Texts:
+    def generate(prompts: Texts, n_tokens: int) -> Texts:
         ids = torch.tensor(prompts)
         with torch.inference_mode():
-            found = peer.generate(
+            outputs = peer.generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=n_tokens, pad_token_id=0
             )
-        texts: Texts = found[:, ids.size(1) :].tolist()
+        texts: Texts = outputs[:, ids.size(1) :].tolist()
         return texts
 
-    return write
+    return generate
 
 
 PROGRAMS: dict[str, Callable[..., Program]] = {

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Installs one peer of benchmarks/speed/train.py into an environment of its own:
+# Install one peer of benchmarks/speed/train.py into its own environment:
 #
 #     benchmarks/peers/install.sh PEER [DIR]      PEER: opennmt, eole, huggingface or joeynmt
 #
-# It becomes DIR/PEER (DIR: ~/.cache/heedful-peers) and takes 1 to 2 GB, more where pip finds a torch for GPUs. All get
-# the same torch. `PYTHON=python3.11 install.sh …` names another Python; pip reads its own settings, for a mirror or a
-# torch without GPU parts. heedful and the plain torch.nn.Transformer loop run in heedful's own environment.
+# The environment is DIR/PEER (default of DIR: ~/.cache/heedful-peers) and takes 1 to 2 GB, more with a torch for GPUs.
+# All peers get the same version of torch. `PYTHON=python3.11 install.sh …` uses another Python. pip reads its own
+# settings, for instance for a mirror or for a torch without GPU support. heedful and the plain torch.nn.Transformer
+# loop run in heedful's environment.
 set -eu
 
-peer=${1:?"which one? opennmt, eole, huggingface or joeynmt"}
+peer=${1:?"name a peer: opennmt, eole, huggingface or joeynmt"}
 folder=${2:-"$HOME/.cache/heedful-peers"}/$peer
 python=${PYTHON:-python3}
 
 case $peer in
 opennmt | eole | huggingface | joeynmt) ;;
-*) echo "$peer: not a peer. There are opennmt, eole, huggingface and joeynmt" >&2; exit 2 ;;
+*) echo "$peer: unknown peer; allowed: opennmt, eole, huggingface, joeynmt" >&2; exit 2 ;;
 esac
 
 rm -f "$folder/installed"
@@ -24,20 +25,20 @@ install torch==2.13.0
 
 case $peer in
 opennmt)
-    # It asks for a torch below 2.3, which no longer matters, and which pip cannot be talked out of.
+    # It requires torch below 2.3, although newer versions work; --no-deps keeps pip from installing the old one.
     install --no-deps OpenNMT-py==3.5.1
     install setuptools configargparse 'ctranslate2>=4,<5' tensorboard flask waitress 'pyonmttok>=1.37,<2' pyyaml sacrebleu \
         rapidfuzz pyahocorasick fasttext-wheel spacy six
     ;;
 eole)
-    install eole==0.6.4 aiohttp # every command imports aiohttp, which it does not ask for
+    install eole==0.6.4 aiohttp # every command imports aiohttp, which is not among its requirements
     ;;
 huggingface)
     install 'transformers==5.22.*' accelerate
     ;;
 joeynmt)
-    # importlib_metadata is imported and not asked for; newer versions of sentencepiece lack what it calls.
+    # It imports importlib_metadata without requiring it, and calls functions that newer versions of sentencepiece lack.
     install joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0
     ;;
 esac
-"$folder/bin/python" -m pip freeze --disable-pip-version-check >"$folder/installed" # also the mark that all went well
+"$folder/bin/python" -m pip freeze --disable-pip-version-check >"$folder/installed" # train.py also takes this file as the sign of a complete installation

@@ -1,8 +1,9 @@
-"""What one writes oneself in an afternoon: a loop around torch.nn.Transformer, batches sorted by length, fused AdamW.
+"""Train with a plain loop around torch.nn.Transformer, with batches sorted by length and fused AdamW.
 
-    python plain.py FOLDER [bfloat16]      FOLDER: as benchmarks/speed/train.py prepares it; products in bfloat16
+    python plain.py FOLDER [bfloat16]
 
-Prints "step N" after each step, N being its target tokens without padding.
+benchmarks/speed/train.py prepares FOLDER; with `bfloat16`, matrix products use bfloat16. Prints "step N" after each
+step, where N is the number of its target tokens without padding.
 """
 
 import json
@@ -36,7 +37,7 @@ class Translator(nn.Module):
             batch_first=True,
         )
         for module in self.transformer.modules():
-            if isinstance(module, nn.MultiheadAttention):  # its layers know one dropout for everything
+            if isinstance(module, nn.MultiheadAttention):  # nn.Transformer has one dropout for everything
                 module.dropout = sizes["attention_dropout"]
         self.dropout = nn.Dropout(sizes["dropout"])
         self.register_buffer("positions", sinusoids(1024, self.d_model), persistent=False)
@@ -64,22 +65,22 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 def read(path: Path) -> list[list[int]]:
-    return [[int(number) for number in line.split()] for line in path.read_text().splitlines()]
+    return [[int(token_id) for token_id in line.split()] for line in path.read_text().splitlines()]
 
 
 def batches(pairs: list[Pair], n_tokens: int) -> Iterator[list[Pair]]:
-    """Sorted by length, cut where rows x longest target would exceed the tokens, shuffled; again and again."""
-    chance = random.Random(1)
+    """Yield batches of similar length, at most `n_tokens` target tokens with padding, in random order, endlessly."""
+    rng = random.Random(1)
     while True:
-        chance.shuffle(pairs)
+        rng.shuffle(pairs)
         pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0])))
-        cut: list[list[Pair]] = [[]]
+        groups: list[list[Pair]] = [[]]
         for pair in pairs:
-            if (len(cut[-1]) + 1) * (len(pair[1]) + 1) > n_tokens:
-                cut.append([])
-            cut[-1].append(pair)
-        chance.shuffle(cut)
-        yield from cut
+            if (len(groups[-1]) + 1) * (len(pair[1]) + 1) > n_tokens:
+                groups.append([])
+            groups[-1].append(pair)
+        rng.shuffle(groups)
+        yield from groups
 
 
 def padded(rows: list[list[int]]) -> Tensor:
@@ -99,18 +100,18 @@ def main() -> None:
     )
     for batch in batches(pairs, sizes["batch_tokens"]):
         target = padded([[START, *target, END] for _, target in batch])
-        wanted = target[:, 1:]
-        target = torch.where(target == END, PAD, target)[:, :-1]  # the mark is to be said, not to be read
+        labels = target[:, 1:]
+        target = torch.where(target == END, PAD, target)[:, :-1]  # the end token is predicted, never an input
         with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
             logits = model(padded([source for source, _ in batch]), target)
             loss = F.cross_entropy(
-                logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, label_smoothing=sizes["label_smoothing"]
+                logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=sizes["label_smoothing"]
             )
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
-        print("step", int((wanted != PAD).sum()), flush=True)
+        print("step", int((labels != PAD).sum()), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""heedful's own training, from the raw text on.
+"""Train with heedful, starting from the raw text.
 
-    python train_heedful.py FOLDER RUN [PRECISION]  FOLDER: as benchmarks/speed/train.py prepares it; RUN: to be made
+    python train_heedful.py FOLDER RUN [PRECISION]
 
-Prints "step N" after each step, N being its target tokens without padding.
+benchmarks/speed/train.py prepares FOLDER; RUN is a run folder to create. Prints "step N" after each step, where N is
+the number of its target tokens without padding.
 """
 
 import json
@@ -16,7 +17,7 @@ NEVER = 10**9  # steps
 
 
 class Steps:
-    """Prints what the log says of each step."""
+    """A listener that prints the target tokens of each step."""
 
     def __init__(self) -> None:
         self.tokens = 0

@@ -1,9 +1,10 @@
-"""Hugging Face's Seq2SeqTrainer on a Marian model of the same size.
+"""Train a Marian model of the same size with Hugging Face's Seq2SeqTrainer.
 
-    python train_huggingface.py FOLDER RUN  FOLDER: as benchmarks/speed/train.py prepares it; RUN: a folder to be made
+    python train_huggingface.py FOLDER RUN
 
-Its batches are so many sentences, grouped by length; so many are taken as have `batch_tokens` target tokens on average.
-Prints "step N" after each step, N being its target tokens without padding.
+benchmarks/speed/train.py prepares FOLDER; RUN is a folder to create. A batch has a fixed number of sentences, grouped
+by length, so that it has `batch_tokens` target tokens on average. Prints "step N" after each step, where N is the
+number of its target tokens without padding.
 """
 
 import json
@@ -14,21 +15,21 @@ import torch
 from transformers import MarianConfig, MarianMTModel, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
 PAD, START, END = 0, 2, 3
-IGNORED = -100  # the label of padding
+IGNORED = -100  # label of padding, which the loss ignores
 
 
 class Pairs(torch.utils.data.Dataset):
     def __init__(self, folder: Path) -> None:
         sides = ((folder / f"train.{side}").read_text().splitlines() for side in ("source", "target"))
         self.rows = [
-            tuple([int(number) for number in text.split()] for text in pair) for pair in zip(*sides, strict=True)
+            tuple([int(token_id) for token_id in text.split()] for text in pair) for pair in zip(*sides, strict=True)
         ]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, number: int) -> dict[str, list[int]]:
-        source, target = self.rows[number]
+    def __getitem__(self, index: int) -> dict[str, list[int]]:
+        source, target = self.rows[index]
         return {"input_ids": source, "labels": [*target, END]}
 
 
@@ -48,14 +49,14 @@ def collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
 
 
 class Steps(TrainerCallback):
-    """Counts in front of the model, since the loader is ahead of it; prints when the step is done."""
+    """Count the tokens that enter the model (the loader is ahead of it) and print them when a step is done."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.tokens = 0
         model.register_forward_pre_hook(self.count, with_kwargs=True)
 
-    def count(self, model: torch.nn.Module, given: tuple, named: dict[str, torch.Tensor]) -> None:
-        self.tokens += int((named["decoder_input_ids"] != PAD).sum())
+    def count(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, torch.Tensor]) -> None:
+        self.tokens += int((kwargs["decoder_input_ids"] != PAD).sum())
 
     def on_step_end(self, arguments: object, state: object, control: object, **_: object) -> None:
         print("step", self.tokens, flush=True)
@@ -63,7 +64,7 @@ class Steps(TrainerCallback):
 
 
 def make_model(sizes: dict) -> MarianMTModel:
-    both = {
+    sizes_of_a_side = {
         "layers": sizes["n_layers"],
         "attention_heads": sizes["n_heads"],
         "ffn_dim": sizes["d_ff"],
@@ -72,7 +73,7 @@ def make_model(sizes: dict) -> MarianMTModel:
         MarianConfig(
             vocab_size=sizes["vocab_size"],
             d_model=sizes["d_model"],
-            **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in both.items()},
+            **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes_of_a_side.items()},
             dropout=sizes["dropout"],
             attention_dropout=sizes["attention_dropout"],
             activation_function="relu",

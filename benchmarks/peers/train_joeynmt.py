@@ -1,8 +1,9 @@
-"""JoeyNMT's own training, with what its settings do not offer: attention dropout of its own, and a count of tokens.
+"""Train with JoeyNMT, with a separate attention dropout and a count of tokens, which its settings do not offer.
 
-    python train_joeynmt.py CONFIG      CONFIG: as for `joeynmt train`
+    python train_joeynmt.py CONFIG
 
-Prints "step N" for each step, N being its target tokens without padding.
+CONFIG is a file for `joeynmt train`. Prints "step N" after each step, where N is the number of its target tokens
+without padding.
 """
 
 import json
@@ -15,8 +16,8 @@ from joeynmt.training import TrainManager, train
 from joeynmt.transformer_layers import MultiHeadedAttention
 
 
-class Counted:
-    """In the place of TrainManager._train_step."""
+class CountedStep:
+    """A replacement of TrainManager._train_step that sets the attention dropout and prints the number of tokens."""
 
     def __init__(self, attention_dropout: float) -> None:
         self.original = TrainManager._train_step
@@ -33,7 +34,7 @@ class Counted:
 
 def main() -> None:
     config = load_config(Path(sys.argv[1]))
-    counted = Counted(json.loads(Path(sys.argv[1]).read_text())["attention_dropout"])
+    counted = CountedStep(json.loads(Path(sys.argv[1]).read_text())["attention_dropout"])
     TrainManager._train_step = lambda manager, batch: counted.step(manager, batch)
     make_model_dir(Path(config["model_dir"]), overwrite=True)
     train(rank=0, world_size=None, cfg=config, skip_test=True)

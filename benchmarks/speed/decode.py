@@ -1,17 +1,22 @@
-"""How fast heedful translates, beside CTranslate2 and Hugging Face: the same weights and sentences, in one run.
+"""Compare heedful's translation speed with CTranslate2 and Hugging Face: the same weights and sentences, in one run.
 
     python benchmarks/speed/decode.py --model runs/en-de --source test.en --json decode.json
-    python benchmarks/speed/decode.py --model MODEL --source FILE --quick --rounds 1           # does it run?
+    python benchmarks/speed/decode.py --model MODEL --source FILE --quick --rounds 1  # a short test that it runs
 
-Four programs, from ids to ids: heedful's torch engine; heedful's `auto`, which here is CTranslate2; CTranslate2's own
-`translate_batch` with the threads and batches that are fastest on this machine, for one sentence and for many, greedy
-and with a beam; Hugging Face's `generate` on the exported weights, sorted by length, in the fastest batches. Each runs
-in a process of its own, CTranslate2 in one without torch, and they take turns, round after round. Greedy and beam 5;
-all sentences at once and one at a time; float32 and int8; natural lengths, and exactly 15 tokens for each sentence,
-which takes the luck of a model's long answers out of the comparison (in a beam, where `auto` would leave forced lengths
-to torch, the engine that it has for natural ones is asked all the same). Tokens count the end mark. Memory is the
-highest PSS of the process once it has found its settings. What takes less than a few seconds is done up to five times
-in a round, and the median counts.
+Programs, from token ids to token ids:
+- heedful's torch engine;
+- heedful's engine `auto`, which is CTranslate2 here, with and without a shortlist;
+- CTranslate2's `translate_batch`, with the fastest threads and batch sizes on this machine for single and many
+  sentences, greedy and beam search;
+- Hugging Face's `generate` on the exported weights, with sentences sorted by length and the fastest batch size.
+
+Cases: greedy and beam 5; all sentences at once and one at a time; natural lengths and exactly 15 tokens for every
+sentence. Forced lengths keep single long outputs of a model from deciding the comparison. With a beam, `auto` would
+leave forced lengths to torch; here its CTranslate2 engine is measured. The end token counts as a token.
+
+Each program runs in its own process (CTranslate2 without torch), and the programs take turns, round after round. A
+case that takes less than a few seconds is repeated up to five times in a round, and the median counts. Memory is the
+highest PSS of the process after it has chosen its settings.
 """
 
 import argparse
@@ -33,8 +38,8 @@ from watch import Memory, busy_cores, cpu_of_others, end
 
 PEERS = Path(__file__).parents[1] / "peers"
 FORCED = 15  # tokens
-QUIET = 0.1  # cores that others may use without a word
-PATIENCE = 3600.0  # seconds for one program in one round
+QUIET = 0.1  # cores that other processes may use before a round is reported as disturbed
+TIME_LIMIT = 3600.0  # seconds for one program in one round
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ PROGRAMS = [
     Program("shortlist", "heedful, auto, shortlist", "float32"),
     Program("shortlist", "heedful, auto, shortlist", "int8"),
 ]
+KEYS = list(dict.fromkeys(program.key for program in PROGRAMS))
 CASES = [
     {"mode": mode, "beam": beam, "forced": forced}
     for mode in ("bulk", "single")
@@ -64,36 +70,37 @@ CASES = [
 
 @dataclass
 class Result:
-    """The rounds of one program: in each, what decode_programs.py answered."""
+    """The rounds of one program: in each, the output of decode_programs.py for every case."""
 
     program: Program
     rounds: list[list[dict]] = field(default_factory=list)
     peak_memory: int = 0  # bytes
-    others: float = 0.0  # cores that were busy with something else, at worst
+    others: float = 0.0  # cores that other processes used, the highest of all rounds
     failure: str | None = None
 
-    def values(self, number: int, key: str) -> list[float]:
-        return [answers[number][key] for answers in self.rounds]
+    def values(self, case: int, key: str) -> list[float]:
+        """Return a value of one case in each round."""
+        return [outputs[case][key] for outputs in self.rounds]
 
-    def rates(self, number: int, amount: str) -> list[float]:
-        """A second, in each round."""
-        return [answers[number][amount] / answers[number]["seconds"] for answers in self.rounds]
+    def rates(self, case: int, unit: str) -> list[float]:
+        """Return sentences or tokens per second of one case in each round."""
+        return [outputs[case][unit] / outputs[case]["seconds"] for outputs in self.rounds]
 
 
 def prepare(options: argparse.Namespace, work: Path) -> dict:
-    """What all programs are given: the sentences as ids, the weights in each one's own format.
+    """Prepare what all programs read: the sentences as token ids, and the weights in each program's format.
 
-    In a process of its own: this one must hold neither torch nor CTranslate2, whose pages it would share with the
-    programs, and PSS would call half of them somebody else's.
+    This runs in a child process. The benchmark's own process must not load torch or CTranslate2: it would share their
+    memory pages with the programs, and PSS would then count only a part of those pages.
     """
-    wants_marian = any(program.key == "huggingface" for program in chosen(options))
+    needs_marian = any(program.key == "huggingface" for program in selected_programs(options))
     n_sentences = 24 if options.quick else options.sentences
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        given = pool.apply(_prepare, (options.model, options.source, n_sentences, work / "marian", wants_marian))
+        prepared = pool.apply(_prepare, (options.model, options.source, n_sentences, work / "marian", needs_marian))
         if options.text:
             pool.apply(_learn_shortlist, (options.model, options.text, options.quick))
     return {
-        **given,
+        **prepared,
         "longest": 20 if options.quick else options.longest,
         "single": 8 if options.quick else options.single,
         "threads": options.threads,
@@ -101,7 +108,7 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
     }
 
 
-def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_marian: bool) -> dict:
+def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, needs_marian: bool) -> dict:
     from heedful.data.corpus import read_text
     from heedful.interop.ctranslate2.cache import convert
     from heedful.interop.ctranslate2.spec import source_token
@@ -110,7 +117,7 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, wants_mar
 
     model = find_model_folder(path)
     lines = [example.source for example in read_text(source)][:n_sentences]
-    if wants_marian:
+    if needs_marian:
         _export(model, marian)
     return {
         "model": str(model.resolve()),
@@ -129,8 +136,8 @@ def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
     learn_own_shortlist(path, lines, least_texts=1 if quick else 1_000)
 
 
-def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> dict[str, float]:
-    """Of each program's natural translations; in a process of its own, as above."""
+def _bleu(model: str, reference: Path, outputs: dict[str, list[list[int]]]) -> dict[str, float]:
+    """Return the BLEU of each program's translations with natural lengths; runs in a child process like `_prepare`."""
     from heedful.data.corpus import read_text
     from heedful.evaluation.metrics import bleu
     from heedful.text import load_tokenizers
@@ -139,7 +146,7 @@ def _bleu(model: str, reference: Path, written: dict[str, list[list[int]]]) -> d
     tokenizer = load_tokenizers(model).target
     return {
         name: bleu(tokenizer.decode_batch(rows), [lines[: len(rows)]], lowercase=False).value
-        for name, rows in written.items()
+        for name, rows in outputs.items()
     }
 
 
@@ -149,60 +156,60 @@ def _export(model: Path, marian: Path) -> None:
 
     try:
         export_huggingface(model, marian)
-    except UserError as error:  # the others can be measured all the same
+    except UserError as error:  # the other programs can still be measured
         print(f"Hugging Face: {error}", flush=True)
 
 
 def run_round(result: Result, prepared: Path, work: Path, options: argparse.Namespace) -> None:
-    """One turn of one program, watched from outside; its answer, or why there is none, is added to its result."""
-    program, answer, log = result.program, work / "answer.json", work / "log"
-    settled = answer.with_suffix(".settled")
-    for path in (answer, settled):
+    """Run one program once, watch its memory, and add its output, or the reason of its failure, to its result."""
+    program, output_file, log = result.program, work / "output.json", work / "log"
+    ready = output_file.with_suffix(".ready")
+    for path in (output_file, ready):
         path.unlink(missing_ok=True)
     threads = str(options.threads)
     variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     script = str(PEERS / "decode_programs.py")
-    with log.open("w") as output:
+    with log.open("w") as log_file:
         process = subprocess.Popen(
-            [sys.executable, script, program.key, program.compute, str(prepared), str(answer)],
+            [sys.executable, script, program.key, program.compute, str(prepared), str(output_file)],
             env={**os.environ, **variables, "HF_HUB_OFFLINE": "1"},
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=log_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            memory, others = watch_memory(process, settled)
+            memory, others = watch_memory(process, ready)
         finally:
-            end(process)  # also when this program is interrupted
-    if not answer.exists():
+            end(process)  # also when the benchmark is interrupted
+    if not output_file.exists():
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        result.failure = f"exit code {process.returncode}: {(lines or ['it said nothing'])[-1][:300]}"
+        result.failure = f"exit code {process.returncode}: {(lines or ['it printed nothing'])[-1][:300]}"
         return
-    answered = json.loads(answer.read_text())
-    result.rounds.append(answered["cases"])
-    result.peak_memory = max(result.peak_memory, memory.peak, answered["memory"])
+    output = json.loads(output_file.read_text())
+    result.rounds.append(output["cases"])
+    result.peak_memory = max(result.peak_memory, memory.peak, output["memory"])
     result.others = max(result.others, others)
 
 
-def watch_memory(process: "subprocess.Popen[bytes]", settled: Path) -> tuple[Memory, float]:
-    """Look at a program until it ends: its highest memory once that file is there, and how many cores others used."""
-    memory, began, before = Memory(), time.monotonic(), cpu_of_others(process.pid)
+def watch_memory(process: "subprocess.Popen[bytes]", ready: Path) -> tuple[Memory, float]:
+    """Watch a program until it ends; return its memory after the file `ready` exists, and cores used by others."""
+    memory, start, before = Memory(), time.monotonic(), cpu_of_others(process.pid)
     others = before
-    while process.poll() is None and time.monotonic() - began < PATIENCE:
-        if settled.exists():
-            memory.look(process.pid)
+    while process.poll() is None and time.monotonic() - start < TIME_LIMIT:
+        if ready.exists():
+            memory.update(process.pid)
         others = cpu_of_others(process.pid)
         time.sleep(0.2)
-    return memory, max(0.0, others - before) / max(1.0, time.monotonic() - began)
+    return memory, max(0.0, others - before) / max(1.0, time.monotonic() - start)
 
 
-def say(result: Result, number: int) -> None:
+def print_round(result: Result, number: int) -> None:
     name = f"{result.program.name}, {result.program.compute}"
     if result.failure:
         print(f"round {number}: {name}: FAILED: {result.failure}", flush=True)
         return
-    rates = [f"{answer['sentences'] / answer['seconds']:,.0f}" for answer in result.rounds[-1]]
+    rates = [f"{output['sentences'] / output['seconds']:,.0f}" for output in result.rounds[-1]]
     disturbed = ": NOT QUIET" if result.others > QUIET else ""
     print(
         f"round {number}: {name}: {', '.join(rates)} sentences/s; others {result.others:.2f} cores{disturbed}",
@@ -211,12 +218,12 @@ def say(result: Result, number: int) -> None:
 
 
 def table(results: list[Result], cases: list[dict], number: int) -> str:
-    """Markdown for one case: the rows are the programs, each ratio is one of the same round."""
+    """Return a Markdown table of one case, a row for each program; a ratio compares speeds of the same round."""
     case = cases[number]
     length = "natural lengths" if case["forced"] is None else f"{case['forced']} tokens each"
-    how = "all at once" if case["mode"] == "bulk" else "one at a time"
+    amount = "all at once" if case["mode"] == "bulk" else "one at a time"
     lines = [
-        f"**{'greedy' if case['beam'] == 1 else 'beam ' + str(case['beam'])}, {how}, {length}**",
+        f"**{'greedy' if case['beam'] == 1 else 'beam ' + str(case['beam'])}, {amount}, {length}**",
         "",
         "| program | compute | sentences/s | tokens/s | × Hugging Face | × CTranslate2, same compute | p50, ms | p95 |",
         "|---|---|---|---|---|---|---|---|",
@@ -225,20 +232,21 @@ def table(results: list[Result], cases: list[dict], number: int) -> str:
     for result in ran:
         sentences, tokens = result.rates(number, "sentences"), result.rates(number, "tokens")
         peers = (("huggingface", "float32"), ("ctranslate2", result.program.compute))
-        others = [next((one for one in ran if (one.program.key, one.program.compute) == peer), None) for peer in peers]
+        by_program = {(other.program.key, other.program.compute): other for other in ran}
+        ratios = [ratio(result, by_program.get(peer), number) for peer in peers]
         times = ["–", "–"]
         if case["mode"] == "single":
             times = [f"{1000 * statistics.median(result.values(number, key)):.1f}" for key in ("p50", "p95")]
         lines.append(
             f"| {result.program.name} | {result.program.compute} | {spread(sentences, '.1f')} "
             f"| {statistics.median(tokens):,.0f} "
-            f"| {' | '.join([*(ratio(result, one, number) for one in others), *times])} |"
+            f"| {' | '.join([*ratios, *times])} |"
         )
     return "\n".join(lines)
 
 
 def ratio(result: Result, other: Result | None, number: int) -> str:
-    """Sentences a second, as a multiple of another program's in the same round."""
+    """Return sentences per second relative to another program, compared within each round."""
     if other is None:
         return "–"
     pairs = zip(result.rates(number, "sentences"), other.rates(number, "sentences"), strict=False)
@@ -251,9 +259,10 @@ def spread(values: list[float], digits: str) -> str:
 
 
 def agreement(results: list[Result], cases: list[dict]) -> str:
-    """How many translations of each program are those of heedful's torch engine.
+    """Return a table of how many translations of each program equal those of heedful's torch engine.
 
-    Where lengths are forced, programs rank differently: CTranslate2 spreads the probability of an end that may not be.
+    With forced lengths programs rank beams differently: CTranslate2 redistributes the probability of the end token
+    that it must not choose.
     """
     base = next((result for result in results if result.program.key == "torch" and result.rounds), None)
     if base is None:
@@ -272,7 +281,7 @@ def agreement(results: list[Result], cases: list[dict]) -> str:
                 for number, case in enumerate(cases)
                 if (case["forced"] is not None) == forced
                 for ours, theirs in zip(
-                    base.rounds[0][number]["written"], result.rounds[0][number]["written"], strict=True
+                    base.rounds[0][number]["translations"], result.rounds[0][number]["translations"], strict=True
                 )
             ]
             shares.append(f"{sum(ours == theirs for ours, theirs in pairs):,} of {len(pairs):,}")
@@ -284,51 +293,57 @@ def agreement(results: list[Result], cases: list[dict]) -> str:
 
 
 def scores(results: list[Result], prepared: dict, options: argparse.Namespace) -> str:
-    """BLEU of what each program wrote when it was free to end where it liked."""
+    """Return a table of the BLEU of each program with natural lengths."""
     lines = ["| program | compute | search | BLEU |", "|---|---|---|---|"]
     for number, case in enumerate(prepared["cases"]):
         if case["mode"] == "bulk" and case["forced"] is None:
-            written = {
-                f"| {result.program.name} | {result.program.compute} |": result.rounds[0][number]["written"]
+            outputs = {
+                f"| {result.program.name} | {result.program.compute} |": result.rounds[0][number]["translations"]
                 for result in results
                 if result.rounds
             }
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                found = pool.apply(_bleu, (prepared["model"], options.reference, written))
-            lines += [f"{name} beam {case['beam']} | {value:.2f} |" for name, value in found.items()]
+                values = pool.apply(_bleu, (prepared["model"], options.reference, outputs))
+            lines += [f"{name} beam {case['beam']} | {value:.2f} |" for name, value in values.items()]
     return "\n".join(lines)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", type=Path, required=True, help="a run or a model folder of heedful's")
-    parser.add_argument("--source", type=Path, required=True, help="a text to translate, one sentence a line")
-    parser.add_argument("--reference", type=Path, help="its translation: BLEU of each program is then given")
-    parser.add_argument("--text", type=Path, help="source text to learn a shortlist from: the model translates it")
-    parser.add_argument("--sentences", type=int, default=1000, help="at most so many of it")
-    parser.add_argument("--longest", type=int, default=256, help="tokens of a translation whose length is not forced")
-    parser.add_argument("--single", type=int, default=100, help="how many of them one at a time")
+    parser.add_argument("--model", type=Path, required=True, help="a run or model folder of heedful")
+    parser.add_argument("--source", type=Path, required=True, help="text to translate, one sentence per line")
+    parser.add_argument("--reference", type=Path, help="reference translation: adds the BLEU of each program")
+    parser.add_argument("--text", type=Path, help="source text that the model translates to make a shortlist")
+    parser.add_argument("--sentences", type=int, default=1000, help="use at most so many sentences")
+    parser.add_argument("--longest", type=int, default=256, help="maximum number of tokens with natural lengths")
+    parser.add_argument("--single", type=int, default=100, help="sentences to translate one at a time")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--threads", type=int, default=os.cpu_count() or 1, help="of all but auto, which chooses itself"
+        "--threads",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="threads of all programs but auto, which chooses them itself",
     )
-    parser.add_argument("--programs", default=None, help=f"of {', '.join(dict.fromkeys(p.key for p in PROGRAMS))}")
+    parser.add_argument(
+        "--programs", default=None, help=f"comma-separated list of: {', '.join(dict.fromkeys(p.key for p in PROGRAMS))}"
+    )
     parser.add_argument("--beams", type=lambda text: [int(number) for number in text.split(",")], help="1, 5 or 1,5")
-    parser.add_argument("--quick", action="store_true", help="a few sentences, to see that everything runs")
-    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--quick", action="store_true", help="a few sentences only, to test that everything runs")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
-    unknown = set((options.programs or "").split(",")) - {program.key for program in PROGRAMS} - {""}
+    unknown = set((options.programs or "").split(",")) - {*KEYS, ""}
     if unknown:
-        parser.error(f"--programs: {', '.join(sorted(unknown))}: unknown")
+        parser.error(f"--programs: unknown program {', '.join(sorted(unknown))}; allowed: {', '.join(KEYS)}")
     return options
 
 
-def chosen(options: argparse.Namespace) -> list[Program]:
-    wanted = None if options.programs is None else options.programs.split(",")
+def selected_programs(options: argparse.Namespace) -> list[Program]:
+    """Return the programs of --programs; the shortlist needs --text."""
+    keys = None if options.programs is None else options.programs.split(",")
     return [
         program
         for program in PROGRAMS
-        if (wanted is None or program.key in wanted) and (program.key != "shortlist" or options.text)
+        if (keys is None or program.key in keys) and (program.key != "shortlist" or options.text)
     ]
 
 
@@ -344,12 +359,12 @@ def measure(options: argparse.Namespace, work: Path) -> None:
     }
     print(f"{processor()}, {os.cpu_count()} cores, {options.threads} threads; {busy:.2f} cores busy before the start")
     print(", ".join(f"{name} {version}" for name, version in versions.items()), flush=True)
-    results = [Result(program) for program in chosen(options)]
+    results = [Result(program) for program in selected_programs(options)]
     for number in range(1, options.rounds + 1):
         for result in results:
             if result.failure is None:
                 run_round(result, file, work, options)
-                say(result, number)
+                print_round(result, number)
     for number, _ in enumerate(prepared["cases"]):
         print(f"\n{table(results, prepared['cases'], number)}")
     print(f"\n{agreement(results, prepared['cases'])}")
@@ -361,7 +376,10 @@ def measure(options: argparse.Namespace, work: Path) -> None:
     if options.json:
         machine = {"processor": processor(), "cores": os.cpu_count(), "busy": busy, "versions": versions}
         figures = [
-            {**asdict(result), "rounds": [[{**one, "written": None} for one in answers] for answers in result.rounds]}
+            {
+                **asdict(result),
+                "rounds": [[{**output, "translations": None} for output in outputs] for outputs in result.rounds],
+            }
             for result in results
         ]
         options.json.write_text(json.dumps({"machine": machine, "results": figures}, indent=1) + "\n")

@@ -1,10 +1,10 @@
-"""How long one sentence takes, from the command to the answer, with the model that comes with heedful.
+"""Measure the time of one sentence from the command to the answer, with the built-in model.
 
     python benchmarks/speed/latency.py --runs 9 --json latency.json
 
-Each command twice over: the first call after installing, with an empty cache, into which the model is then converted,
-and a later one. Median and range of the clock; beside it the processor's time of the command and its children, which
-other programs hardly change. Compiled bytecode is there, as after `pip install`.
+Each command is measured twice: its first call with an empty cache, as right after installation, which converts the
+model into the cache; and a later call. The table shows the median and range of the elapsed time, and the CPU time of
+the command and its children, which other programs affect less. Bytecode is compiled already, as after `pip install`.
 """
 
 import argparse
@@ -35,29 +35,30 @@ class Case:
     command: str
     call: str
     seconds: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)  # seconds too
+    processor: list[float] = field(default_factory=list)  # CPU seconds
 
     def row(self) -> str:
         low, middle, high = min(self.seconds), statistics.median(self.seconds), max(self.seconds)
-        worked = statistics.median(self.processor)
-        return f"| `heedful {self.command}` | {self.call} | {middle:.2f} [{low:.2f}–{high:.2f}] | {worked:.2f} |"
+        cpu = statistics.median(self.processor)
+        return f"| `heedful {self.command}` | {self.call} | {middle:.2f} [{low:.2f}–{high:.2f}] | {cpu:.2f} |"
 
 
 def call(case: Case, cache: Path) -> None:
-    """Run the command once, and add how long it took."""
-    arguments, given = COMMANDS[case.command]
+    """Run the command once and add its times to the case."""
+    args, stdin = COMMANDS[case.command]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "heedful", case.command, *arguments],
-        input=given,
+    process = subprocess.run(
+        [sys.executable, "-m", "heedful", case.command, *args],
+        input=stdin,
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
         text=True,
         check=False,
     )
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0 or not done.stdout.strip():
-        sys.exit(f"heedful {case.command} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    if process.returncode != 0 or not process.stdout.strip():
+        command = f"heedful {case.command} {' '.join(args)}"
+        sys.exit(f"{command} ended with exit code {process.returncode}: {process.stderr[-2000:]}")
     case.seconds.append(seconds)
     case.processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
@@ -70,7 +71,7 @@ def measure(commands: list[str], n_runs: int) -> list[Case]:
             with tempfile.TemporaryDirectory(prefix="heedful-latency-") as cache:
                 call(first, Path(cache))
                 call(later, Path(cache))
-            if run == 0:  # that read the files from the disk and compiled what was not
+            if run == 0:  # a warm-up: it reads files from the disk and compiles bytecode
                 first, later = Case(command, "first"), Case(command, "later")
         cases += [first, later]
     return cases
@@ -78,14 +79,14 @@ def measure(commands: list[str], n_runs: int) -> list[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--runs", type=int, default=9, help="calls to measure (default: 9)")
     parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     busy = busy_cores(1.0)
     print(f"{processor()}, {os.cpu_count()} cores, {busy:.2f} of them busy before the start\n", flush=True)
     cases = measure(options.commands, options.runs)
-    print("| command | call | seconds | of the processor |\n|---|---|---|---|")
+    print("| command | call | seconds | CPU seconds |\n|---|---|---|---|")
     print("\n".join(case.row() for case in cases))
     if options.json:
         machine = {"processor": processor(), "cores": os.cpu_count(), "busy": busy}

@@ -1,10 +1,11 @@
-"""Does guessing ahead pay? Look-ahead decoding beside greedy search: the same model, sentences and results.
+"""Compare look-ahead (Jacobi) decoding with greedy search: the same model, sentences and results.
 
-    python benchmarks/speed/lookahead.py --model runs/en-de --source test.en [--sentences 100] [--threads 2] [--rounds
-        3]
+    python benchmarks/speed/lookahead.py --model runs/en-de --source test.en [--sentences 100] [--threads 2]
+        [--rounds 3]
 
-One sentence at a time, through the model itself and its cache on both sides, so that only the number of calls and
-their width differ. A round of `block` tokens costs more than a step of one; it pays where few rounds are needed.
+Both decode one sentence at a time through the model's own forward pass and KV cache, so they differ only in the number
+of calls and in their width. A call that verifies `block` tokens costs more than a greedy step; look-ahead decoding is
+faster if few calls are needed.
 """
 
 import argparse
@@ -25,9 +26,9 @@ BLOCKS = (1, 2, 4, 8, 16)  # 1 is greedy search
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--sentences", type=int, default=100)
+    parser.add_argument("--model", type=Path, required=True, help="run or model folder")
+    parser.add_argument("--source", type=Path, required=True, help="text to translate, one sentence per line")
+    parser.add_argument("--sentences", type=int, default=100, help="use at most so many sentences")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -37,18 +38,17 @@ def main() -> None:
     lines = [example.source for example in read_text(options.source)][: options.sentences]
     requests = [Request(ids) for ids in loaded.tokenizers.source.encode_batch(lines)]
     seconds: dict[int, list[float]] = {block: [] for block in BLOCKS}
-    found = {}
+    results = {}
     for _ in range(options.rounds):
         for block in BLOCKS:
             start = time.perf_counter()
-            found[block] = [look_ahead(loaded.model, request, block=block) for request in requests]
+            results[block] = [look_ahead(loaded.model, request, block=block) for request in requests]
             seconds[block].append(time.perf_counter() - start)
-    print(
-        "| block | calls a sentence | ms a sentence | × greedy's speed | same as greedy |\n|---:|---:|---:|---:|---:|"
-    )
+    print("| block | calls per sentence | ms per sentence | × greedy's speed | equal to greedy |")
+    print("|---:|---:|---:|---:|---:|")
     for block in BLOCKS:
-        calls = statistics.mean(looked.rounds for looked in found[block])
-        same = sum(a.ids == b.ids for a, b in zip(found[block], found[1], strict=True))
+        calls = statistics.mean(result.rounds for result in results[block])
+        same = sum(a.ids == b.ids for a, b in zip(results[block], results[1], strict=True))
         ratios = [greedy / ours for greedy, ours in zip(seconds[1], seconds[block], strict=True)]
         print(
             f"| {block} | {calls:.1f} | {1000 * statistics.median(seconds[block]) / len(requests):.1f} "

@@ -1,10 +1,10 @@
-"""What it saves never to write down the logits of a whole batch: time and memory of the output layer and its loss.
+"""Compare the loss over a few rows at a time with the loss over the logits of a whole batch: time and memory.
 
     python benchmarks/speed/loss.py [--tokens 4096] [--width 256] [--vocabularies 8000 32000] [--threads 1] [--rounds 5]
 
-Forward and backward from the decoder's last vectors, label smoothing 0.1, float32; for R-Drop half of the vectors are
-the second pass over the tokens of the first. Each way runs in processes of its own, which take turns; memory is the
-growth of the largest resident set.
+Forward and backward from the decoder's last hidden states, label smoothing 0.1, float32. With R-Drop, half of the
+states are the second pass over the same tokens. Each method runs in its own processes, and the methods take turns.
+Memory is the growth of the highest resident set.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # torch itself is imported where it is measured
+if TYPE_CHECKING:  # only the child processes import torch
     from torch import Tensor
 
 AGREEMENT = 2.0
-WAYS = {
+METHODS = {
     "logits of the whole batch": "whole",
     "a few rows at a time (`linear_cross_entropy`)": "chunks",
     "R-Drop, logits of the whole batch": "twice",
@@ -29,24 +29,24 @@ WAYS = {
 }
 
 
-def measure(way: str, tokens: int, width: int, vocabulary: int, threads: int) -> tuple[float, float]:
-    """Seconds of one pass (the best of three) and megabytes."""
+def measure(method: str, tokens: int, width: int, vocabulary: int, threads: int) -> tuple[float, float]:
+    """Return the seconds of one forward and backward pass (the best of three) and its megabytes."""
     import torch
 
     from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
 
-    def in_whole(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
+    def whole_batch(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
         return smoothed_cross_entropy(states @ weight.T, target, 0.1)
 
-    def twice_in_whole(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
+    def whole_batch_r_drop(states: "Tensor", weight: "Tensor", target: "Tensor") -> "Tensor":
         p, q = (states @ weight.T).log_softmax(-1).chunk(2)
         loss = smoothed_cross_entropy(p, target[: len(p)], 0.1) + smoothed_cross_entropy(q, target[len(p) :], 0.1)
         return loss / 2 + AGREEMENT / 4 * ((p.exp() - q.exp()) * (p - q)).sum()
 
     losses = {
-        "whole": in_whole,
+        "whole": whole_batch,
         "chunks": partial(linear_cross_entropy, label_smoothing=0.1),
-        "twice": twice_in_whole,
+        "twice": whole_batch_r_drop,
         "twice in chunks": partial(agreeing_cross_entropy, label_smoothing=0.1, agreement=AGREEMENT),
     }
     torch.set_num_threads(threads)
@@ -59,36 +59,36 @@ def measure(way: str, tokens: int, width: int, vocabulary: int, threads: int) ->
     for _ in range(3):
         states.grad = weight.grad = None
         start = time.perf_counter()
-        losses[way](states, weight, target).backward()
+        losses[method](states, weight, target).backward()
         seconds.append(time.perf_counter() - start)
     return min(seconds), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--tokens", type=int, default=4096, help="tokens of the batch")
+    parser.add_argument("--width", type=int, default=256, help="size of a hidden state")
     parser.add_argument("--vocabularies", type=int, nargs="+", default=[8000, 32000])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        way, vocabulary = options.one.split(":")
-        print(json.dumps(measure(way, options.tokens, options.width, int(vocabulary), options.threads)))
+        method, vocabulary = options.one.split(":")
+        print(json.dumps(measure(method, options.tokens, options.width, int(vocabulary), options.threads)))
         return
     print(
         f"{options.tokens:,} tokens, width {options.width}, {options.threads} thread(s), median of {options.rounds}\n"
     )
-    print("| vocabulary | way | milliseconds | megabytes |\n|---:|---|---:|---:|")
-    given = ["--tokens", str(options.tokens), "--width", str(options.width), "--threads", str(options.threads)]
+    print("| vocabulary | method | milliseconds | megabytes |\n|---:|---|---:|---:|")
+    args = ["--tokens", str(options.tokens), "--width", str(options.width), "--threads", str(options.threads)]
     for vocabulary in options.vocabularies:
-        found: dict[str, list[list[float]]] = {name: [] for name in WAYS}
+        results: dict[str, list[list[float]]] = {name: [] for name in METHODS}
         for _ in range(options.rounds):
-            for name, way in WAYS.items():
-                command = [sys.executable, __file__, "--one", f"{way}:{vocabulary}", *given]
-                found[name].append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
-        for name, rounds in found.items():
+            for name, method in METHODS.items():
+                command = [sys.executable, __file__, "--one", f"{method}:{vocabulary}", *args]
+                results[name].append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+        for name, rounds in results.items():
             seconds, megabytes = (statistics.median(column) for column in zip(*rounds, strict=True))
             print(f"| {vocabulary:,} | {name} | {seconds * 1000:,.0f} | {megabytes:,.0f} |")
 

@@ -1,11 +1,11 @@
-"""Would int8 or torch.compile make the torch engine faster? The products of one decoder step, as they are and so.
+"""Measure whether int8 or torch.compile would make the torch engine faster: the matrix products of a decoder step.
 
     python benchmarks/speed/torch_step.py [--threads 1] [--rounds 15]
 
-Products are most of a step. Shapes are those of a model with 3 layers, d_model 256, d_ff 1024, 8,000 words: queries,
-keys and values in one, the way out of the attention, both for the memory, the feed-forward part with its bend, the
-vocabulary. Rows are the sentences of a greedy batch, the hypotheses of a batch with a beam, or one. Median of rounds
-that take turns.
+Matrix products take most of a step's time. The shapes are those of a model with 3 layers, d_model 256, d_ff 1024 and a
+vocabulary of 8,000: queries, keys and values in one product, the attention's output projection, both for the
+cross-attention, the feed-forward block with its activation, the output layer. The number of rows is 1, or that of a
+greedy batch, or that of the hypotheses of a beam. The table shows medians over rounds in which the methods take turns.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Step = Callable[[Tensor], Tensor]
 
 
 class Products(nn.Module):
-    """All the products of a step, one after the other: each reads as many numbers as it needs of what came before."""
+    """All matrix products of a step in sequence; each reads the first columns of an earlier output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,42 +34,42 @@ class Products(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         wide = x
         for layer in self.layers:
-            said = layer(x if layer.in_features == D else wide)
+            output = layer(x if layer.in_features == D else wide)
             if layer.out_features == FF:
-                wide = F.relu(said)
+                wide = F.relu(output)
             else:
-                x = said[:, :D]
-        return said
+                x = output[:, :D]
+        return output
 
 
 def packed(model: Products) -> Step:
-    """As heedful's step does it: weights laid out once, the bend within the product."""
+    """Return the step as heedful computes it: weights packed once, the activation fused with the product."""
     layers = [Linear(layer.weight, layer.bias, F.relu if layer.out_features == FF else None) for layer in model.layers]
 
     def step(x: Tensor) -> Tensor:
         wide = x
         for layer, (inner, outer) in zip(layers, SHAPES, strict=True):
-            said = layer(x if inner == D else wide)
+            output = layer(x if inner == D else wide)
             if outer == FF:
-                wide = said
+                wide = output
             else:
-                x = said[:, :D].contiguous()
-        return said
+                x = output[:, :D].contiguous()
+        return output
 
     return step
 
 
 def in_int8(model: Products) -> Step:
-    """Weights in int8, activations quantised at every call: what PyTorch offers without calibration."""
+    """Return the step with int8 weights and dynamic quantization, which needs no calibration."""
     return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
 
 
 def compiled(model: Products) -> Step:
-    """One program for each number of rows; it needs a C++ compiler on the user's machine."""
+    """Return the compiled step, with a program for each number of rows; this needs a C++ compiler."""
     return torch.compile(model, dynamic=False)
 
 
-WAYS: dict[str, Callable[[Products], Step]] = {"heedful": packed, "int8": in_int8, "torch.compile": compiled}
+METHODS: dict[str, Callable[[Products], Step]] = {"heedful": packed, "int8": in_int8, "torch.compile": compiled}
 
 
 @torch.inference_mode()
@@ -77,33 +77,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     model = Products().eval()
-    steps = {name: make(model) for name, make in WAYS.items()}
+    steps = {name: make(model) for name, make in METHODS.items()}
     print("| rows | " + " | ".join(f"{name}, ms" for name in steps) + " | int8 | torch.compile |")
     print("|---:|" + "---:|" * (len(steps) + 2))
     for rows in (1, 5, 64, 320):
         x = torch.randn(rows, D)
         times: dict[str, list[float]] = {name: [] for name in steps}
         for step in steps.values():
-            step(x)  # laid out, compiled
-        for _ in range(given.rounds):
+            step(x)  # packs or compiles
+        for _ in range(options.rounds):
             for name, step in steps.items():
                 times[name].append(seconds(step, x))
-        found = {name: statistics.median(several) * 1000 for name, several in times.items()}
-        ratios = [found["heedful"] / found[name] for name in ("int8", "torch.compile")]
-        cells = [f"{found[name]:.2f}" for name in steps] + [f"{ratio:.2f} ×" for ratio in ratios]
+        milliseconds = {name: statistics.median(values) * 1000 for name, values in times.items()}
+        ratios = [milliseconds["heedful"] / milliseconds[name] for name in ("int8", "torch.compile")]
+        cells = [f"{milliseconds[name]:.2f}" for name in steps] + [f"{ratio:.2f} ×" for ratio in ratios]
         print(f"| {rows} | " + " | ".join(cells) + " |")
 
 
 def seconds(step: Step, x: Tensor) -> float:
     n = max(2, 600 // len(x))
-    started = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(n):
         step(x)
-    return (time.perf_counter() - started) / n
+    return (time.perf_counter() - start) / n
 
 
 if __name__ == "__main__":

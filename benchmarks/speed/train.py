@@ -1,18 +1,17 @@
-"""How fast heedful trains, beside what one would use instead: the same model, data and machine, in one run.
+"""Compare heedful's training speed with other programs: the same model, data and machine, in one run.
 
     python benchmarks/speed/train.py --data ../shared/data/multi30k/raw --json train.json
-    python benchmarks/speed/train.py --data FOLDER --peers heedful,plain --seconds 2 --rounds 1 --quick  # does it run?
+    python benchmarks/speed/train.py --data FOLDER --peers heedful,plain --seconds 2 --rounds 1 --quick  # a short test
 
-FOLDER holds train.en, train.de, val.en and val.de, perhaps with .gz. The peers are installed by
-`benchmarks/peers/install.sh PEER`, each into an environment of its own. One that is not there or does not run is
-reported with the reason.
+FOLDER holds train.en, train.de, val.en and val.de (.gz allowed). `benchmarks/peers/install.sh PEER` installs a peer
+into its own environment. A peer that is not installed or fails is reported with the reason.
 
-The same for all: 3+3 layers of width 256, post-norm (OpenNMT-py and Eole: pre-norm, all they have), one vocabulary of
-8,000 pieces and one matrix for it, dropout 0.1 but none inside the attention, label smoothing 0.1, Adam (0.9, 0.98),
-steps of about 4,096 target tokens, two threads, float32 but where a name says bfloat16. heedful starts from the raw
-text, the peers from its pieces; its time to the first step includes checking, learning the vocabulary, cutting and
-planning. Programs take turns, round after round. Speed counts target tokens without padding; memory is PSS, summed over
-the processes of a program.
+All programs train 3+3 layers of width 256, post-norm (OpenNMT-py and Eole: pre-norm, their only choice), with one
+vocabulary of 8,000 pieces and one embedding matrix, dropout 0.1 but none inside the attention, label smoothing 0.1,
+Adam (0.9, 0.98), steps of about 4,096 target tokens, two threads, and float32 unless a name says bfloat16. heedful
+starts from the raw text, the peers from its tokenized text; heedful's time to the first step includes checking the
+corpus, training the tokenizer, tokenizing and planning. Programs take turns, round after round. Speed counts target
+tokens without padding; memory is PSS, summed over the processes of a program.
 """
 
 import argparse
@@ -37,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # to import benchmarks/peers
 from peers.commands import PEERS, Sizes
 
 QUICK = Sizes(d_model=32, d_ff=64, n_heads=2, n_layers=1, vocab_size=400, batch_tokens=512)
-QUIET = 0.1  # cores that others may use without a word
+QUIET = 0.1  # cores that other processes may use before a round is reported as disturbed
 
 
 @dataclass
@@ -55,19 +54,19 @@ class Result:
 
 
 def prepare(options: argparse.Namespace, folder: Path) -> tuple[Sizes, float]:
-    """Learn the vocabulary as heedful does, write the text as piece numbers; the sizes, and FLOP per target token."""
+    """Train heedful's tokenizer and write the text as token ids; return the sizes and FLOP per target token."""
     files = {
         f"{part}{side}": str(_file(options.data, f"{name}.{getattr(options, side)}"))
         for part, name in (("", "train"), ("valid_", "val"))
         for side in ("source", "target")
     }
-    asked = QUICK if options.quick else Sizes()
+    base = QUICK if options.quick else Sizes()
     corpus = list(open_corpus((files["source"], files["target"])))
-    config = TokenizerConfig(vocab_size=asked.vocab_size)
+    config = TokenizerConfig(vocab_size=base.vocab_size)
     tokenizers = learn_tokenizers((pair.source for pair in corpus), (pair.target for pair in corpus), config)
     save_tokenizers(folder / "tokenizers", tokenizers)
-    given = {"vocab_size": tokenizers.target.vocab_size, "threads": options.threads}
-    sizes = Sizes(**{**asdict(asked), **given, "attention_dropout": options.attention_dropout})
+    changes = {"vocab_size": tokenizers.target.vocab_size, "threads": options.threads}
+    sizes = Sizes(**{**asdict(base), **changes, "attention_dropout": options.attention_dropout})
     lengths: dict[str, list[int]] = {}
     for name, pairs in (
         ("train", corpus),
@@ -88,25 +87,24 @@ def _file(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.exists():
             return path.resolve()
-    sys.exit(f"{folder}: there is neither {name} nor {name}.gz")
+    sys.exit(f"{folder}: contains neither {name} nor {name}.gz")
 
 
 def flop_per_target_token(sizes: Sizes, source: list[int], target: list[int]) -> float:
-    """Forward and backward, without padding: 6 for each weight that a token meets, 12 d for each pair that attends."""
+    """Count forward and backward without padding: 6 per weight and token, 12 d per pair of attending tokens."""
     d, ff = sizes.d_model, 2 * sizes.d_model * sizes.d_ff
-    at_source = sizes.n_layers * (
-        4 * d * d + ff + 2 * d * d
-    )  # the encoder; keys and values of the decoder's look at it
+    # The encoder, and the keys and values of the decoder's cross-attention.
+    at_source = sizes.n_layers * (4 * d * d + ff + 2 * d * d)
     at_target = sizes.n_layers * (4 * d * d + 2 * d * d + ff) + d * sizes.vocab_size
     pairs = sum(s * s + t * t + t * s for s, t in zip(source, target, strict=True)) * sizes.n_layers
     return (6 * (at_source * sum(source) + at_target * sum(target)) + 12 * d * pairs) / sum(target)
 
 
 def matrix_peak(threads: int, seconds: float) -> float:
-    """FLOP a second in products of large matrices, the best of some seconds.
+    """Measure the FLOP per second of large matrix products, the best of some seconds.
 
-    In a process of its own: this one must not hold torch, whose pages it would share with heedful and the plain loop,
-    and PSS would call half of them somebody else's.
+    This runs in a child process. The benchmark's own process must not load torch: it would share torch's memory pages
+    with heedful and the plain loop, and PSS would then count only a part of those pages.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_matrix_peak, (threads, seconds))
@@ -122,12 +120,12 @@ def _matrix_peak(threads: int, seconds: float) -> float:
 
 
 def run_round(result: Result, number: int, data: Path, work: Path, sizes: Sizes, options: argparse.Namespace) -> None:
-    """One turn of one program; what it measures, or why it did not run, is added to its result."""
+    """Run one program once and add the measurement, or the reason of its failure, to its result."""
     peer = PEERS[result.peer]
     environment = options.environments / result.peer
     if peer.own_environment and not (environment / "installed").exists():
         install = f"benchmarks/peers/install.sh {result.peer} {options.environments}"
-        result.failure = f"not installed (or not to the end) in {environment}: {install}"
+        result.failure = f"not installed completely in {environment}; run: {install}"
         return
     run = work / f"{result.peer}-{number}"
     run.mkdir()
@@ -146,17 +144,17 @@ def run_round(result: Result, number: int, data: Path, work: Path, sizes: Sizes,
         result.failure = str(failed)
         return
     if result.peer == "heedful":
-        same = [(folder / "tokenizers" / "joint.spm").read_bytes() for folder in (data, run / "run")]
-        assert same[0] == same[1], "heedful has learned another vocabulary than the one that its peers were given"
+        peers_model, own_model = ((folder / "tokenizers" / "joint.spm").read_bytes() for folder in (data, run / "run"))
+        assert peers_model == own_model, "heedful trained a tokenizer that differs from the one its peers use"
     result.rounds.append(watched)
 
 
-def say(result: Result, number: int) -> None:
+def print_round(result: Result, number: int) -> None:
     if result.failure:
         print(f"round {number}: {result.name}: FAILED: {result.failure}", flush=True)
         return
     watched = result.rounds[-1]
-    others = f"others used {watched.others:.2f} cores" + (": NOT QUIET" if watched.others > QUIET else "")
+    others = f"other processes used {watched.others:.2f} cores" + (": NOT QUIET" if watched.others > QUIET else "")
     print(
         f"round {number}: {result.name}: {watched.tokens_per_second:,.0f} target tokens/s in {watched.steps} steps, "
         f"{watched.seconds:.0f} s; {others}",
@@ -165,13 +163,13 @@ def say(result: Result, number: int) -> None:
 
 
 def table(results: Iterable[Result], flop: float, peak: float) -> str:
-    """Markdown: the fastest first, those that did not run last."""
+    """Return a Markdown table, the fastest program first, with failures below it."""
     results = list(results)
     ran = sorted((result for result in results if result.rounds), key=lambda result: -result.speed)
     fastest = max((result.speed for result in ran if result.peer != "heedful"), default=None)
     lines = [
-        "| program | target tokens/s | × the fastest peer | of the peak | tokens a step | peak memory, GB "
-        "| first step, s | others, cores |",
+        "| program | target tokens/s | × the fastest peer | share of peak | tokens per step | peak memory, GB "
+        "| first step after, s | others, cores |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for result in ran:
@@ -188,31 +186,38 @@ def table(results: Iterable[Result], flop: float, peak: float) -> str:
     failed = [f"{result.name}: FAILED: {result.failure}" for result in results if result.failure]
     disturbed = [result.name for result in ran if any(watched.others > QUIET for watched in result.rounds)]
     if disturbed:
-        failed.append(f"Not to be trusted, others were busy during: {', '.join(disturbed)}")
+        failed.append(f"Not reliable, because other processes were busy: {', '.join(disturbed)}")
     return "\n".join([*lines, *([""] if failed else []), *failed])
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder with train.* and val.*, perhaps .gz")
-    parser.add_argument("--source", default="en", help="the source's ending")
-    parser.add_argument("--target", default="de", help="the target's ending")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train.* and val.* (.gz allowed)")
+    parser.add_argument("--source", default="en", help="suffix of the source files")
+    parser.add_argument("--target", default="de", help="suffix of the target files")
     parser.add_argument(
-        "--peers", default="heedful,opennmt,eole,huggingface,joeynmt,plain", help="of " + ", ".join(PEERS)
+        "--peers",
+        default="heedful,opennmt,eole,huggingface,joeynmt,plain",
+        help="comma-separated list of: " + ", ".join(PEERS),
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="of measuring, for each program and round")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds to measure each program per round")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds after the first step that do not count")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--attention-dropout", type=float, default=0.0)
-    parser.add_argument("--quick", action="store_true", help="a tiny model, to see that everything runs")
-    parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "heedful-peers")
-    parser.add_argument("--folder", type=Path, help="where to work and leave the logs; by default nothing is left")
-    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--quick", action="store_true", help="a tiny model, to test that everything runs")
+    parser.add_argument(
+        "--environments",
+        type=Path,
+        default=Path.home() / ".cache" / "heedful-peers",
+        help="folder of the peers' environments",
+    )
+    parser.add_argument("--folder", type=Path, help="working folder that keeps the logs (default: a temporary folder)")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args()
     unknown = [name for name in options.peers.split(",") if name not in PEERS]
     if unknown:
-        parser.error(f"--peers: {', '.join(unknown)}: not among {', '.join(PEERS)}")
+        parser.error(f"--peers: unknown peer {', '.join(unknown)}; allowed: {', '.join(PEERS)}")
     options.environments = options.environments.resolve()
     return options
 
@@ -230,7 +235,7 @@ def measure(options: argparse.Namespace, work: Path) -> None:
         for result in results.values():
             if result.failure is None:
                 run_round(result, number, data, work, sizes, options)
-                say(result, number)
+                print_round(result, number)
     peak = max(peak, matrix_peak(sizes.threads, seconds))
     print(f"\n{flop / 1e6:.1f} MFLOP per target token; matrix products reach {peak / 1e9:.0f} GFLOP/s")
     print(f"attention dropout {sizes.attention_dropout:g}, {sizes.threads} threads\n")

@@ -143,7 +143,7 @@ def test_a_table_names_the_ratio_to_the_fastest_peer_and_a_disturbed_round(bench
     ).splitlines()
     assert rows[2].startswith("| name of heedful | 1,500 [1,400–1,600] | 1.50 | 38% | 4,000 | 1.00 |")
     assert rows[3].startswith("| name of plain | 1,000 [900–1,100] | 1.00 | 25% |")
-    assert rows[-1] == "Not to be trusted, others were busy during: name of plain"
+    assert rows[-1] == "Not reliable, because other processes were busy: name of plain"
 
 
 # One step a second, while a child that has left the session keeps a core busy: to the benchmark, somebody else.
