@@ -46,7 +46,7 @@ def test_it_names_every_path_with_its_method_and_fields(client):
     for path, methods in spec["paths"].items():
         for method in methods:
             assert f"{method.upper()} {path}\n" in words
-    for name in (*spec["components"]["schemas"]["Asked"]["properties"], "alternatives", "masked_words"):
+    for name in (*spec["components"]["schemas"]["TranslateBody"]["properties"], "alternatives", "masked_words"):
         assert f"{name}" in words
     assert "integer, 1 to 8" in words and "one of auto, de, en, fr, zh-Hans; required" in words
 

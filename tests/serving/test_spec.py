@@ -115,7 +115,7 @@ def plain_answer(url: str) -> object:
 def test_most_random_requests_that_fit_the_spec_are_answered():
     """The limits stand in it: else what is made from it would be refused, and nothing be tried behind them."""
     made = make_spec(echo_service().limits, ["en"])
-    asked = made["components"]["schemas"]["Asked"]["properties"]
+    asked = made["components"]["schemas"]["TranslateBody"]["properties"]
     limits = echo_service().limits
     assert asked["beam"]["maximum"] == asked["n_best"]["maximum"] == limits.beam
     assert asked["max_len"]["maximum"] == limits.max_len
