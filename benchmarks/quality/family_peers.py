@@ -89,11 +89,11 @@ def divided_pictures(path: Path, folder: Path) -> Parts:
     if "test" in splits_of(path):
         given, test = open_images(path, split="train"), open_images(path, split="test")
     else:
-        images = open_images(path)
-        given, test = images.divided(N_TEST / len(images), seed=1)
+        images = open_images(path, label="last")
+        given, test = images.hold_out(N_TEST / len(images), seed=1)
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for name, part in zip(("train", "valid"), given.divided(0.1, seed=2), strict=True):
+    for name, part in zip(("train", "valid"), given.hold_out(0.1, seed=2), strict=True):
         files[name] = folder / f"{given.name.partition('.')[0]}.{name}.npz"
         np.savez(files[name], x=part.pixels.transpose(0, 2, 3, 1), y=part.targets)
     return Parts(files["train"], files["valid"], test)

@@ -94,15 +94,22 @@ def test_a_table(where: str, tmp_path: Path) -> None:
     if where == "named":
         text = ",".join(["label", *(f"pixel{n}" for n in range(9))]) + "\n" + text
     (tmp_path / "digits.csv.gz").write_bytes(gzip.compress(text.encode()))
-    images = open_images(tmp_path / "digits.csv.gz")
+    images = open_images(tmp_path / "digits.csv.gz", label=None if where == "named" else where)
     assert images.targets.tolist() == [2, 0, 1, 2] and images.labels == ("0", "1", "2")
     assert np.array_equal(images.pixels.reshape(4, 9), pixels)
+
+
+def test_the_label_of_a_table_without_a_heading_is_never_guessed(tmp_path: Path) -> None:
+    (tmp_path / "digits.csv").write_text("1,0,9,9,0\n2,0,8,8,0\n")
+    with pytest.raises(UserError, match=r"digits\.csv: the table has no heading; .*data\.label=first"):
+        open_images(tmp_path / "digits.csv")
+    assert open_images(tmp_path / "digits.csv", label="first").targets.tolist() == [1, 2]
 
 
 def test_the_images_at_hand_are_read() -> None:
     if not SHARED.is_dir():
         pytest.skip("the folder shared/data/images is not there")
-    digits = open_images(SHARED / "mnist_5k.csv.gz")
+    digits = open_images(SHARED / "mnist_5k.csv.gz", label="last")
     assert digits.pixels.shape == (5000, 1, 28, 28)
     assert np.bincount(digits.targets).tolist() == [500] * 10
     cifar = SHARED / "cifar10_2000train_500test.npz"
@@ -116,22 +123,22 @@ def images(n: int = 40) -> Images:
 
 
 def test_a_share_of_each_label_is_put_aside() -> None:
-    rest, aside = images().divided(0.3, seed=5)
+    rest, aside = images().hold_out(0.3, seed=5)
     assert np.bincount(aside.targets).tolist() == [3] * 4 and len(rest) == 28
     together = np.concatenate([rest.pixels, aside.pixels])
     assert sorted(map(bytes, together)) == sorted(map(bytes, images().pixels))
-    assert images().divided(0.3, seed=5)[1].fingerprint == aside.fingerprint
-    assert images().divided(0.3, seed=6)[1].fingerprint != aside.fingerprint
+    assert images().hold_out(0.3, seed=5)[1].fingerprint == aside.fingerprint
+    assert images().hold_out(0.3, seed=6)[1].fingerprint != aside.fingerprint
 
 
 def test_small_labels_together_give_their_share() -> None:
     """A thirtieth of 20 pictures rounds to 1, a sixtieth to none: 60,000 pictures were too few to hold some out."""
     many = Images(np.zeros((600, 1, 2, 2), np.uint8), np.arange(600) % 30, tuple(map(str, range(30))), name="made up")
-    rest, aside = many.divided(1 / 60, seed=5)
+    rest, aside = many.hold_out(1 / 60, seed=5)
     assert (len(rest), len(aside)) == (590, 10)
-    assert many.divided(1 / 60, seed=5)[1].fingerprint == aside.fingerprint
-    assert many.divided(1 / 60, seed=6)[1].fingerprint != aside.fingerprint
-    assert len(many.divided(1 / 30, seed=5)[1]) == 30
+    assert many.hold_out(1 / 60, seed=5)[1].fingerprint == aside.fingerprint
+    assert many.hold_out(1 / 60, seed=6)[1].fingerprint != aside.fingerprint
+    assert len(many.hold_out(1 / 30, seed=5)[1]) == 30
 
 
 def test_the_fingerprint_sees_every_pixel_and_label() -> None:
@@ -242,9 +249,9 @@ def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
     made["damaged"] = (tmp_path / "damaged.npz", "'x' cannot be read")
     (tmp_path / "text.csv").write_text("a,b\nc,d\n")
     made["words"] = (tmp_path / "text.csv", "label|whole numbers")
-    (tmp_path / "odd.csv").write_text("1,2,3\n")
+    (tmp_path / "odd.csv").write_text("a,b,label\n1,2,3\n")
     made["no square"] = (tmp_path / "odd.csv", "no square")
-    (tmp_path / "bright.csv").write_text("1,2,3,999,0\n")
+    (tmp_path / "bright.csv").write_text("a,b,c,d,label\n1,2,3,999,0\n")
     made["too bright"] = (tmp_path / "bright.csv", "between 0 and 255")
     (tmp_path / "a.txt").write_text("x")
     made["another kind"] = (tmp_path / "a.txt", "images are read from")

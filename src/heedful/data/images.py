@@ -1,9 +1,8 @@
-"""Images with labels, as one array: of a folder with a folder for each label, an .npz of arrays, or a table of numbers.
+"""Images with labels: read into one array, changed at random, and made into batches.
 
-`open_images` reads; `normalised` makes of bytes the numbers that a model takes; `flip` and `shift` change a batch at
-random, as functions of a generator, so that a run that goes on makes the same changes.
-
-Prepared images as batches: a question about each picture, or about each patch of it.
+`open_images` reads a folder with a subfolder for each label, an .npz file of arrays, or a table of pixels. `normalised`
+converts bytes into the numbers that a model takes. `flip` and `shift` change a batch at random, as functions of a
+generator, so that a resumed run makes the same changes. `ImageDataset` makes the batches.
 """
 
 import contextlib
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.collate import ImageBatch
+from heedful.data.datasets import BatchDataset
 from heedful.data.lines import open_bytes, plain_name
 from heedful.data.seeding import IntArray, rng
 from heedful.errors import MissingExtra, Notice, UserError, did_you_mean, warn
@@ -34,21 +34,23 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]  # (N, C, H, W)
 Targets = npt.NDArray[np.int64]  # (N,)
 Resize = Literal["bilinear", "bicubic", "nearest"]
-Picture: TypeAlias = "str | Path | Image.Image"  # the name of a file, or what Pillow made of one
+Picture: TypeAlias = "str | Path | Image.Image"  # the name of a file, or an image opened with Pillow
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 UNREAD = (".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".ico", ".ppm", ".pgm")
-MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file must be refused, not unpacked for hours
+MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file is refused instead of being unpacked for hours
 MAX_IMAGE = 1 << 27  # pixels of one image file
 SPLITS = {"train": ("train",), "test": ("test", "valid", "validation", "val", "dev")}
 
 Split = Literal["train", "test"]
+LabelColumn = Literal["first", "last"]
+LabelFn = Callable[[int, np.random.Generator], IntArray]  # (number of an image, generator) -> its label or labels
 
 
 @dataclass(frozen=True)
 class Images:
-    """N images of one size, and of each the number of its label."""
+    """N images of one size, with the number of each image's label."""
 
     pixels: Pixels  # (N, C, H, W)
     targets: Targets  # (N,)
@@ -60,7 +62,7 @@ class Images:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with any pixel or label."""
+        """A SHA-256 over all pixels and labels."""
         parts = (
             str(self.pixels.shape).encode(),
             self.pixels.tobytes(),
@@ -69,24 +71,25 @@ class Images:
         )
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
-    def rows(self, indices: npt.NDArray[np.int64]) -> "Images":
+    def take(self, indices: npt.NDArray[np.int64]) -> "Images":
+        """Select images by their numbers."""
         return replace(self, pixels=self.pixels[indices], targets=self.targets[indices])
 
-    def divided(self, share: float, *, seed: int) -> tuple["Images", "Images"]:
-        """The rest, and a share of each label drawn at random, to test with."""
-        chosen = self.drawn(share, seed=seed)
-        return self.rows(np.flatnonzero(~chosen)), self.rows(np.flatnonzero(chosen))
+    def hold_out(self, share: float, *, seed: int) -> tuple["Images", "Images"]:
+        """Divide the images into (the rest, a share of each label drawn at random)."""
+        chosen = self.hold_out_mask(share, seed=seed)
+        return self.take(np.flatnonzero(~chosen)), self.take(np.flatnonzero(chosen))
 
-    def drawn(self, share: float, *, seed: int) -> npt.NDArray[np.bool_]:
-        """True for a share of each label; where labels have too few pictures for that, for the same share of all."""
+    def hold_out_mask(self, share: float, *, seed: int) -> npt.NDArray[np.bool_]:
+        """Return True for a share of each label or, if labels have too few images for that, for that share of all."""
         chosen = np.zeros(len(self), bool)
         generator = np.random.default_rng(seed)
         for target in np.unique(self.targets):
             places = generator.permutation(np.flatnonzero(self.targets == target))
             chosen[places[: round(share * len(places))]] = True
         n_missing = round(share * len(self)) - int(chosen.sum())
-        # Of many small labels each share rounds to none. What is missing for ordinary rounding stays with the rest, so
-        # that what was measured with such a division can be measured again.
+        # With many small labels each share rounds to zero. A few images that are missing because of ordinary rounding
+        # are not added, so that older divisions, and what was measured with them, stay as they are.
         if n_missing > chosen.sum():
             chosen[generator.permutation(np.flatnonzero(~chosen))[:n_missing]] = True
         return chosen
@@ -99,12 +102,14 @@ def open_images(
     size: int | None = None,
     n_channels: int | None = None,
     resize: Resize = "bilinear",
+    label: LabelColumn | None = None,
 ) -> Images:
-    """All images of a place, or those of its split: `x_train` or `x_test` of an .npz, DIR/train or DIR/test.
+    """Read all images of a folder or file, or one split: `x_train` or `x_test` of an .npz, DIR/train or DIR/test.
 
-    With `size`, image files are brought to so many pixels in height and width, an oblong one stretched to the square;
-    otherwise they must all have one size. With `n_channels`, they are made grey (1) or coloured (3); otherwise they are
-    coloured if any is. Arrays are taken as they are, and refused where they are not what is asked for.
+    Image files are resized to `size` pixels in height and width, stretched if they are oblong; without `size` they must
+    all have one size. They are converted to `n_channels`: 1 is grey, 3 is colour, and the default is colour if any of
+    them has it. Arrays and tables are never converted; a UserError says if they have another size. `label` is the
+    label's column in a table of pixels (.csv, .tsv); it is needed if the table has no heading.
     """
     path = Path(path)
     if not path.exists():
@@ -116,18 +121,18 @@ def open_images(
         images = _read_npz(path, split)
     elif suffix in (".csv", ".tsv"):
         if split == "test":
-            raise UserError(f"{path}: a table has no split of its own; name another file to test with")
-        images = _read_table(path, "," if suffix == ".csv" else "\t")
+            raise UserError(f"{path}: a table has no splits; name another file to test with")
+        images = _read_table(path, "," if suffix == ".csv" else "\t", label)
     else:
         raise UserError(
-            f"{path}: images are read from a folder with a folder for each label, an .npz or a .csv, not this"
+            f"{path}: images are read from a folder with a folder for each label, from an .npz or from a .csv"
         )
     _check_arrays(path, images.pixels, size, n_channels)
     return images
 
 
 def splits_of(path: str | Path) -> tuple[Split, ...]:
-    """Which splits a place has; none where everything is in one."""
+    """Find the splits of a folder or file; an empty tuple if it is not split."""
     path = Path(path)
     if path.is_dir():
         names = {entry.name for entry in path.iterdir() if entry.is_dir()}
@@ -143,19 +148,19 @@ def splits_of(path: str | Path) -> tuple[Split, ...]:
 
 
 def normalised(pixels: Pixels | Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Bytes as numbers around zero: (pixel / 255 - mean) / std, for each channel its own. (B, C, H, W) float32."""
+    """Convert bytes (B, C, H, W) to float32: (pixel / 255 - mean) / std, with a mean and a std for each channel."""
     tensor = torch.as_tensor(pixels).float() / 255
     return (tensor - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
 
 
 def flip(pixels: Pixels, generator: np.random.Generator) -> Pixels:
-    """Half of the images, left and right exchanged."""
+    """Mirror each image (B, C, H, W) from left to right with probability 1/2."""
     flipped = generator.random(len(pixels)) < 0.5
     return np.where(flipped[:, None, None, None], pixels[..., ::-1], pixels)
 
 
 def shift(pixels: Pixels, generator: np.random.Generator, *, by: int) -> Pixels:
-    """Each image moved by up to so many pixels, down or up and left or right; black comes in at the edges."""
+    """Move each image (B, C, H, W) by up to `by` pixels vertically and horizontally, filling the edges with black."""
     n_images, _, height, width = pixels.shape
     moves = generator.integers(-by, by, size=(n_images, 2), endpoint=True)
     padded = np.pad(pixels, ((0, 0), (0, 0), (by, by), (by, by)))
@@ -167,7 +172,7 @@ def shift(pixels: Pixels, generator: np.random.Generator, *, by: int) -> Pixels:
 
 
 def read_image(path: "Picture", *, n_channels: int, size: int | None = None, resize: Resize = "bilinear") -> Pixels:
-    """One image, from a file or as Pillow has it, as (C, H, W)."""
+    """Read one image as (C, H, W), from a file or from an image of Pillow's."""
     _need_pillow()
     from PIL import Image, ImageOps
 
@@ -177,12 +182,12 @@ def read_image(path: "Picture", *, n_channels: int, size: int | None = None, res
         "nearest": Image.Resampling.NEAREST,
     }
     image = path if isinstance(path, Image.Image) else _open_image(path)
-    with contextlib.suppress(SyntaxError, ValueError, struct.error):  # notes of a camera that are damaged say nothing
+    with contextlib.suppress(SyntaxError, ValueError, struct.error):  # damaged EXIF data is ignored
         image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):  # Pillow cuts at 255, which would make all of it white
+    if image.mode.startswith("I;16"):  # Pillow would clip at 255 and make it white
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if n_channels not in (1, 3):
-        raise UserError(f"{path}: an image file has 1 or 3 channels, and {n_channels} are wanted")
+        raise UserError(f"{path}: image files have 1 or 3 channels; {n_channels} cannot be read")
     image = image.convert("L" if n_channels == 1 else "RGB")
     if size is not None and image.size != (size, size):
         image = image.resize((size, size), methods[resize])
@@ -191,26 +196,26 @@ def read_image(path: "Picture", *, n_channels: int, size: int | None = None, res
 
 
 def _check_arrays(path: Path, pixels: Pixels, size: int | None, n_channels: int | None) -> None:
-    """Refuse arrays of another size or number of channels: only image files are resized."""
+    """Raise a UserError if arrays have another size or number of channels: only image files are converted."""
     _, channels, height, width = pixels.shape
     if (size or height, size or width, n_channels or channels) != (height, width, channels):
-        wanted = [] if size is None else [f"{size} x {size} pixels"]
-        wanted += [] if n_channels is None else [f"channels: {n_channels}"]
+        expected = [] if size is None else [f"{size} x {size} pixels"]
+        expected += [] if n_channels is None else [f"channels: {n_channels}"]
         raise UserError(
-            f"{path}: images of {width} x {height} pixels, channels: {channels}; wanted are {', '.join(wanted)}. "
-            "Arrays are taken as they are: resize them first, or give a folder of image files, which are resized"
+            f"{path}: images of {width} x {height} pixels, channels: {channels}; expected {', '.join(expected)}. "
+            "Arrays are not resized: resize them first, or give a folder of image files"
         )
 
 
 def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: int | None, resize: Resize) -> Images:
     folder = path
     if split is not None:
-        found = [path / name for name in SPLITS[split] if (path / name).is_dir()]
-        if not found:
+        folders = [path / name for name in SPLITS[split] if (path / name).is_dir()]
+        if not folders:
             raise UserError(f"{path}: has no folder for '{split}'; expected one of: {', '.join(SPLITS[split])}")
-        folder = found[0]
+        folder = folders[0]
     labels = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    if not labels and _image_files(folder, SUFFIXES):  # without labels: "." is the folder itself
+    if not labels and _image_files(folder, SUFFIXES):  # images without labels: "." is the folder itself
         labels = ["."]
     files = [(number, file) for number, label in enumerate(labels) for file in _image_files(folder / label, SUFFIXES)]
     unread = [file for label in labels for file in _image_files(folder / label, UNREAD)]
@@ -219,7 +224,7 @@ def _read_folder(path: Path, split: Split | None, size: int | None, n_channels: 
         more = ", …" if len(unread) > 3 else ""
         kinds = ", ".join(SUFFIXES)
         left = "1 image is" if len(unread) == 1 else f"{len(unread):,} images are"
-        warn(Notice(f"{folder}: {left} left out ({names}{more}), since only {kinds} are read"))
+        warn(Notice(f"{folder}: {left} left out ({names}{more}), because only {kinds} are read"))
     if not files:
         raise UserError(
             f"{folder}: expected a folder for each label, with images in it ({', '.join(SUFFIXES)}); found no image"
@@ -249,7 +254,7 @@ def _open_image(path: str | Path) -> "Image.Image":
     if not isinstance(path, (str, Path)):
         raise UserError(f"an image must be the name of its file or an image of Pillow's, found {str(path)[:60]!r}")
     if str(path).lower().startswith(("http://", "https://")):
-        raise UserError(f"{path}: heedful fetches nothing; save the image and give the name of its file")
+        raise UserError(f"{path}: heedful downloads no images; save the image and give the name of its file")
     if not str(path):
         raise UserError("the name of an image file is missing: it is empty")
     if not Path(path).exists():
@@ -274,22 +279,22 @@ def _read_npz(path: Path, split: Split | None) -> Images:
         names = {entry.removesuffix(".npy") for entry in archive.namelist()}
         endings = [f"_{name}" for name in SPLITS[split]] if split else ["", "_train"]
         pairs = [(f"{x}{end}", f"{y}{end}") for end in endings for x, y in (("x", "y"), ("images", "labels"))]
-        found = next((pair for pair in pairs if set(pair) <= names), None)
-        if found is None:
+        pair = next((pair for pair in pairs if set(pair) <= names), None)
+        if pair is None:  # pixels without labels
             alone = next((x for x, _ in pairs if x in names), None)
-            found = None if alone is None else (alone, "")
-        if found is None:
-            wanted = " or ".join(f"'{x}' and '{y}'" for x, y in pairs[:2])
-            raise UserError(f"{path}: expected the arrays {wanted}; found {', '.join(sorted(names))}")
-        pixels = _array(path, archive, found[0])
-        targets = _array(path, archive, found[1]) if found[1] else np.zeros(pixels.shape[:1], np.int64)
+            pair = None if alone is None else (alone, "")
+        if pair is None:
+            expected = " or ".join(f"'{x}' and '{y}'" for x, y in pairs[:2])
+            raise UserError(f"{path}: expected the arrays {expected}; found {', '.join(sorted(names))}")
+        pixels = _array(path, archive, pair[0])
+        targets = _array(path, archive, pair[1]) if pair[1] else np.zeros(pixels.shape[:1], np.int64)
         classes = _array(path, archive, "classes") if "classes" in names else None
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
         raise UserError(
-            f"{path}: '{found[0]}' must be bytes (N, H, W) or (N, H, W, C), found {pixels.dtype} {pixels.shape}"
+            f"{path}: '{pair[0]}' must be bytes (N, H, W) or (N, H, W, C), found {pixels.dtype} {pixels.shape}"
         )
     if not np.issubdtype(targets.dtype, np.integer) or targets.size != len(pixels):
-        raise UserError(f"{path}: '{found[1]}' must have a whole number for each of {len(pixels):,} images")
+        raise UserError(f"{path}: '{pair[1]}' must have a whole number for each of {len(pixels):,} images")
     images = pixels.astype(np.uint8, copy=False)
     images = images[:, None] if images.ndim == 3 else _channels_first(images)
     return _labelled(images, targets.reshape(-1).astype(np.int64), classes, path)
@@ -319,8 +324,8 @@ def _array(path: Path, archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.ge
     return array
 
 
-def _read_table(path: Path, separator: str) -> Images:
-    """A line for each image: the pixels from 0 to 255, and the label first or last, as a heading may say."""
+def _read_table(path: Path, separator: str, label: LabelColumn | None) -> Images:
+    """Read a table with a line for each image: its pixels from 0 to 255, and its label in the first or last column."""
     with open_bytes(path) as stream:
         text = stream.read(MAX_BYTES).decode("ascii", "replace")
     lines = text.splitlines()
@@ -331,33 +336,33 @@ def _read_table(path: Path, separator: str) -> Images:
         raise UserError(f"{path}: expected whole numbers, {separator!r} between them: {error}") from None
     if not values.size:
         raise UserError(f"{path}: holds no image")
-    first = _label_is_first(path, values, heading)
+    first = (label or _label_column(path, heading)) == "first"
     targets, numbers = (values[:, 0], values[:, 1:]) if first else (values[:, -1], values[:, :-1])
     n_channels, side = next(
         ((c, s) for c in (1, 3) if (s := round((numbers.shape[1] / c) ** 0.5)) ** 2 * c == numbers.shape[1]), (0, 0)
     )
     if not n_channels:
-        raise UserError(f"{path}: {numbers.shape[1]} numbers in a line make no square image of 1 or 3 channels")
+        raise UserError(f"{path}: {numbers.shape[1]} pixels in a line are no square image of 1 or 3 channels")
     if numbers.min() < 0 or numbers.max() > 255:
         raise UserError(f"{path}: pixels must lie between 0 and 255, found {numbers.min()} to {numbers.max()}")
     return _labelled(numbers.astype(np.uint8).reshape(-1, n_channels, side, side), targets, None, path)
 
 
-def _label_is_first(path: Path, values: npt.NDArray[np.int64], heading: list[str] | None) -> bool:
-    """Without a heading it is the last, unless that never changes and the first does: corners are black."""
-    if heading is not None:
-        names = [name.strip(' "') for name in heading]
-        if "label" not in (names[0], names[-1]):
-            raise UserError(
-                f"{path}: the heading names no column 'label'{did_you_mean('label', (names[0], names[-1]))}"
-            )
-        return names[0] == "label"
-    return bool(np.ptp(values[:, -1]) == 0 and np.ptp(values[:, 0]) > 0)
+def _label_column(path: Path, heading: list[str] | None) -> LabelColumn:
+    """Find the column 'label' in the heading; UserError if there is none, because labels and pixels look alike."""
+    how = "say which column is the label: --set data.label=first, or last (in Python label=)"
+    if heading is None:
+        raise UserError(f"{path}: the table has no heading; {how}")
+    names = [name.strip(' "') for name in heading]
+    if "label" not in (names[0], names[-1]):
+        hint = did_you_mean("label", (names[0], names[-1]))
+        raise UserError(f"{path}: the heading names neither the first nor the last column 'label'{hint}; {how}")
+    return "first" if names[0] == "label" else "last"
 
 
 def _labelled(pixels: Pixels, targets: Targets, classes: npt.NDArray[np.generic] | None, path: Path) -> Images:
     if targets.size and targets.min() < 0:
-        raise UserError(f"{path}: a label has the number {targets.min()}; they count from 0")
+        raise UserError(f"{path}: a label has the number {targets.min()}; labels are numbered from 0")
     n_labels = int(targets.max(initial=-1)) + 1
     if n_labels > 1_000_000:
         raise UserError(f"{path}: a label has the number {n_labels - 1:,}; at most 1,000,000 labels are read")
@@ -366,7 +371,7 @@ def _labelled(pixels: Pixels, targets: Targets, classes: npt.NDArray[np.generic]
     else:
         labels = tuple(str(name) for name in classes.reshape(-1))
     if len(labels) < n_labels:
-        raise UserError(f"{path}: has {len(labels)} names for labels, and a label with the number {n_labels - 1}")
+        raise UserError(f"{path}: 'classes' has {len(labels)} names, but a label has the number {n_labels - 1}")
     return Images(pixels, targets, labels, name=Path(plain_name(path)).stem)
 
 
@@ -377,56 +382,47 @@ def _need_pillow() -> None:
         raise MissingExtra("reading image files", "images") from None
 
 
-LabelFn = Callable[
-    [int, np.random.Generator], IntArray
-]  # (number of a picture, its random numbers) -> labels of its patches
-
-
 @dataclass(frozen=True)
 class ImageTransform:
-    """How pictures become the numbers that a model takes, and how they are changed at random before that."""
+    """Random changes to an image, and the mean and std with which a batch is normalised afterwards."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     flip: bool = False
     shift: int = 0
 
-    def __call__(self, pixels: Pixels, random: np.random.Generator) -> Pixels:
-        """One picture (C, H, W), changed."""
-        changed = flip(pixels[None], random) if self.flip else pixels[None]
-        moved: Pixels = (shift(changed, random, by=self.shift) if self.shift else changed)[0]
+    def __call__(self, pixels: Pixels, generator: np.random.Generator) -> Pixels:
+        """Flip and shift one image (C, H, W)."""
+        changed = flip(pixels[None], generator) if self.flip else pixels[None]
+        moved: Pixels = (shift(changed, generator, by=self.shift) if self.shift else changed)[0]
         return moved
 
 
-class ImageDataset:
-    """A dataset for a loader; `ask` says what is wanted of a picture, one label or one for each patch."""
+class ImageDataset(BatchDataset[ImageBatch]):
+    """Images for a loader. `label_fn` returns the label of an image, or `n_labels` of them, one for each patch."""
 
     def __init__(
         self,
         pixels: Pixels,
-        ask: LabelFn,
-        changes: ImageTransform,
+        label_fn: LabelFn,
+        transform: ImageTransform,
         *,
         key: str,
-        n_asked: int = 1,
+        n_labels: int = 1,
         pin_memory: bool = False,
     ) -> None:
-        self.pixels, self.ask, self.changes = pixels, ask, changes
-        self.pin_memory = pin_memory
-        self.keys, self.sizes = [key], [len(pixels)]
-        self.source_lengths: IntArray = np.zeros(len(pixels), np.uint32)
-        self.target_lengths: IntArray = np.full(len(pixels), n_asked, np.uint32)
+        self.pixels, self.label_fn, self.transform = pixels, label_fn, transform
         self._empty = np.zeros((0, *pixels.shape[1:]), np.uint8)
+        super().__init__(
+            [key], [len(pixels)], target_lengths=np.full(len(pixels), n_labels, np.uint32), pin_memory=pin_memory
+        )
 
-    def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> ImageBatch:
-        """See `Dataset`. What happens to a row depends on the step's seed and the row's number in it alone."""
-        chosen = np.asarray(indices[rows], np.int64)
-        randoms = [rng(seed, int(row)) for row in rows]
-        changed = [self.changes(self.pixels[i], random) for i, random in zip(chosen, randoms, strict=True)]
-        labels = [self.ask(int(i), random) for i, random in zip(chosen, randoms, strict=True)]
-        batch = ImageBatch(
-            pixels=normalised(np.stack(changed) if changed else self._empty, self.changes.mean, self.changes.std),
+    def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> ImageBatch:
+        generators = [rng(seed, int(row)) for row in rows]
+        changed = [self.transform(self.pixels[i], generator) for i, generator in zip(chosen, generators, strict=True)]
+        labels = [self.label_fn(int(i), generator) for i, generator in zip(chosen, generators, strict=True)]
+        return ImageBatch(
+            pixels=normalised(np.stack(changed) if changed else self._empty, self.transform.mean, self.transform.std),
             labels=torch.from_numpy(np.array(labels, np.int64)),
             indices=torch.from_numpy(chosen),
         )
-        return batch.pin_memory() if self.pin_memory else batch

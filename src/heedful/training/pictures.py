@@ -13,6 +13,7 @@ def open_training(path: str, settings: Settings) -> Images:
         size=settings.data.image_size,
         n_channels=settings.model.get("n_channels"),
         resize=settings.model.get("resize", "bilinear"),
+        label=settings.data.label,
     )
     height, width = images.pixels.shape[2:]
     if height != width:
@@ -31,4 +32,5 @@ def open_valid(path: str, settings: Settings, *, like: Images) -> Images:
         size=like.pixels.shape[2],
         n_channels=like.pixels.shape[1],
         resize=settings.model.get("resize", "bilinear"),
+        label=settings.data.label,
     )

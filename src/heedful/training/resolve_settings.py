@@ -47,6 +47,7 @@ TYPED_ONLY_FOR: dict[str, tuple[object, tuple[str, ...]]] = {
     "data.flip": (False, _PICTURES),
     "data.shift": (0, _PICTURES),
     "data.image_size": (None, _PICTURES),
+    "data.label": (None, _PICTURES),
     "data.documents": ("paragraphs", _TEXTS),
     "data.hold_out_share": (0.1, _TEXTS),
     "data.rows": ("packed", ("next_token",)),

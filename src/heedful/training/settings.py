@@ -40,6 +40,7 @@ class DataSettings:
     rows: Literal["packed", "random"] = "packed"  # of language models: documents in rows, or windows from anywhere
     isolate_documents: bool = True  # packed documents do not see each other
     columns: tuple[int, ...] = ()  # of pairs, labels, tags: where both stand; () = first and second, of tags the last
+    label: Literal["first", "last"] | None = None  # the label's column in a table of pixels without a heading
     image_size: int | None = None  # pixels to each side, to which image files are brought; by default as they are
     flip: bool = False  # of images: half of them are mirrored
     shift: int = 0  # of images: moved by up to so many pixels

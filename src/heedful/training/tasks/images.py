@@ -115,12 +115,12 @@ def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tupl
         return joined, given, [len(images) for images in corpora]
     require_hold_out(settings.data.hold_out, give="--valid")
     share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
-    held_out = joined.drawn(share, seed=0)
+    held_out = joined.hold_out_mask(share, seed=0)
     if not held_out.any():
         raise UserError(f"{len(joined):,} pictures are too few to hold some out: give --valid, or more pictures")
     ends = np.cumsum([len(images) for images in corpora])
     sizes = [int((~part).sum()) for part in np.split(held_out, ends[:-1])]
-    return joined.rows(np.flatnonzero(~held_out)), joined.rows(np.flatnonzero(held_out)), sizes
+    return joined.take(np.flatnonzero(~held_out)), joined.take(np.flatnonzero(held_out)), sizes
 
 
 def numbered_as(images: Images, labels: tuple[str, ...]) -> Images:
@@ -200,7 +200,7 @@ def lesson_with(
             ask(prepared.targets, config, settings),
             changes,
             key=prepared.fingerprint,
-            n_asked=n_asked,
+            n_labels=n_asked,
             pin_memory=pin,
         ),
         make_model=partial(build, config, settings),
