@@ -1,11 +1,11 @@
-"""Growth on logarithmic paper, as SVG text: a straight line is a power of the length, its slope the exponent."""
+"""Draw growth charts with logarithmic axes as SVG: a straight line is a power of the length, its slope the exponent."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the marks differ as well.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; the markers differ as well.
 COLOURS = ("#222222", "#d55e00", "#7f7f7f", "#cc79a7", "#e69f00", "#009e73", "#56b4e9", "#0072b2")
 PAPER, INK, FAINT = "#ffffff", "#222222", "#d9d9d9"
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 300, 300, 64, 64, 48, 92
@@ -14,14 +14,16 @@ FONT = "font-family='system-ui, sans-serif'"
 
 @dataclass(frozen=True)
 class Line:
+    """A line of the chart: the costs of one method, for every panel."""
+
     name: str
     lengths: Sequence[float]
-    costs: dict[str, Sequence[float]]  # panel -> one number for each length
+    costs: dict[str, Sequence[float]]  # panel -> a number for each length
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Where numbers go: logarithms of (x, y) onto a rectangle of the picture."""
+    """The rectangle of a panel; maps numbers to positions on logarithmic axes."""
 
     left: float
     x_range: tuple[float, float]
@@ -37,6 +39,7 @@ class Panel:
 
 
 def growth_chart(title: str, x_label: str, lines: Sequence[Line]) -> str:
+    """Return SVG text with a panel for each kind of cost; costs of zero are left out."""
     panels = list(lines[0].costs)
     width = len(panels) * (LEFT + PANEL_WIDTH + RIGHT)
     height = TOP + PANEL_HEIGHT + BOTTOM
@@ -63,7 +66,7 @@ def _panel(number: int, name: str, x_label: str, lines: Sequence[Line]) -> list[
         colour = COLOURS[i % len(COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
-        parts += [_mark(i, x, y, colour) for x, y in points]
+        parts += [_marker(i, x, y, colour) for x, y in points]
         ends.append((points[-1][1], points[-1][0], line.name, colour))
     return parts + _labels(ends)
 
@@ -86,7 +89,7 @@ def _grid(panel: Panel, lengths: Sequence[float], x_label: str) -> list[str]:
 
 
 def _slopes(panel: Panel) -> list[str]:
-    """Two dashed guides from the lower left corner: what grows with the length, and what grows with its square."""
+    """Draw two dashed guides from the lower left corner: growth with the length, and with its square."""
     first, last = panel.x_range
     start = panel.y_range[0] * 1.5
     parts = []
@@ -101,7 +104,7 @@ def _slopes(panel: Panel) -> list[str]:
 
 
 def _labels(ends: list[tuple[float, float, str, str]]) -> list[str]:
-    """The name of each line where it ends: at the right edge, moved apart where two would overlap; inside, above it."""
+    """Label each line at its end: beside the right edge, without overlap; above the line if it ends earlier."""
     parts = []
     edge = max(x for _, x, _, _ in ends)
     lowest = -math.inf
@@ -114,7 +117,7 @@ def _labels(ends: list[tuple[float, float, str, str]]) -> list[str]:
     return parts
 
 
-def _mark(kind: int, x: float, y: float, colour: str) -> str:
+def _marker(kind: int, x: float, y: float, colour: str) -> str:
     if kind % 4 == 0:
         return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='{colour}'/>"
     if kind % 4 == 1:
@@ -125,15 +128,15 @@ def _mark(kind: int, x: float, y: float, colour: str) -> str:
 
 
 def _text(
-    x: float, y: float, words: str, *, size: int = 12, anchor: str = "start", colour: str = INK, weight: int = 400
+    x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", colour: str = INK, weight: int = 400
 ) -> str:
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' "
-        f"fill='{colour}' stroke='{PAPER}' stroke-width='3' paint-order='stroke'>{escape(words)}</text>"
+        f"fill='{colour}' stroke='{PAPER}' stroke-width='3' paint-order='stroke'>{escape(text)}</text>"
     )
 
 
 def _decades(low: float, high: float) -> tuple[float, float]:
-    """Whole powers of ten around the numbers."""
+    """Return the powers of ten around the numbers."""
     bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return 10.0**bottom, 10.0 ** max(top, bottom + 1)

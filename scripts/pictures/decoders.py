@@ -1,54 +1,53 @@
-"""Decoder-only models: one layer of GPT-2 beside one of Llama, bottom to top."""
+"""Draw the decoders of BART, T5 and the Universal Transformer side by side."""
 
-from svg import BLUE, INK, SOFT, Picture
+from columns import ATTENTION, COLUMNS, EMBED, FORWARD, NORM, OUT, WIDTH, Column, Part, draw, top
+from svg import BLUE, SOFT, Picture
 
-ATTENTION, FORWARD, NORM, EMBED, OUT = "#dcebf5", "#fbe3d3", "#eef1f4", "#d9f0e8", "#f3e3ec"
-WIDTH = 250  # of a box
-COLUMNS = (110, 520)  # left edges of the boxes
-BOTTOM, RISE = 600, 62  # of the ids, and from one box to the next above it
+BART: list[Part] = [
+    ("embedding + learned position", "TokenEmbedding, Learned", EMBED),
+    ("layer norm", "target_norm", NORM),
+    ("causal self-attention", "add, then norm", ATTENTION),
+    ("cross-attention", "add, then norm", ATTENTION),
+    ("D → F → D, GELU", "add, then norm", FORWARD),
+    None,
+    ("output layer, tied, + a bias", "VocabularyHead, tied", OUT),
+]
+T5: list[Part] = [
+    ("embedding", "TokenEmbedding", EMBED),
+    None,
+    ("self-attention + bias by distance", "RMS norm, then add", ATTENTION),
+    ("cross-attention", "RMS norm, then add", ATTENTION),
+    ("D → F → D, ReLU or gated GELU", "RMS norm, then add", FORWARD),
+    ("RMS norm", "final_norm", NORM),
+    ("× D^-½, output layer; 1.1: untied", "VocabularyHead", OUT),
+]
+UNIVERSAL: list[Part] = [
+    ("embedding", "TokenEmbedding", EMBED),
+    ("+ position, + step", "Recurrence", EMBED),
+    ("causal self-attention", "add, then norm", ATTENTION),
+    ("cross-attention", "add, then norm", ATTENTION),
+    ("D → F → D, ReLU", "add, then norm", FORWARD),
+    ("mean of steps, by halting probability", "Halting", NORM),
+    ("output layer, tied to the embedding", "VocabularyHead, tied", OUT),
+]
+INPUTS, OUTPUTS = "target ids so far", "logits of the next token"
 
 
-def gpt() -> str:
-    picture = Picture(890, 690, "A layer of GPT-2 and a layer of Llama, side by side, from the ids to the logits")
-    _model(picture, COLUMNS[0], "GPT-2", [
-        ("embedding", "TokenEmbedding", EMBED), ("+ learned positions", "Learned", EMBED),
-        ("layer norm", "LayerNorm", NORM), ("causal self-attention", "MultiHeadAttention, biases", ATTENTION),
-        ("layer norm", "LayerNorm", NORM), ("D → F → D, GELU", "FeedForward, biases", FORWARD),
-        ("layer norm", "final_norm", NORM), ("the embedding again", "VocabularyHead, tied", OUT),
-    ])  # fmt: skip
-    _model(picture, COLUMNS[1], "Llama", [
-        ("embedding", "TokenEmbedding", EMBED), None,
-        ("RMS norm", "RMSNorm", NORM), ("causal self-attention, q and k turned", "Rotary, fewer key heads", ATTENTION),
-        ("RMS norm", "RMSNorm", NORM), ("gate × inner → D, SiLU", "GatedFeedForward", FORWARD),
-        ("RMS norm", "final_norm", NORM), ("linear, to the vocabulary", "VocabularyHead", OUT),
-    ])  # fmt: skip
-    picture.text(445, 668, "x + f(norm(x)): every part adds to the stream that passes it", anchor="middle", colour=SOFT)
+def decoders() -> str:
+    title = "The decoders of BART, T5 and the Universal Transformer, from the target ids so far to the logits"
+    picture = Picture(984, 640, title)
+    draw(picture, COLUMNS[0], Column("BART", INPUTS, BART, OUTPUTS))
+    draw(picture, COLUMNS[1], Column("T5", INPUTS, T5, OUTPUTS))
+    times = "× as often as needed"
+    draw(picture, COLUMNS[2], Column("Universal Transformer", INPUTS, UNIVERSAL, OUTPUTS, repeated=(1, 4), times=times))
+    _recurrence(picture, COLUMNS[2])
+    for x in COLUMNS:
+        picture.text(x + WIDTH + 8, top(3) + 16, "memory", size=11, colour=SOFT)
+        picture.arrow((x + WIDTH + 52, top(3) + 22), (x + WIDTH + 1, top(3) + 22), colour=BLUE)
     return str(picture)
 
 
-def _model(picture: Picture, x: float, name: str, parts: list[tuple[str, str, str] | None]) -> None:
-    middle = x + WIDTH / 2
-    picture.text(middle, 42, name, size=15, anchor="middle", bold=True)
-    picture.text(middle, BOTTOM + 34, "ids", anchor="middle", bold=True)
-    picture.box(x - 66, _top(5) - 14, WIDTH + 110, _top(2) - _top(5) + 72, fill="none", stroke="#b8c1ca", round=12)
-    picture.text(x + WIDTH + 36, _top(5) + 6, "× N", anchor="end", bold=True)
-    below = BOTTOM + 18
-    for place, part in enumerate(parts):
-        if part is None:
-            continue
-        y = _top(place)
-        words, code, fill = part
-        picture.arrow((middle, below), (middle, y + 45))
-        picture.box(x, y, WIDTH, 44, fill=fill, stroke="#b8c1ca", round=7)
-        picture.text(middle, y + 19, words, anchor="middle", colour=INK)
-        picture.text(middle, y + 35, code, size=10.5, anchor="middle", colour=SOFT, mono=True)
-        below = y
-    for first in (2, 4):  # from below the norm, around both, into the stream above
-        start, end = _top(first) + 53, _top(first + 1) - 8
-        picture.arrow((middle, start), (x - 34, start), (x - 34, end), (middle - 2, end), colour=BLUE)
-    picture.arrow((middle, below), (middle, below - 24))
-    picture.text(middle, below - 32, "logits of what follows", anchor="middle", bold=True)
-
-
-def _top(place: int) -> float:
-    return BOTTOM - 44 - place * RISE
+def _recurrence(picture: Picture, x: float) -> None:
+    """Draw the arrow from above the layer back to below it."""
+    middle, start, end = x + WIDTH / 2, top(4) - 15, top(1) + 61
+    picture.arrow((middle, start), (x - 27, start), (x - 27, end), (middle - 2, end), colour=BLUE)

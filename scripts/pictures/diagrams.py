@@ -1,15 +1,20 @@
-"""Draw every picture of the documentation: python scripts/pictures/diagrams.py [FOLDER]"""
+"""Draw the diagrams of the docs as SVG.
+
+    python scripts/pictures/diagrams.py [FOLDER]
+
+FOLDER is docs/pictures by default. A test checks that the committed files equal the drawn ones.
+"""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from codes import positions
-from decoders import gpt
+from decoder_only import gpt
+from decoders import decoders
+from encoders import encoders
 from grids import masks, patterns
-from readers import readers
+from position_codes import positions
 from wiring import joins, transformer
-from writers import writers
 
 PICTURES_FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 
@@ -19,8 +24,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "patterns.svg": patterns,
     "positions.svg": positions,
     "joins.svg": joins,
-    "readers.svg": readers,
-    "writers.svg": writers,
+    "encoders.svg": encoders,
+    "decoders.svg": decoders,
     "gpt.svg": gpt,
 }
 

@@ -1,4 +1,4 @@
-"""Masks and patterns: who may look at whom."""
+"""Draw masks and attention patterns as grids: which query may attend to which key."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from heedful.nn.sparse_attention import AttentionPattern, Dilated, Local, Sparse
 from svg import BLUE, FAINT, INK, ORANGE, SOFT, Picture
 
 N = 24  # positions in a grid of patterns
-QUERY = 12  # the one whose row is framed
+QUERY = 12  # the query whose row is framed
 
 
 def masks() -> str:
@@ -18,7 +18,7 @@ def masks() -> str:
     causal = causal_mask(10)
     grids = [
         ("padding_mask(real)", "the last 3 of 10 tokens", "are padding", padded),
-        ("causal_mask(10)", "no query sees", "a later key", causal),
+        ("causal_mask(10)", "no query attends", "to a later key", causal),
         ("combine(padding, causal)", "allowed only where", "both allow it", padded & causal),
         ("causal_mask(1, 10)", "one new token", "before a cache of 9", causal_mask(1, 10)),
         ("document_mask(documents)", "three packed documents", "stay apart", document_mask(documents)[0, 0]),
@@ -27,7 +27,7 @@ def masks() -> str:
     for i, (name, first, second, mask) in enumerate(grids):
         x, side = 30 + i * 178, 14
         picture.text(x, 34, name, size=10.8, bold=True, mono=True)
-        _grid(picture, x, 50 + (10 - len(mask)) * side, side, mask)  # a single query is the last one
+        _grid(picture, x, 50 + (10 - len(mask)) * side, side, mask)  # a single query stands in the last row
         picture.text(x, 50 + 10 * side + 22, first, colour=SOFT)
         picture.text(x, 50 + 10 * side + 38, second, colour=SOFT)
     _legend(picture, 30, 264)
@@ -37,34 +37,34 @@ def masks() -> str:
 def patterns() -> str:
     grids: list[tuple[str, str, AttentionPattern]] = [
         ("Local(3)", "neighbours, at most 3 away", Local(3)),
-        ("Window(6)", "inside the own block of 6", Window(6)),
+        ("Window(6)", "inside its block of 6", Window(6)),
         ("Strided(4)", "every 4th from the query on", Strided(4)),
         ("Dilated(4)", "0, 1, 2, 4, 8 away", Dilated(4)),
         ("Sparse(4, n_global=1)", "near blocks, one global token", Sparse(4)),
     ]
-    drawn = [(name, words, rule_mask(rule, N, N)) for name, words, rule in grids]
-    drawn.append(("Strongest(5)", "the 5 highest scores: learned", _strongest(5)))
+    drawn = [(name, caption, rule_mask(rule, N, N)) for name, caption, rule in grids]
+    drawn.append(("TopKAttention(5)", "the 5 highest scores: learned", _top_k(5)))
     causal = [
         ("Local(3, causal=True)", "what a decoder uses", rule_mask(Local(3, causal=True), N, N)),
         ("Dilated(4, causal=True)", "what a decoder uses", rule_mask(Dilated(4, causal=True), N, N)),
     ]
     picture = Picture(920, 616, "Eight patterns as grids: queries are rows, keys are columns, blue may attend")
-    for i, (name, words, mask) in enumerate([*drawn, *causal]):
+    for i, (name, caption, mask) in enumerate([*drawn, *causal]):
         x, y, side = 30 + i % 4 * 222, 50 + i // 4 * 276, 8
         picture.text(x, y - 16, name, bold=True, mono=True)
         _grid(picture, x, y, side, mask, query=QUERY)
         allowed = int(mask.sum())
-        picture.text(x, y + N * side + 18, words, colour=SOFT)
+        picture.text(x, y + N * side + 18, caption, colour=SOFT)
         picture.text(x, y + N * side + 34, f"{allowed} of {N * N} pairs", colour=SOFT)
     _legend(picture, 30, 596, query=True)
     return str(picture)
 
 
-def _strongest(kept: int) -> Tensor:
-    # Scores as trained heads have them: a liking for some keys, and for near ones. No random numbers, so no seed.
+def _top_k(k: int) -> Tensor:
+    # Scores like those of trained heads, which prefer some keys and near keys; not random, so no seed is needed.
     query, key = torch.arange(N)[:, None], torch.arange(N)[None, :]
     scores = 2.0 * torch.sin(1.7 * key + 0.6) + torch.sin(0.9 * query * key + 1.1) - 0.12 * (query - key).abs()
-    return torch.zeros(N, N, dtype=torch.bool).scatter(1, scores.topk(kept, dim=1).indices, True)
+    return torch.zeros(N, N, dtype=torch.bool).scatter(1, scores.topk(k, dim=1).indices, True)
 
 
 def _grid(picture: Picture, x: float, y: float, side: float, mask: Tensor, query: int | None = None) -> None:
@@ -83,8 +83,8 @@ def _legend(picture: Picture, x: float, y: float, *, query: bool = False) -> Non
     picture.box(x, y - 10, 11, 11, fill=BLUE)
     picture.text(x + 17, y, "may attend", colour=INK)
     picture.box(x + 96, y - 10, 11, 11, fill=FAINT)
-    picture.text(x + 113, y, "hidden", colour=INK)
+    picture.text(x + 113, y, "masked", colour=INK)
     picture.text(x + 170, y, "a row is a query, a column a key", colour=SOFT)
     if query:
         picture.path(f"M{x + 376},{y - 10}h20v10h-20z", stroke=ORANGE, width=1.8)
-        picture.text(x + 403, y, f"what query {QUERY} sees", colour=INK)
+        picture.text(x + 403, y, f"row of query {QUERY}", colour=INK)

@@ -1,6 +1,6 @@
-"""Drawing as text: a few shapes, one look for all pictures, and small raster images inside.
+"""Draw SVG text: a few shapes, one style for all pictures, and small embedded raster images.
 
-The same input gives the same bytes everywhere, so that a test can hold a picture to the code that draws it.
+Equal input gives equal bytes on every machine, so a test can compare a committed picture with the code that draws it.
 """
 
 import base64
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from html import escape
 
-# A paper of its own, so that a picture reads on light and dark pages; colours of Okabe and Ito, for all eyes.
+# A white background, so that pictures are readable on light and dark pages; Okabe and Ito's colour-blind-safe colours.
 PAPER, EDGE, INK, SOFT, FAINT = "#ffffff", "#d0d7de", "#1f2328", "#59636e", "#e8ebee"
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#a04c7f", "#56b4e9"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
@@ -17,7 +17,7 @@ MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, monospace"
 
 
 class Picture:
-    """A sheet of paper; `title` is what a screen reader says."""
+    """An SVG picture on a white background; screen readers read its `title`."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.parts = [
@@ -40,7 +40,7 @@ class Picture:
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         *,
         size: float = 12,
         colour: str = INK,
@@ -49,11 +49,11 @@ class Picture:
         mono: bool = False,
         upwards: bool = False,
     ) -> None:
-        turned = f' transform="rotate(-90 {_n(x)} {_n(y)})"' if upwards else ""
-        look = (' font-weight="600"' if bold else "") + (f' font-family="{MONO}"' if mono else "")
+        rotation = f' transform="rotate(-90 {_n(x)} {_n(y)})"' if upwards else ""
+        style = (' font-weight="600"' if bold else "") + (f' font-family="{MONO}"' if mono else "")
         self.parts.append(
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{colour}" text-anchor="{anchor}"'
-            f"{look}{turned}>{escape(words)}</text>"
+            f"{style}{rotation}>{escape(text)}</text>"
         )
 
     def path(
@@ -63,7 +63,7 @@ class Picture:
         self.parts.append(f'<path d="{d}" fill="{fill}" stroke="{stroke}" stroke-width="{_n(width)}"{extra}/>')
 
     def arrow(self, *points: tuple[float, float], colour: str = SOFT) -> None:
-        """A line through the points, soft or blue, with a head at the last."""
+        """Draw a grey or blue line through the points, with an arrowhead at the last one."""
         d = "M" + "L".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self.parts.append(
             f'<path d="{d}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linejoin="round" '
@@ -71,7 +71,7 @@ class Picture:
         )
 
     def cells(self, x: float, y: float, side: float, rows: Sequence[Sequence[bool]], *, colour: str) -> None:
-        """The true cells of a matrix, one path for all of them: each run of neighbours is one rectangle."""
+        """Draw the true cells of a matrix as one path, in which each run of neighbours is one rectangle."""
         runs = []
         for i, row in enumerate(rows):
             j = 0
@@ -96,7 +96,7 @@ class Picture:
 
 
 def _head(colour: str) -> str:
-    """The tip of an arrow."""
+    """Return the definition of an arrowhead."""
     return (
         f'<marker id="head-{colour[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         f'orient="auto"><path d="M0,0.8L7.4,4L0,7.2z" fill="{colour}"/></marker>'
@@ -104,7 +104,7 @@ def _head(colour: str) -> str:
 
 
 def blend(position: float) -> tuple[int, int, int]:
-    """-1 orange, 0 white, 1 blue."""
+    """Return the RGB colour of a number: -1 is orange, 0 white, 1 blue."""
     ends = ORANGE if position < 0 else BLUE
     red, green, blue = (int(ends[i : i + 2], 16) for i in (1, 3, 5))
     share = min(1.0, abs(position))
@@ -112,7 +112,7 @@ def blend(position: float) -> tuple[int, int, int]:
 
 
 def raster(rows: Sequence[Sequence[float]]) -> bytes:
-    """Numbers from -1 to 1 as a PNG, one pixel each, in 255 steps of `blend`."""
+    """Return a PNG of numbers from -1 to 1, a pixel for each, in 255 steps of `blend`."""
     palette = bytes(channel for step in range(255) for channel in blend((step - 127) / 127))
     lines = b"".join(b"\0" + bytes(127 + round(127 * max(-1.0, min(1.0, x))) for x in row) for row in rows)
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
@@ -123,7 +123,7 @@ def raster(rows: Sequence[Sequence[float]]) -> bytes:
 
 
 def _stored(data: bytes) -> bytes:
-    """zlib's format without compression: compressors differ from one build of Python to the next."""
+    """Wrap data in zlib's format without compression, because compressed bytes differ between builds of Python."""
     blocks = [data[i : i + 65535] for i in range(0, len(data), 65535)]
     body = b"".join(
         struct.pack("<BHH", i == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block

@@ -2,8 +2,8 @@
 
     python scripts/pictures/thinking_machines.py
 
-Two words of four numbers each; queries, keys and values of 64, so that scores are divided by 8. For the first word:
-112 and 96, divided 14 and 12, after softmax 0.88 and 0.12.
+The example is self-attention over two words with vectors of four numbers. Queries, keys and values have 64 numbers, so
+scores are divided by 8. The first word has the scores 112 and 96, divided 14 and 12, and the weights 0.88 and 0.12.
 """
 
 import json
@@ -18,7 +18,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def thinking_machines() -> dict[str, object]:
-    """Words, matrices and every intermediate result of one self-attention."""
+    """Return the words, the matrices and every intermediate result of the self-attention."""
     x = np.array([[1, 0, 1, 0], [0, 1, 0, 1]], float)  # (2, D)
     w_q, w_k, w_v = _weights()
     q, k, v = x @ w_q, x @ w_k, x @ w_v  # (2, K)
@@ -57,21 +57,23 @@ def javascript_module() -> str:
 
 
 def _weights() -> tuple[Matrix, Matrix, Matrix]:
-    """Small whole numbers. The query of word one is 2 in 48 places and 1 in 16; the key of word one is 1 everywhere
-    (2 x 48 + 16 = 112), that of word two 1 in the first 48 only (2 x 48 = 96).
+    """Return w_q, w_k and w_v with small integers that give the scores 112 and 96.
+
+    The query of word one has 48 times 2 and 16 times 1. Its key is 1 everywhere (2 x 48 + 16 = 112); the key of word
+    two is 1 in the first 48 columns only (2 x 48 = 96).
     """
-    place = np.arange(D_HEAD)
+    column = np.arange(D_HEAD)
     one, zero = np.ones(D_HEAD), np.zeros(D_HEAD)
-    first = (place < 48).astype(float)
-    even = (place % 2 == 0).astype(float)
-    w_q = np.stack([one, even, first, one])  # rows 0 and 2 make the query of word one, 1 and 3 that of word two
+    first = (column < 48).astype(float)
+    even = (column % 2 == 0).astype(float)
+    w_q = np.stack([one, even, first, one])  # rows 0 + 2 give the query of word one, rows 1 + 3 that of word two
     w_k = np.stack([first, zero, one - first, first])
-    w_v = np.stack([place % 3, zero, one, place % 2 * 3.0])
+    w_v = np.stack([column % 3, zero, one, column % 2 * 3.0])
     return w_q, w_k, w_v
 
 
 def _plain(array: Matrix) -> list[list[float | int]]:
-    """Whole numbers without a point: they are to be read."""
+    """Return nested lists, with integers where possible, so that the file is easy to read."""
     return [[int(value) if value == int(value) else round(float(value), 6) for value in row] for row in array]
 
 

@@ -1,18 +1,18 @@
-"""The wiring: the whole Transformer, and the ways in which a decoder reads an encoder."""
+"""Draw the whole Transformer, and the ways in which decoder layers read encoder layers."""
 
 from svg import BLUE, INK, PURPLE, SOFT, Picture
 
 ATTENTION, FORWARD, NORM, EMBED, OUT = "#dcebf5", "#fbe3d3", "#eef1f4", "#d9f0e8", "#f3e3ec"
 WIDTH = 236  # of a box
-LEFT, RIGHT = 96, 560  # of the encoder's boxes, of the decoder's
-SUB_LAYER = 116  # from one sub-layer to the next above it
-FIRST = 490  # top of the lowest sub-layer's box
+LEFT, RIGHT = 96, 560  # left edges of the encoder's and the decoder's boxes
+SUB_LAYER = 116  # distance from one sub-layer to the next
+FIRST = 490  # top of the box of the lowest sub-layer
 
 
 def transformer() -> str:
-    words = "The Transformer: encoder left, decoder right, and the shapes between the parts"
-    picture = Picture(920, 790, words)
-    for x, ids, length in ((LEFT, "source ids", "S"), (RIGHT, "target ids, so far", "T")):
+    title = "The Transformer: encoder left, decoder right, and the shapes between the parts"
+    picture = Picture(920, 790, title)
+    for x, ids, length in ((LEFT, "source ids", "S"), (RIGHT, "target ids so far", "T")):
         _embed(picture, x, ids, length)
     _layer_of(picture, LEFT, "EncoderLayer", ["self-attention", "feed-forward"], branch=-22)
     _layer_of(picture, RIGHT, "DecoderLayer", ["causal self-attention", "cross-attention", "feed-forward"], branch=22)
@@ -41,22 +41,22 @@ def _embed(picture: Picture, x: float, ids: str, length: str) -> None:
 
 
 def _layer_of(picture: Picture, x: float, name: str, parts: list[str], *, branch: float) -> None:
-    """A frame around sub-layers, the first at the bottom."""
+    """Draw a frame with the sub-layers in it, the first at the bottom."""
     left, right = x - 26 + min(0, 1.2 * branch), x + WIDTH + 26 + max(0, 1.2 * branch)
     top = FIRST - (len(parts) - 1) * SUB_LAYER - 74
     picture.box(left, top, right - left, 576 - top, fill="none", stroke="#b8c1ca", round=12)
     picture.text(left + 12, top + 20, name, size=11.5, colour=SOFT, mono=True)
     picture.text(right - 12, top + 20, "× N", anchor="end", bold=True)
-    for i, words in enumerate(parts):
+    for i, label in enumerate(parts):
         start = 596 if i == 0 else FIRST - i * SUB_LAYER + SUB_LAYER - 36
-        _residual(picture, x, FIRST - i * SUB_LAYER, words, start=start, branch=branch)
+        _residual(picture, x, FIRST - i * SUB_LAYER, label, start=start, branch=branch)
 
 
-def _residual(picture: Picture, x: float, y: float, words: str, *, start: float, branch: float) -> None:
-    """A part inside its residual: what goes in is added to what comes out, then normalised."""
+def _residual(picture: Picture, x: float, y: float, label: str, *, start: float, branch: float) -> None:
+    """Draw a part with its residual connection: input and output are added, then normalized."""
     middle = x + WIDTH / 2
-    part, fill = ("FeedForward", FORWARD) if words == "feed-forward" else ("MultiHeadAttention", ATTENTION)
-    _box(picture, x, y, words, part, fill)
+    part, fill = ("FeedForward", FORWARD) if label == "feed-forward" else ("MultiHeadAttention", ATTENTION)
+    _box(picture, x, y, label, part, fill)
     picture.box(x, y - 36, WIDTH, 22, fill=NORM, stroke="#b8c1ca", round=5)
     picture.text(middle, y - 21, "add, then norm", size=11, anchor="middle")
     picture.arrow((middle, start), (middle, y + 51))
@@ -67,19 +67,19 @@ def _residual(picture: Picture, x: float, y: float, words: str, *, start: float,
 
 
 def _head(picture: Picture, x: float, *, bottom: float) -> None:
-    """From the top of the decoder to the logits."""
+    """Draw the path from the top of the decoder to the logits."""
     middle = x + WIDTH / 2
     picture.arrow((middle, bottom), (middle, bottom - 71))
     _shape(picture, middle, bottom - 48, "B, T, D")
-    _box(picture, x, bottom - 122, "linear, to the vocabulary", "VocabularyHead", OUT)
+    _box(picture, x, bottom - 122, "output layer", "VocabularyHead", OUT)
     picture.arrow((middle, bottom - 122), (middle, bottom - 158))
     _shape(picture, middle, bottom - 136, "B, T, V")
-    picture.text(middle, bottom - 168, "logits: how well each word fits next", anchor="middle", bold=True)
-    picture.text(middle, bottom - 186, "softmax makes probabilities of them", anchor="middle", colour=SOFT)
+    picture.text(middle, bottom - 168, "logits: a score for each next token", anchor="middle", bold=True)
+    picture.text(middle, bottom - 186, "softmax turns them into probabilities", anchor="middle", colour=SOFT)
 
 
 def _memory(picture: Picture, *, top: float) -> None:
-    """From the top of the encoder into every cross-attention."""
+    """Draw the arrow from the top of the encoder to the cross-attention."""
     start, turn, into = LEFT + WIDTH / 2, 448, FIRST - SUB_LAYER + 25
     picture.arrow((start, top), (start, top - 66), (turn, top - 66), (turn, into), (RIGHT - 1, into), colour=BLUE)
     picture.text(start + 8, top - 74, "memory", bold=True, colour=BLUE)
@@ -93,23 +93,23 @@ def _tie(picture: Picture) -> None:
     ends = f"M{LEFT + WIDTH},655H{RIGHT}M{RIGHT + WIDTH},655H872V{head}H{RIGHT + WIDTH}"
     picture.path(ends, stroke=PURPLE, width=1.6, dash="5 4")
     picture.text(446, 647, "one matrix,", colour=PURPLE, size=11.5, anchor="middle")
-    picture.text(446, 671, "three times", colour=PURPLE, size=11.5, anchor="middle")
+    picture.text(446, 671, "used three times", colour=PURPLE, size=11.5, anchor="middle")
 
 
-def _box(picture: Picture, x: float, y: float, words: str, name: str, fill: str) -> None:
+def _box(picture: Picture, x: float, y: float, label: str, name: str, fill: str) -> None:
     picture.box(x, y, WIDTH, 50, fill=fill, stroke="#8c959f", round=7)
-    picture.text(x + WIDTH / 2, y + 22, words, anchor="middle", bold=True, size=13)
+    picture.text(x + WIDTH / 2, y + 22, label, anchor="middle", bold=True, size=13)
     picture.text(x + WIDTH / 2, y + 39, name, anchor="middle", colour=SOFT, size=10.5, mono=True)
 
 
-def _shape(picture: Picture, x: float, y: float, words: str) -> None:
-    picture.text(x + 10, y, words, size=11, colour=SOFT)
+def _shape(picture: Picture, x: float, y: float, shape: str) -> None:
+    picture.text(x + 10, y, shape, size=11, colour=SOFT)
 
 
 def joins() -> str:
     picture = Picture(920, 300, "Three ways in which decoder layers read encoder layers: last, matching, mix")
-    ways: list[tuple[str, str, str, list[tuple[int, int]]]] = [
-        ("last", "every decoder layer reads", "the last encoder layer: the paper's", [(3, i) for i in range(4)]),
+    joins: list[tuple[str, str, str, list[tuple[int, int]]]] = [
+        ("last", "every decoder layer reads", "the last encoder layer (2017)", [(3, i) for i in range(4)]),
         ("matching", "decoder layer i reads", "encoder layer i", [(i, i) for i in range(4)]),
         (
             "mix",
@@ -118,7 +118,7 @@ def joins() -> str:
             [(i, j) for i in range(4) for j in range(4)],
         ),
     ]
-    for n, (name, first, second, pairs) in enumerate(ways):
+    for n, (name, first, second, pairs) in enumerate(joins):
         x = 40 + n * 296
         picture.text(x, 36, f'join = "{name}"', bold=True, mono=True)
         colour, width = ("#8fbfdc", 1.3) if name == "mix" else (BLUE, 2.0)
@@ -136,6 +136,6 @@ def _level(i: int) -> float:
     return 208 - i * 48
 
 
-def _layer(picture: Picture, x: float, middle: float, words: str, fill: str) -> None:
+def _layer(picture: Picture, x: float, middle: float, label: str, fill: str) -> None:
     picture.box(x, middle - 17, 92, 34, fill=fill, stroke="#8c959f", round=6)
-    picture.text(x + 46, middle + 4, words, anchor="middle")
+    picture.text(x + 46, middle + 4, label, anchor="middle")

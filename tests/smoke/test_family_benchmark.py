@@ -1,4 +1,4 @@
-"""The benchmark of the family measures what it says."""
+"""The benchmark of the model families trains from existing files and recipes; its baselines and scores are right."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def test_words_in_a_bag_learn_what_words_say() -> None:
+def test_a_bag_of_words_learns_which_words_decide_the_label() -> None:
     from family_peers import bag_of_words
 
     train = [(f"a {word} film {i % 7}", label) for i in range(40) for word, label in (("good", "+"), ("bad", "-"))]
@@ -28,7 +28,7 @@ def test_words_in_a_bag_learn_what_words_say() -> None:
     assert bag_of_words(train, [("one good thing", "-"), ("one bad thing", "-")]) == 50.0
 
 
-def test_words_of_a_large_bag_that_stand_there_once_are_left_out() -> None:
+def test_a_large_bag_of_words_leaves_out_words_that_occur_once() -> None:
     from family_peers import bag_of_words
 
     train = [(f"once{i} {'good' if i % 2 else 'bad'}", "+" if i % 2 else "-") for i in range(1200)]
@@ -43,7 +43,7 @@ def test_rouge_l_is_the_longest_common_subsequence() -> None:
     assert rouge_l(["a", ""], ["b", "c"]) == 0.0
 
 
-def test_some_labels_are_as_many_of_each(tmp_path: Path) -> None:
+def test_a_part_of_the_labels_keeps_their_proportions(tmp_path: Path) -> None:
     from family_data import read_pairs, write_pairs, write_some
 
     write_pairs(tmp_path / "a.tsv", [(f"text {i}", "rare" if i % 4 == 0 else "common") for i in range(100)])
@@ -53,13 +53,13 @@ def test_some_labels_are_as_many_of_each(tmp_path: Path) -> None:
     assert write_some(tmp_path / "a.tsv", 0, seed=1) == tmp_path / "a.tsv"
 
 
-def test_what_begins_alike_is_never_on_both_sides() -> None:
-    from family_data import beginning, divided
+def test_texts_that_begin_alike_stay_on_one_side_of_a_split() -> None:
+    from family_data import beginning, split_pairs
 
     pairs = [(f"Story {i % 30}: {'x' * 60} told {i}", f"summary {i}") for i in range(90)]
-    rest, chosen = divided(pairs, 10)
-    assert (len(rest), len(chosen)) == (60, 10)
-    assert not {beginning(source) for source, _ in rest} & {beginning(source) for source, _ in chosen}
+    rest, test = split_pairs(pairs, 10)
+    assert (len(rest), len(test)) == (60, 10)
+    assert not {beginning(source) for source, _ in rest} & {beginning(source) for source, _ in test}
 
 
 @pytest.fixture
@@ -70,19 +70,19 @@ def vit(tmp_path: Path) -> Path:
     return save_model(tmp_path / "vit", Vit(config), None)
 
 
-def test_a_cnn_learns_at_the_cost_of_the_other(vit: Path, tmp_path: Path) -> None:
-    from family_peers import cnn_accuracy, divided_pictures
+def test_a_cnn_learns_with_the_operations_of_a_vit(vit: Path, tmp_path: Path) -> None:
+    from family_peers import cnn_accuracy, split_pictures
 
-    draw, targets = np.random.default_rng(0), np.arange(900) % 2
-    pixels = draw.integers(0, 60, size=(900, 8, 8), dtype=np.uint8)
+    rng, targets = np.random.default_rng(0), np.arange(900) % 2
+    pixels = rng.integers(0, 60, size=(900, 8, 8), dtype=np.uint8)
     pixels[targets == 1, 4:] += 150
     np.savez(tmp_path / "pictures.npz", x=pixels, y=targets)
-    parts = divided_pictures(tmp_path / "pictures.npz", tmp_path)
+    parts = split_pictures(tmp_path / "pictures.npz", tmp_path)
     assert (len(open_images(parts.train)), len(open_images(parts.valid)), len(parts.test)) == (360, 40, 500)
     assert cnn_accuracy(vit, parts, 100_000, seed=1) > 90
 
 
-def test_operations_are_those_of_the_products(vit: Path) -> None:
+def test_operations_are_those_of_the_matrix_products(vit: Path) -> None:
     from family_peers import operations
 
     width, ff, tokens, n_patches = 16, 32, 5, 4
@@ -91,17 +91,17 @@ def test_operations_are_those_of_the_products(vit: Path) -> None:
     assert operations(load_model(vit).model, torch.zeros(1, 1, 8, 8)) == pytest.approx(expected, rel=0.1)
 
 
-class Recorded:
-    """Stands for training: writes down what it was asked for, and says that it is done."""
+class RecordedTraining:
+    """A replacement of training: records its arguments and leaves the files of a finished run."""
 
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
 
     def __call__(self, command, **options) -> None:
-        words = [str(word) for word in command]
-        assert words[1:4] == ["-m", "heedful", "train"]
-        self.commands.append(words[4:])
-        run = Path(words[4])
+        args = [str(arg) for arg in command]
+        assert args[1:4] == ["-m", "heedful", "train"]
+        self.commands.append(args[4:])
+        run = Path(args[4])
         for name in ("average", "best", "last"):
             (run / name).mkdir(parents=True)
             (run / name / "manifest.json").write_text("{}")
@@ -116,8 +116,8 @@ class Recorded:
         (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
-@pytest.mark.parametrize("what", ["shakespeare", "labels", "pictures", "summaries", "scan"])
-def test_every_command_trains_from_files_and_recipes_that_are_there(what, tmp_path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("command", ["shakespeare", "labels", "pictures", "summaries", "scan"])
+def test_every_command_trains_from_existing_files_and_recipes(command, tmp_path, monkeypatch, capsys) -> None:
     import family
     import family_peers
 
@@ -126,41 +126,39 @@ def test_every_command_trains_from_files_and_recipes_that_are_there(what, tmp_pa
             (tmp_path / f"{name}.{part}.tsv").write_text("".join(f"text {i}\tlabel {i % 2}\n" for i in range(20)))
     for name in ("english.txt", "paragraphs.txt"):
         (tmp_path / name).write_text("a text\n")
-    asked = Recorded()
-    monkeypatch.setattr(family.subprocess, "run", asked)
-    monkeypatch.setattr(family, "classified", lambda run, test: 75.0)
-    monkeypatch.setattr(family, "written", lambda command, model, sources, *more: ["label 0"] * len(sources))
+    training = RecordedTraining()
+    monkeypatch.setattr(family.subprocess, "run", training)
+    monkeypatch.setattr(family, "accuracy", lambda run, test: 75.0)
+    monkeypatch.setattr(family, "run_heedful", lambda command, model, sources, *args: ["label 0"] * len(sources))
     picture = tmp_path / "picture.npz"
     picture.touch()
-    monkeypatch.setattr(
-        family_peers, "divided_pictures", lambda path, folder: family_peers.Parts(picture, picture, None)
-    )
+    monkeypatch.setattr(family_peers, "split_pictures", lambda path, folder: family_peers.Parts(picture, picture, None))
     monkeypatch.setattr(family_peers, "picture_accuracy", lambda model, test: 80.0)
     monkeypatch.setattr(family_peers, "cnn_accuracy", lambda vit, parts, n, seed: float(n))
-    command = ["family.py", what, "--data", str(tmp_path), "--runs", str(tmp_path / "runs"), "--seeds", "1", "2"]
-    if what == "shakespeare":
+    argv = ["family.py", command, "--data", str(tmp_path), "--runs", str(tmp_path / "runs"), "--seeds", "1", "2"]
+    if command == "shakespeare":
         text = tmp_path / "lm" / "tinyshakespeare.txt.xz"
         text.parent.mkdir()
         text.touch()
-        command += ["--shared", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", command)
+        argv += ["--shared", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", argv)
     family.main()
     first = capsys.readouterr().out
-    assert "2.000" in first  # minutes of both sittings
-    assert asked.commands
-    for words in asked.commands:
-        settings = words[words.index("--set") + 1 :]
-        places = [Path(word) for word in words[1:] if word.endswith((".toml", ".tsv", ".txt", ".npz", ".xz"))]
-        places += [Path(words[words.index("--init-from") + 1])] if "--init-from" in words else []
-        assert len(places) >= 2
-        assert all(place.exists() for place in places), places
-        recipe = next(place for place in places if place.suffix == ".toml")
+    assert "2.000" in first  # minutes of the first start and of the resumption
+    assert training.commands
+    for args in training.commands:
+        settings = args[args.index("--set") + 1 :]
+        paths = [Path(arg) for arg in args[1:] if arg.endswith((".toml", ".tsv", ".txt", ".npz", ".xz"))]
+        paths += [Path(args[args.index("--init-from") + 1])] if "--init-from" in args else []
+        assert len(paths) >= 2
+        assert all(path.exists() for path in paths), paths
+        recipe = next(path for path in paths if path.suffix == ".toml")
         read_settings(recipe, settings)
-    n_runs = len(asked.commands)
+    n_runs = len(training.commands)
     family.main()
-    assert (len(asked.commands), capsys.readouterr().out) == (n_runs, first)
-    monkeypatch.setattr("sys.argv", [*command, "--set", "run.steps=3"])
-    with pytest.raises(SystemExit, match="was trained in another way"):
+    assert (len(training.commands), capsys.readouterr().out) == (n_runs, first)
+    monkeypatch.setattr("sys.argv", [*argv, "--set", "run.steps=3"])
+    with pytest.raises(SystemExit, match="was trained with another recipe or other options"):
         family.main()
 
 
@@ -170,9 +168,9 @@ def test_sets_of_another_command_are_refused(monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.argv", ["family.py", "pictures", "--sets", "sst"])
     with pytest.raises(SystemExit):
         family.main()
-    assert "of pictures there are cifar, mnist" in capsys.readouterr().err
+    assert "allowed for pictures: cifar, mnist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("recipe", sorted((BENCHMARKS.parent / "recipes").glob("*.toml")), ids=lambda path: path.stem)
-def test_every_recipe_is_one(recipe: Path) -> None:
+def test_every_recipe_has_valid_settings(recipe: Path) -> None:
     assert read_settings(recipe).run.steps > 0

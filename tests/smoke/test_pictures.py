@@ -1,4 +1,4 @@
-"""The pictures of the documentation are those that their code draws."""
+"""The committed pictures of the docs equal those that scripts/pictures draws."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ PICTURES = PROJECT / "docs" / "pictures"
 SCRIPTS = PROJECT / "scripts" / "pictures"
 
 
-def test_drawing_again_gives_the_committed_pictures(tmp_path):
+def test_the_committed_diagrams_equal_newly_drawn_ones(tmp_path):
     subprocess.run([sys.executable, SCRIPTS / "diagrams.py", tmp_path], check=True)
-    drawn = sorted(tmp_path.iterdir())
-    different = [path.name for path in drawn if path.read_bytes() != (PICTURES / path.name).read_bytes()]
-    assert drawn
+    new = sorted(tmp_path.iterdir())
+    different = [path.name for path in new if path.read_bytes() != (PICTURES / path.name).read_bytes()]
+    assert new
     assert not different, f"draw them again with: python scripts/pictures/diagrams.py ({different})"
 
 

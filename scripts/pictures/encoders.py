@@ -1,4 +1,4 @@
-"""Encoders side by side: that of 2017, BERT and ViT."""
+"""Draw three encoders side by side: that of the 2017 Transformer, BERT and ViT."""
 
 from columns import ATTENTION, COLUMNS, EMBED, FORWARD, NORM, OUT, Column, Part, draw
 from svg import SOFT, Picture
@@ -14,29 +14,29 @@ BERT: list[Part] = [
     ("layer norm", "LayerNorm", NORM),
     ("self-attention", "add, then norm", ATTENTION),
     ("D → F → D, GELU", "add, then norm", FORWARD),
-    ("map, tanh · or map, GELU, norm", "Pooler, of [CLS] · or MaskedHead", NORM),
-    ("to L labels · or the embedding again", "of [CLS], or of each token", OUT),
+    ("linear, tanh · or linear, GELU, norm", "Pooler, of [CLS] · or MaskedHead", NORM),
+    ("to L labels · or to the vocabulary, tied", "of [CLS], or of each token", OUT),
 ]
 VIT: list[Part] = [
-    ("a linear map of each patch", "PatchEmbedding", EMBED),
+    ("linear projection of each patch", "PatchEmbedding", EMBED),
     ("[class] first, + learned position", "ClassToken, Learned", EMBED),
     ("self-attention", "layer norm, then add", ATTENTION),
     ("D → F → D, GELU", "layer norm, then add", FORWARD),
     ("layer norm", "LayerNorm", NORM),
-    ("to L labels · or pixels · or places", "of [class], or of each patch", OUT),
+    ("to L labels · or pixels · or positions", "of [class], or of each patch", OUT),
 ]
-LAYER = (2, 3)  # the places of its parts
+LAYER = (2, 3)  # first and last index of a layer's parts
 
 
-def readers() -> str:
-    words = "The encoder of 2017, BERT and ViT, from what they read to what they say of it"
-    picture = Picture(984, 600, words)
+def encoders() -> str:
+    title = "The encoder of 2017, BERT and ViT, from their inputs to their outputs"
+    picture = Picture(984, 600, title)
     columns = [
         Column("encoder of 2017", "source ids", ENCODER, "memory, for the decoder", LAYER),
-        Column("BERT", "[CLS] ids [SEP]", BERT, "a label · hidden words · labels of words", LAYER),
-        Column("ViT", "an image, cut into patches", VIT, "a label · hidden patches · their places", LAYER),
+        Column("BERT", "[CLS] ids [SEP]", BERT, "a label · masked tokens · token labels", LAYER),
+        Column("ViT", "an image, split into patches", VIT, "a label · masked patches · their positions", LAYER),
     ]
     for x, column in zip(COLUMNS, columns, strict=True):
         draw(picture, x, column, bottom=514)
-    picture.text(492, 582, "no mask but padding: every place sees every other", anchor="middle", colour=SOFT)
+    picture.text(492, 582, "no mask but padding: every position sees every other", anchor="middle", colour=SOFT)
     return str(picture)
