@@ -42,7 +42,7 @@ LENGTHS, QUICK = (1024, 2048, 4096, 8192, 16384), (512, 1024, 2048)
 NAMES = {
     "formula": "full, by the formula (`attend`)",
     "full": "full, fused (`attend_fused`)",
-    "strongest": f"the {SPAN} strongest",
+    "top_k": f"top-k, the {SPAN} highest scores",
     "strided": f"strided, every {SPAN}th",
     "sparse": f"sparse, blocks of {SPAN}, 1 global",
     "dilated": "dilated, 1, 2, 4, … away",
@@ -50,7 +50,7 @@ NAMES = {
     "window": f"window, blocks of {SPAN}",
 }
 # These two store several T x T matrices for each head, so memory limits their length.
-LONGEST = {"formula": 8192, "strongest": 4096}
+LONGEST = {"formula": 8192, "top_k": 4096}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def attend_function(name: str) -> "Attend":
 
     if name in RULES:
         return PatternAttention(RULES[name](SPAN))
-    full: dict[str, Attend] = {"formula": attend, "full": attend_fused, "strongest": TopKAttention(SPAN)}
+    full: dict[str, Attend] = {"formula": attend, "full": attend_fused, "top_k": TopKAttention(SPAN)}
     return full[name]
 
 

@@ -38,7 +38,7 @@ def decoders() -> str:
     picture = Picture(984, 640, title)
     draw(picture, COLUMNS[0], Column("BART", INPUTS, BART, OUTPUTS))
     draw(picture, COLUMNS[1], Column("T5", INPUTS, T5, OUTPUTS))
-    times = "× as often as needed"
+    times = "× as needed"
     draw(picture, COLUMNS[2], Column("Universal Transformer", INPUTS, UNIVERSAL, OUTPUTS, repeated=(1, 4), times=times))
     _recurrence(picture, COLUMNS[2])
     for x in COLUMNS:

@@ -15,7 +15,7 @@ BERT: list[Part] = [
     ("self-attention", "add, then norm", ATTENTION),
     ("D → F → D, GELU", "add, then norm", FORWARD),
     ("linear, tanh · or linear, GELU, norm", "Pooler, of [CLS] · or MaskedHead", NORM),
-    ("to L labels · or to the vocabulary, tied", "of [CLS], or of each token", OUT),
+    ("to L labels · or to the vocabulary", "of [CLS], or of each token", OUT),
 ]
 VIT: list[Part] = [
     ("linear projection of each patch", "PatchEmbedding", EMBED),
