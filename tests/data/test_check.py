@@ -57,14 +57,14 @@ def test_seen_is_a_set(chunks: list[list[int]]) -> None:
         for value in chunk:
             expected.append(value in known)
             known.add(value)
-        assert seen.add(np.array(chunk, dtype=np.int64)).tolist() == expected
+        assert seen.is_repeated(np.array(chunk, dtype=np.int64)).tolist() == expected
     assert seen.n_different == len(known)
 
 
 def test_seen_keeps_few_runs() -> None:
     seen = DuplicateDetector()
     for i in range(1000):
-        seen.add(np.arange(i * 10, i * 10 + 10))
+        seen.is_repeated(np.arange(i * 10, i * 10 + 10))
     assert len(seen._runs) <= 10  # every query looks into each of them
     assert seen.n_different == 10_000
 

@@ -1,4 +1,4 @@
-"""`--fix`: a new folder, complete or absent; the format, its other columns and its compression kept."""
+"""`--fix`: a new folder, complete or absent; other columns and keys, and the compression, are kept."""
 
 import errno
 import gzip
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.clean import LineWriter, write_clean
+from heedful.data.clean import LineWriter, clean_names, write_clean
 from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.errors import UserError
 
@@ -18,7 +18,7 @@ def log_of(folder: Path) -> list[dict[str, object]]:
 
 def fixed(corpus: Corpus, folder: Path) -> list[Example]:
     write_clean([corpus], folder / "out")
-    paths = [folder / "out" / path.name for path in corpus.paths]
+    paths = [folder / "out" / name for name in clean_names(corpus)]
     return list(open_corpus(paths, languages=corpus.languages))
 
 
@@ -84,16 +84,27 @@ def test_what_did_not_change_keeps_its_type_in_jsonl(tmp_path: Path) -> None:
     assert [json.loads(line)["label"] for line in written] == [1, 0]
 
 
-def test_tmx_keeps_its_languages(tmp_path: Path) -> None:
+def test_tmx_becomes_jsonl_with_its_languages(tmp_path: Path) -> None:
     unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="fr"><seg>{}</seg></tuv></tu>'
     units = [unit.format("A &lt; B\u2028", "A &amp; B"), unit.format("x", ""), unit.format("b", "c")]
     (tmp_path / "a.tmx").write_text(f"<tmx><body>{''.join(units)}</body></tmx>", encoding="utf-8")
     assert fixed(open_corpus(tmp_path / "a.tmx"), tmp_path) == [Example("A < B ", "A & B"), Example("b", "c")]
-    assert 'xml:lang="fr"' in (tmp_path / "out" / "a.tmx").read_text(encoding="utf-8")
+    first, _, *rest = (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").split("\n")
+    assert json.loads(first) == {"translation": {"en": "A < B ", "fr": "A & B"}} and rest == [""]
+
+
+def test_the_copy_of_a_compressed_tmx_is_compressed(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="fr"><seg>b</seg></tuv></tu>'
+    (tmp_path / "a.tmx.gz").write_bytes(gzip.compress(f"<tmx><body>{unit}</body></tmx>".encode()))
+    assert fixed(open_corpus(tmp_path / "a.tmx.gz"), tmp_path) == [Example("a", "b")]
+    assert (tmp_path / "out" / "a.jsonl.gz").is_file()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"source": "a", "target": "b"}\n'))
+    with pytest.raises(UserError, match=r"more than one file would be called a\.jsonl\.gz"):
+        write_clean([open_corpus(tmp_path / name) for name in ("a.tmx.gz", "a.jsonl.gz")], tmp_path / "other")
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_parquet_keeps_its_columns(nested: bool, tmp_path: Path) -> None:
+def test_parquet_becomes_jsonl_with_its_columns_as_keys(nested: bool, tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     sources, targets = ["one", "nul\0", "", "same"], ["eins", "null", "leer", "same"]
@@ -102,15 +113,18 @@ def test_parquet_keeps_its_columns(nested: bool, tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     corpus = open_corpus(tmp_path / "a.parquet", languages=("en", "de"))
     assert fixed(corpus, tmp_path) == [Example("one", "eins"), Example("nul", "null")]
-    assert parquet.read_schema(tmp_path / "out" / "a.parquet").equals(table.schema)
+    rows = [json.loads(line) for line in (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").splitlines()]
+    pair = {"en": "one", "de": "eins"}
+    assert rows[0] == ({"translation": pair} if nested else pair)
 
 
-def test_labels_keep_their_type_in_parquet(tmp_path: Path) -> None:
+def test_labels_of_parquet(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"text": ["good", "good", "bad"], "label": [1, 1, 0]}), tmp_path / "a.parquet")
     write_clean([read_labelled(tmp_path / "a.parquet")], tmp_path / "out")
-    assert parquet.read_table(tmp_path / "out" / "a.parquet").to_pydict() == {"text": ["good", "bad"], "label": [1, 0]}
+    rows = [json.loads(line) for line in (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows == [{"text": "good", "label": "1"}, {"text": "bad", "label": "0"}]
 
 
 def test_running_text_loses_only_what_must_go(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Pa
     parquet.write_table(pyarrow.table({"text": ["a dog", "a cat"], "label": [0.5, 1.5]}), path)
     for policy in ("error", "skip"):
         with pytest.raises(
-            UserError, match=r"a\.parquet: row 1: 'label' is no text but float\. Each row needs"
+            UserError, match=r"a\.parquet: row 1: 'label' is not a text but float\. Each row needs"
         ) as said:
             list(read_labelled(path, on_bad_line=policy))  # type: ignore[arg-type]
         assert "download" not in str(said.value)
@@ -215,7 +215,7 @@ def test_parquet_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("names", "words"),
     [
         (["a.txt"], "one plain text file is one side only"),
-        (["a.tsv", "a.txt"], "a.tsv: two files are the two sides of plain text"),
+        (["a.tsv", "a.txt"], "a.tsv: two files must be the two sides in plain text"),
         (["a.txt", "b.txt", "c.txt"], "3 files given"),
         (["a.csv"], "CSV is not read"),
     ],
@@ -314,6 +314,6 @@ def test_the_first_whole_line_says_how_many_columns_there_are(begin: str, tmp_pa
     path = tmp_path / "a.tsv"
     path.write_text(f"{begin}a dog\tein Hund\tnote\na cat\teine Katze\tnote\na\tman\tein Mann\tnote\n")
     records = list(open_corpus(path).records())[begin.count("\n") :]
-    found = [[problem for cell in record.cells for problem in cell.problems] for record in records]
+    found = [[problem for part in record.fields for problem in part.problems] for record in records]
     first = begin.count("\n") + 1
     assert found == [[], [], [Problem("extra-columns", f"4 columns, line {first} has 3")]]

@@ -222,6 +222,14 @@ POISONS = [
             ("above U+10FFFF", b"\xf4\x90\x80\x80", "Latin-1"),
         ]
     ),
+    Poison(
+        "no text at all",
+        line(None, b"\x89PNG\0\0\0\rIHDR"),
+        {"binary": 1},
+        refuses=("a.de: line 31 (byte ", "not a text file: it has NUL bytes. Is it the right file?"),
+        with_skip=N - 1,
+        fatal=True,
+    ),
     *(
         Poison(
             encoding,
@@ -302,14 +310,14 @@ POISONS = [
         "gz cut short",
         whole(lambda text: gzip.compress(text)[:-30], name="a.en.gz"),
         {"damaged": 1},
-        refuses=("a.en.gz", "breaks off or is damaged"),
+        refuses=("a.en.gz", "cut off or damaged"),
         fatal=True,
     ),
     Poison(
         "xz with a flipped byte",
         whole(lambda text: (packed := lzma.compress(text))[:-40] + b"\xff" * 4 + packed[-36:], name="a.en.xz"),
         {"damaged": 1},
-        refuses=("a.en.xz", "breaks off or is damaged"),
+        refuses=("a.en.xz", "cut off or damaged"),
         fatal=True,
     ),
     Poison("folder", folder_instead, refuses=("a.en", "folder"), says=("a.en", "folder")),
@@ -346,7 +354,7 @@ POISONS = [
             ),
             ("JSONL without a key", '{"translation": {"en": "a"}}', "json", "no key 'de'; the keys are: en"),
             ("JSONL of another shape", '["a", "b"]', "json", "object was expected, not list"),
-            ("JSONL with a number for text", '{"translation": {"en": 1.5, "de": "x"}}', "json", "no text but float"),
+            ("JSONL with a number for text", '{"translation": {"en": 1.5, "de": "x"}}', "json", "not a text but float"),
             ("JSONL with half a pair", '{"translation": {"en": "\\ud800", "de": "x"}}', "encoding", "surrogate"),
         ]
     ),
@@ -371,7 +379,7 @@ POISONS = [
         "Parquet that is none",
         one("a.parquet", lambda *_: b"PAR1 and nothing more"),
         {"damaged": 1},
-        refuses=("a.parquet", "no readable Parquet"),
+        refuses=("a.parquet", "not a readable Parquet"),
         fatal=True,
     ),
 ]
@@ -448,7 +456,7 @@ def test_fix(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert not out.exists()
         assert {path.name for path in tmp_path.iterdir()} <= {"a.en", "a.de", *(path.name for path in paths)}
         return
-    fixed = [out / path.name for path in paths]
+    fixed = [out / path.name.replace(".tmx", ".jsonl") for path in paths]
     numbers = 0
     for example in open_corpus(fixed):
         source, target = (re.search(r"\d+", text) for text in (example.source, example.target))
@@ -480,5 +488,5 @@ def nobody() -> Iterator[None]:
 def test_unreadable_file(tmp_path: Path) -> None:
     paths = line()(tmp_path)
     paths[0].chmod(0)
-    with nobody(), pytest.raises(UserError, match=r"a\.en: not readable for this user"):
+    with nobody(), pytest.raises(UserError, match=r"a\.en: this user may not read it"):
         open_corpus(paths)

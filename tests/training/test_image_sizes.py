@@ -106,7 +106,7 @@ def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"images of 8 x 8 pixels.*expected 12 x 12 pixels.*resize them first"):
         learn(tmp_path / "run", write_images(tmp_path), init_from=start)
     start = vit_folder(tmp_path / "coloured", image_size=8)
-    with pytest.raises(UserError, match=r"channels: 1; wanted are 8 x 8 pixels, channels: 3"):
+    with pytest.raises(UserError, match=r"channels: 1; expected 8 x 8 pixels, channels: 3"):
         learn(tmp_path / "run", write_images(tmp_path), init_from=start)
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from heedful.cli.progress import ProgressReporter
 from heedful.data.check import Report, check_corpus, read_test_sources
-from heedful.data.clean import LOG, Repair, write_clean
+from heedful.data.clean import LOG, CleanResult, write_clean
 from heedful.data.corpus import Corpus, format_of, open_corpus, read_labelled, read_text
 from heedful.data.formats import Field
 from heedful.data.lines import is_pipe, plain_name
@@ -29,7 +29,7 @@ MARKS = {"fatal": ("✗", "bold red"), "warning": ("!", "yellow"), "note": ("·"
 UNITS = {"pairs": "pairs", "text": "lines", "labels": "labelled texts"}
 
 
-def report_values(report: Report, repair: Repair | None = None) -> dict[str, object]:
+def report_values(report: Report, repair: CleanResult | None = None) -> dict[str, object]:
     """The report as plain values for JSON; the keys are stable."""
     corpus = report.corpus
     values: dict[str, object] = {
@@ -59,7 +59,7 @@ def print_report(report: Report) -> None:
     console.print()
 
 
-def print_repair(repairs: list[Repair], folder: Path) -> None:
+def print_repair(repairs: list[CleanResult], folder: Path) -> None:
     console = _console()
     for repair in repairs:
         dropped, changed = (
@@ -216,7 +216,7 @@ def check(
     reading = Reading(_languages(languages), _columns(columns))
     corpora = group(files, content=content, reading=reading)
     sources = read_test_sources([_open_test(path, content, reading) for path in test or ()])
-    repairs: list[Repair] = []
+    repairs: list[CleanResult] = []
     with ProgressReporter(unit="examples") as passing:
 
         def progress(report: Report, last: Field) -> None:
@@ -318,10 +318,10 @@ def _share(corpus: Corpus, last: Field) -> float | None:
     return min(1.0, last.byte / max(1, path.stat().st_size))
 
 
-def _say(reports: list[Report], repairs: list[Repair], fix: Path | None, json: bool) -> None:
+def _say(reports: list[Report], repairs: list[CleanResult], fix: Path | None, json: bool) -> None:
     if json:
         usable = all(report.usable for report in reports)
-        of: dict[int, Repair] = dict(enumerate(repairs))
+        of: dict[int, CleanResult] = dict(enumerate(repairs))
         values = [report_values(report, of.get(number)) for number, report in enumerate(reports)]
         print(dumps({"version": 1, "usable": usable, "corpora": values}, indent=1))
         return

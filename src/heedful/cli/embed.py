@@ -81,7 +81,7 @@ def _blocks(file: Path, embedder: "Embedder", passing: ProgressReporter) -> Iter
             cells = [decode(line) for line in lines]
             for cell in cells:
                 for problem in cell.problems:
-                    if problem.kind in ("encoding", "too-long"):
+                    if problem.kind in ("encoding", "binary", "too-long"):
                         place = Place(source.name, cell.line, cell.byte if problem.byte is None else problem.byte)
                         raise BadData(problem.kind, place, problem.value, remedy=remedy_for(problem.kind, source.name))
             yield [cell.text for cell in cells]

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]
-WRONG = {"encoding": "not UTF-8", "too-long": f"longer than {MAX_LINE_BYTES >> 20} MB"}  # what a line may be
+WRONG = {
+    "encoding": "not UTF-8",
+    "binary": "not UTF-8",
+    "too-long": f"longer than {MAX_LINE_BYTES >> 20} MB",
+}  # what a line may be
 
 
 class OutputFormat(Protocol):
@@ -109,7 +113,7 @@ class LineFilter:
 
     def _refused(self, cells: Sequence[Field]) -> Field | None:
         """The first cell that stops the work. A line too long to be read cannot be kept either."""
-        allowed = {"error": (), "keep": ("encoding",), "skip": ("encoding", "too-long")}[self.on_bad_line]
+        allowed = {"error": (), "keep": ("encoding", "binary"), "skip": tuple(WRONG)}[self.on_bad_line]
         return next((cell for cell in cells if (kind := bad_kind(cell)) is not None and kind not in allowed), None)
 
     def _finish(self, job: Job) -> tuple[int, int]:
@@ -134,15 +138,15 @@ class LineFilter:
 
 
 def bad_kind(cell: Field) -> str | None:
-    """Why the line cannot be translated: "encoding", "too-long", or None."""
-    return next((problem.kind for problem in cell.problems if problem.kind in ("encoding", "too-long")), None)
+    """Return the kind of problem because of which the line cannot be translated, or None."""
+    return next((problem.kind for problem in cell.problems if problem.kind in WRONG), None)
 
 
 def _bad_data(name: str, cell: Field, other_ways: Sequence[str]) -> BadData:
-    problem = next(problem for problem in cell.problems if problem.kind in ("encoding", "too-long"))
+    problem = next(problem for problem in cell.problems if problem.kind in WRONG)
     place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
-    ways = "|".join(way for way in other_ways if way == "skip" or problem.kind == "encoding")
-    remedy = remedy_for(problem.kind, name) + (f" Or pass --on-bad-line {ways}" if ways else "")
+    ways = "|".join(way for way in other_ways if way == "skip" or problem.kind != "too-long")
+    remedy = remedy_for(problem.kind, name) + (f"\nOr pass --on-bad-line {ways}" if ways else "")
     return BadData(problem.kind, place, problem.value, remedy=remedy)
 
 

@@ -1,7 +1,8 @@
-"""Files into Examples: `open_corpus` for pairs, `read_text` for language models, `read_labelled` for classification.
+"""Read files of any supported format as `Example`s: pairs, running text or labelled text.
 
-Whatever the format, a corpus is read line by line, in order, as often as you iterate, and line n stays line n: an
-example that is left out takes both its sides with it and is counted.
+`open_corpus` reads pairs, `read_text` text for language models, `read_labelled` texts with labels. A corpus is read
+line by line, in the order of its file, as often as it is iterated over. An example is left out on both sides or not at
+all, so line n of one side always stays with line n of the other.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ OnBadLine = Literal["error", "skip"]
 Format = Literal["text", "pair", "tsv", "jsonl", "tmx", "parquet"]
 Paths = str | Path | Sequence[str | Path]
 
-# By the ending of the name, after .gz, .xz or .bz2 is taken off; every other name is plain text.
+# By suffix, after .gz, .xz or .bz2 is removed; all other names are plain text.
 SUFFIXES: dict[str, Format] = {
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -38,22 +39,25 @@ SUFFIXES: dict[str, Format] = {
     ".tmx": "tmx",
     ".parquet": "parquet",
 }
-NAMES_LANGUAGES = frozenset({"jsonl", "tmx", "parquet"})  # formats in which a text may say its language
+NAMES_LANGUAGES = frozenset({"jsonl", "tmx", "parquet"})  # formats in which texts are stored by language
 FATAL = frozenset(name for name, kind in KINDS.items() if kind.severity == "fatal")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What a model learns from: a pair; a line of text (target ""); a text and its label."""
+    """A sentence pair, a line of text (target ""), or a text and its label."""
 
     source: str
     target: str = ""
-    line: int = field(default=0, compare=False)  # where it stands in its file, from 1 (the row, in Parquet)
+    line: int = field(default=0, compare=False)  # in its file, from 1 (in Parquet, the row)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Examples in the order of their file, as often as you iterate; `skipped` counts what the last pass left out."""
+    """The examples of one file, or of two aligned ones; iterate over it as often as you like.
+
+    `skipped` counts the examples that the last iteration left out, by kind of problem.
+    """
 
     paths: tuple[Path, ...]
     content: Content
@@ -67,6 +71,7 @@ class Corpus:
 
     @property
     def name(self) -> str:
+        """The names of the files, for messages."""
         return " + ".join(path.name for path in self.paths)
 
     def __iter__(self) -> Iterator[Example]:
@@ -80,14 +85,14 @@ class Corpus:
                 self.skipped[reason] += 1
                 continue
             n += 1
-            texts = [cell.text for cell in record.cells]
-            yield Example(texts[0], texts[1] if len(texts) > 1 else "", record.cells[0].line)
+            texts = [part.text for part in record.fields]
+            yield Example(texts[0], texts[1] if len(texts) > 1 else "", record.fields[0].line)
         if n == 0:
             reasons = ", ".join(f"{count:,} {KINDS[kind].what}" for kind, count in self.skipped.items())
             raise BadData("empty-file", Place(self.name), f"no usable example ({reasons})")
 
     def records(self) -> Iterator[Record]:
-        """Everything that stands in the files, good or bad; BadData where a file as a whole cannot be used."""
+        """Read all records, with their problems; BadData if a file as a whole cannot be used."""
         n = 0
         for record in self._records():
             n += 1
@@ -96,7 +101,7 @@ class Corpus:
             raise BadData("empty-file", Place(self.name), "no line in it")
 
     def fingerprint(self) -> str:
-        """SHA-256 over the bytes of the files as they lie on the disk, and over how they are read."""
+        """Compute a SHA-256 over the bytes of the files and the options of reading them."""
         digest = hashlib.sha256(
             repr((self.format, self.content, self.languages, self.columns, self.keep_empty)).encode()
         )
@@ -106,7 +111,7 @@ class Corpus:
         return digest.hexdigest()
 
     def place(self, example: Example) -> str:
-        """Where an example stands, for a message: `train.en:12 + train.de:12`."""
+        """Say where an example is, for a message: `train.en:12 + train.de:12`."""
         return " + ".join(f"{path}:{example.line}" for path in self.paths)
 
     def _records(self) -> Iterator[Record]:
@@ -124,29 +129,32 @@ class Corpus:
         return parquet_records(path, content=self.content, languages=self.languages)
 
     def _reason_to_skip(self, record: Record) -> str:
-        """The kind for which this record is left out, or nothing; raises for a bad line unless told to skip those."""
-        for path, cell in zip(self.cell_paths, record.cells, strict=True):
-            for problem in cell.problems:
+        """Return the kind of problem because of which a record is left out, or "".
+
+        A fatal problem raises BadData unless `on_bad_line` is "skip".
+        """
+        for path, part in zip(self.field_paths, record.fields, strict=True):
+            for problem in part.problems:
                 if problem.kind in FATAL:
                     if self.on_bad_line == "error":
-                        raise self._refusal(path, cell.line, problem, cell.byte)
+                        raise self._refusal(path, part.line, problem, part.byte)
                     return problem.kind
-        if any(not cell.text or cell.text.isspace() for cell in record.cells):
+        if any(not part.text or part.text.isspace() for part in record.fields):
             if self.content == "text":
                 return "" if self.keep_empty else "blank"
-            return "blank" if Problem("blank") in record.cells[0].problems else "empty"
+            return "blank" if Problem("blank") in record.fields[0].problems else "empty"
         return ""
 
     def _refusal(self, path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
-        """A line's problem as an error, with the way out that only line-wise problems have."""
+        """Make the error for a line's problem; unlike the problem of a whole file, it can be skipped."""
         remedy = remedy_for(problem.kind, str(path), content=self.content)
         place = Place(str(path), line, byte if problem.byte is None else problem.byte)
         ways = f"{remedy}\nOr leave such lines out: data.on_bad_line=skip"
         return BadData(problem.kind, place, problem.value, remedy=ways)
 
     @property
-    def cell_paths(self) -> tuple[Path, ...]:
-        """The file of each cell of a record."""
+    def field_paths(self) -> tuple[Path, ...]:
+        """The file of each field of a record."""
         if self.format == "pair":
             return self.paths
         return self.paths if self.content == "text" else self.paths * 2
@@ -160,17 +168,24 @@ def open_corpus(
     on_bad_line: OnBadLine = "error",
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
-    """Pairs: two aligned text files, or one .tsv, .jsonl, .tmx or .parquet, each also as .gz, .xz or .bz2.
+    """Open a corpus of sentence pairs: two aligned text files, or one .tsv, .jsonl, .tmx or .parquet file.
 
-    `languages` says which two, and which is the source, where a file names its languages; `columns` does in a TSV,
-    counted from 1.
+    All but Parquet may be compressed (.gz, .xz, .bz2). `languages` chooses the source and target language in a file
+    that has texts by language; `columns` chooses them in a TSV, counted from 1. `on_bad_line="skip"` leaves out lines
+    that cannot be used, instead of raising an error.
+
+        corpus = open_corpus(["train.en.gz", "train.de.gz"])
+        for example in corpus:
+            print(example.source, example.target)
     """
     files = _as_paths(paths)
     formats = [format_of(path) for path in files]
     if len(files) == 2:
         for path, kind in zip(files, formats, strict=True):
             if kind != "text":
-                raise UserError(f"{path}: two files are the two sides of plain text, line by line; give this one alone")
+                raise UserError(
+                    f"{path}: two files must be the two sides in plain text, line by line; give this one alone"
+                )
         form: Format = "pair"
     elif len(files) == 1 and formats[0] != "text":
         form = formats[0]
@@ -190,8 +205,10 @@ def read_text(
     on_bad_line: OnBadLine = "error",
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
-    """Lines for a language model: plain text, .jsonl or .parquet with "text". `keep_empty` keeps blank lines, which
-    often stand between documents; otherwise they are left out and counted."""
+    """Open running text for a language model: plain text, or .jsonl or .parquet with the key "text".
+
+    Blank lines, which often separate documents, are left out and counted unless `keep_empty` is set.
+    """
     files = _as_paths(path)
     form = format_of(files[0])
     form = "text" if form == "tsv" else form
@@ -208,8 +225,10 @@ def read_labelled(
     on_bad_line: OnBadLine = "error",
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
-    """Texts with labels: text TAB label (any name; `columns` (2, 1) for label TAB text), or .jsonl and .parquet with
-    "text" and "label"."""
+    """Open texts with labels: lines of text TAB label, or .jsonl or .parquet with the keys "text" and "label".
+
+    With `columns=(2, 1)` the lines are label TAB text.
+    """
     files = _as_paths(path)
     form = format_of(files[0])
     if form == "tmx":
@@ -222,6 +241,7 @@ def read_labelled(
 
 
 def format_of(path: Path) -> Format:
+    """Find the format of a file by its suffix."""
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix == ".csv":
         raise UserError(f"{path}: CSV is not read, because its quoting has many dialects. Convert it to .tsv or .jsonl")
@@ -229,7 +249,7 @@ def format_of(path: Path) -> Format:
 
 
 def _checked(corpus: Corpus) -> Corpus:
-    """Complain of what cannot work now, not when the reading begins."""
+    """Check the options and the files now, so that errors do not come only when reading begins."""
     if corpus.on_bad_line not in ("error", "skip"):
         raise invalid_choice("on_bad_line", corpus.on_bad_line, ["error", "skip"])
     for path in corpus.paths:

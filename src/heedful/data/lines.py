@@ -1,8 +1,8 @@
-"""Bytes into lines: split at LF only, one CR before it taken off, at most so many bytes in memory.
+"""Read lines as bytes: a line ends at LF only, a CR before it is removed, and its length is bounded.
 
-`str.splitlines` and text mode also break at U+2028, U+0085, VT, FF or a lone CR. Standard corpora contain those, so
-that the lines of one side move against the other (fairseq#3571, huggingface/datasets#3729). Here line n is what
-`sed -n np` prints, in every file.
+`str.splitlines` and text mode also split at U+2028, U+0085, VT, FF or a lone CR. Standard corpora contain these
+characters, and then the lines of one side no longer match those of the other (fairseq#3571,
+huggingface/datasets#3729). Here line n of any file is what `sed -n np` prints.
 """
 
 import bz2
@@ -18,16 +18,16 @@ from typing import NamedTuple, Protocol, cast
 from heedful.data.problems import BadData, Place, Problem, excerpt
 from heedful.errors import UserError, did_you_mean
 
-MAX_LINE_BYTES = 16 << 20  # a decompression bomb is one endless line: memory must not follow it
+MAX_LINE_BYTES = 16 << 20  # bounds the memory that a decompression bomb, one endless line, can take
 BLOCK = 1 << 20
 
-# suffix -> (what it is, its first bytes)
+# suffix -> (name of the format, its first bytes)
 COMPRESSIONS = {
     ".gz": ("gzip", b"\x1f\x8b"),
     ".xz": ("xz", b"\xfd7zXZ\x00"),
     ".bz2": ("bzip2", b"BZh"),
 }
-# First bytes that no text begins with -> (what it is, what to do).
+# First bytes that no text begins with -> (name of the format, remedy).
 FOREIGN = {
     b"\x1f\x8b": ("gzip data", "Rename it so that it ends in .gz"),
     b"\xfd7zXZ\x00": ("xz data", "Rename it so that it ends in .xz"),
@@ -41,67 +41,73 @@ CRLF = (Problem("crlf"),)
 
 
 class HasLines(Protocol):
+    """Anything with `readline`."""
+
     def readline(self, size: int, /) -> bytes: ...
 
 
 class ByteStream(HasLines, Protocol):
-    """A file that is open for reading, or what behaves like one."""
+    """A binary file that is open for reading, or an object with its `readline` and `peek`."""
 
     def peek(self, size: int, /) -> bytes: ...
 
 
 class Line(NamedTuple):
+    """One line of a file, with the problems of its bytes."""
+
     number: int  # from 1
-    byte: int  # where its content begins, in the decompressed file
-    content: bytes  # without its end
+    byte: int  # where its content begins in the decompressed file
+    content: bytes  # without the line end
     problems: tuple[Problem, ...] = ()
 
 
 def plain_name(path: Path) -> str:
-    """The name without the suffix of a compression: `train.en.gz` -> `train.en`."""
+    """Return the file name without the suffix of a compression.
+
+    >>> plain_name(Path("data/train.en.gz"))
+    'train.en'
+    """
     return path.stem if path.suffix in COMPRESSIONS else path.name
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether it can be read only once: `heedful check <(zcat a.zst) <(zcat b.zst)`."""
+    """Return whether the file can be read only once, as in `heedful check <(zcat a.zst) <(zcat b.zst)`."""
     try:
         return not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISDIR(mode))
     except OSError:
-        return False  # whoever opens it will say why not
+        return False  # opening the file raises the error
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """The file's bytes, decompressed by suffix; a clear refusal for what is no file, or not what its name says."""
+    """Open a file for reading, decompressed by its suffix; UserError if it is no file or its suffix is wrong."""
     try:
         stream: io.BufferedReader = io.BufferedReader(io.FileIO(path), BLOCK)
         head = stream.peek(16)[:16]
     except FileNotFoundError:
         raise UserError(f"{path}: no such file{_sibling(path)}") from None
     except IsADirectoryError:
-        raise UserError(
-            f"{path}: a folder, where a file was expected. Name the files in it, for example {path}/*"
-        ) from None
+        raise UserError(f"{path}: is a folder; name the files in it, for example {path}/*") from None
     except PermissionError:
-        raise UserError(f"{path}: not readable for this user. Allow it with: chmod u+r {path}") from None
+        raise UserError(f"{path}: this user may not read it. Allow it with: chmod u+r {path}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     if path.suffix not in COMPRESSIONS and not any(head.startswith(magic) for magic in FOREIGN):
         return stream
     stream.close()
     _refuse_misnamed(path, head)
-    # Their own readline is Python; a BufferedReader around them reads lines in C.
+    # Their own readline is written in Python; a BufferedReader around them reads lines in C.
     return io.BufferedReader(cast(io.RawIOBase, OPENERS[path.suffix](path)), BLOCK)
 
 
 def read_lines(path: Path, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """The lines of a text file, a byte order mark at its start left out."""
+    """Read the lines of a text file, without a byte order mark at its start."""
     with open_bytes(path) as stream:
         yield from lines_of(stream, str(path), max_bytes=max_bytes)
 
 
 def lines_of(stream: ByteStream, name: str, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """What `read_lines` gives, of an open stream; `name` is what errors call it."""
-    number = byte = 0  # of the last whole line
+    """Read the lines of an open stream as `read_lines` does; errors refer to it by `name`."""
+    number = byte = 0  # of the last complete line
     try:
         head = stream.peek(4096)[:4096]
         _refuse_utf16(name, head)
@@ -113,7 +119,7 @@ def lines_of(stream: ByteStream, name: str, *, max_bytes: int = MAX_LINE_BYTES) 
 
 
 def count_lines(path: Path) -> int:
-    """How many lines `read_lines` would give, without looking at them."""
+    """Count the lines that `read_lines` would yield, without decoding or splitting them."""
     name, n_lines, last = str(path), 0, b"\n"
     with open_bytes(path) as stream:
         try:
@@ -127,7 +133,7 @@ def count_lines(path: Path) -> int:
 
 
 def split_lines(stream: HasLines, *, bom: bool = False, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """As many lines as there are LFs, and one more where bytes follow the last of them."""
+    """Yield a line for each LF, and one more if bytes follow the last LF; with `bom`, skip a UTF-8 BOM."""
     limit = max_bytes + 2  # room for CR LF
     number = byte = 0
     while raw := stream.readline(limit):
@@ -145,14 +151,14 @@ def split_lines(stream: HasLines, *, bom: bool = False, max_bytes: int = MAX_LIN
         if bom and number == 1:
             content, start, problems = content[3:], 3, (Problem("bom", byte=0), *problems)
         if len(content) > max_bytes:
-            value = f"{size:,} bytes in one line, at most {max_bytes:,} are read; it begins {_begin(content)}"
+            value = f"{size:,} bytes in one line, at most {max_bytes:,} are read; it begins with {_begin(content)}"
             content, problems = content[:200], (*problems, Problem("too-long", value))
         yield Line(number, start, content, problems)
         byte += size
 
 
 def _pass_over(stream: HasLines) -> int:
-    """Read to the end of an endless line without keeping it."""
+    """Read to the end of a line without keeping it, and return its number of bytes."""
     size = 0
     while part := stream.readline(BLOCK):
         size += len(part)
@@ -162,22 +168,25 @@ def _pass_over(stream: HasLines) -> int:
 
 
 def _refuse_misnamed(path: Path, head: bytes) -> None:
-    """gzip read as text is noise, text read as gzip a traceback."""
+    """Raise BadData if the suffix and the first bytes disagree about whether the file is compressed."""
     if path.suffix in COMPRESSIONS:
         what, magic = COMPRESSIONS[path.suffix]
         if head and not head.startswith(magic):
             remedy = f"Remove {path.suffix} from its name, or compress it"
             raise BadData(
-                "compressed", Place(str(path)), f"named {path.suffix}, and no {what} data", remedy=f"{remedy}."
+                "compressed",
+                Place(str(path)),
+                f"is named {path.suffix}, but contains no {what} data",
+                remedy=f"{remedy}.",
             )
         return
     for magic, (what, remedy) in FOREIGN.items():
         if head.startswith(magic):
-            raise BadData("compressed", Place(str(path)), f"{what}, by its first bytes", remedy=f"{remedy}.")
+            raise BadData("compressed", Place(str(path)), f"contains {what}, by its first bytes", remedy=f"{remedy}.")
 
 
 def _refuse_utf16(name: str, head: bytes) -> None:
-    """A byte order mark of two-byte text, or NUL in nearly every second place as Latin letters have there."""
+    """Raise BadData for UTF-16 and UTF-32: by a byte order mark, or by NULs in nearly every second byte."""
     marks = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
     encoding = next((encoding for mark, encoding in marks.items() if head.startswith(mark)), "")
     how = "by its byte order mark"
@@ -188,7 +197,7 @@ def _refuse_utf16(name: str, head: bytes) -> None:
             encoding, how = f"utf-16{many[2]}", "every second byte is NUL"
     if encoding:
         remedy = f"Convert it with: iconv -f {encoding} -t utf-8 {name} > {name}.utf8"
-        raise BadData("utf16", Place(name, 1, 0), f"{encoding.upper()} text, not UTF-8 ({how})", remedy=remedy)
+        raise BadData("utf16", Place(name, 1, 0), f"is {encoding.upper()} text, not UTF-8 ({how})", remedy=remedy)
 
 
 def _begin(content: bytes) -> str:
@@ -197,7 +206,7 @@ def _begin(content: bytes) -> str:
 
 def _damaged(place: Place, error: Exception) -> BadData:
     what = str(error) or type(error).__name__
-    return BadData("damaged", place, f"the file breaks off or is damaged there ({what})")
+    return BadData("damaged", place, f"the file is cut off or damaged there ({what})")
 
 
 def _sibling(path: Path) -> str:

@@ -1,6 +1,7 @@
-"""What can be wrong with a corpus: one table of kinds, and the words for each.
+"""Everything that can be wrong with a corpus: a table of the kinds of problems, with severity, repair and remedy.
 
-The readers refuse what is `fatal`; the check-up counts everything; `--fix` drops or changes by the third column.
+Readers refuse a `fatal` problem, `heedful check` counts all of them, and `heedful check --fix` drops or changes the
+example as the column `fix` says.
 """
 
 import shlex
@@ -12,11 +13,14 @@ from heedful.errors import UserError
 Content = Literal["pairs", "text", "labels"]
 
 Severity = Literal["fatal", "warning", "note"]
-# refuse: the file as a whole cannot be repaired; drop: leave the example out, on both sides; change: repair the text.
+# refuse: the file as a whole cannot be repaired; drop: leave the example out, on both sides; change: repair the text;
+# keep: do nothing.
 Fix = Literal["refuse", "drop", "change", "keep"]
 
 
 class ProblemKind(NamedTuple):
+    """A row of the table: `what` names the problem in a report, `remedy` says what to do about it."""
+
     severity: Severity
     fix: Fix
     what: str
@@ -25,63 +29,81 @@ class ProblemKind(NamedTuple):
 
 KINDS: dict[str, ProblemKind] = {
     # The file as a whole.
-    "empty-file": ProblemKind("fatal", "refuse", "nothing to read", "Is it the right file, and did its download end?"),
+    "empty-file": ProblemKind(
+        "fatal", "refuse", "nothing to read", "Is it the right file, and was its download complete?"
+    ),
     "counts": ProblemKind(
         "fatal",
         "refuse",
         "counts that differ",
-        "The two sides no longer belong together from some line on: take both files from their source again.",
+        "From some line on, the two sides do not belong together: download both files again.",
     ),
     "utf16": ProblemKind("fatal", "refuse", "UTF-16 or UTF-32", "Convert it with: iconv -f utf-16 -t utf-8 FILE > NEW"),
     "compressed": ProblemKind(
-        "fatal", "refuse", "misnamed file", "Give the file the name that fits what it is, then try again."
+        "fatal", "refuse", "misnamed file", "Give the file the suffix of its format, then try again."
     ),
     "damaged": ProblemKind(
-        "fatal", "refuse", "damaged file", "Most likely a download that was cut short: take it again."
+        "fatal", "refuse", "damaged file", "Probably a download that was cut off: download it again."
     ),
-    "xml": ProblemKind("fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without entities of its own."),
+    "xml": ProblemKind(
+        "fatal", "refuse", "unreadable TMX", "Export it again, as TMX 1.4 without a DOCTYPE that declares entities."
+    ),
     "column-type": ProblemKind(
-        "fatal", "refuse", "column without texts", "Each row needs a text or a whole number there: store the column so."
+        "fatal", "refuse", "column without texts", "Each row needs a text or a whole number in this column."
     ),
     # One line that cannot be used.
     "encoding": ProblemKind(
         "fatal", "drop", "invalid UTF-8", "If it is Latin-1, convert with: iconv -f latin1 -t utf-8 FILE > NEW"
     ),
-    "too-long": ProblemKind("fatal", "drop", "line too long to read", "Probably not text, or line ends are missing."),
+    "binary": ProblemKind("fatal", "drop", "not text", "Is it the right file? Text has no NUL bytes."),
+    "too-long": ProblemKind(
+        "fatal", "drop", "line too long to read", "Probably not text, or its line ends are missing."
+    ),
     "columns": ProblemKind(
-        "fatal", "drop", "too few columns", "Each line needs source TAB target; quotes mean nothing."
+        "fatal", "drop", "too few columns", "Each line needs source TAB target; quotes have no meaning."
     ),
     "json": ProblemKind(
-        "fatal", "drop", "unusable JSON line", "One complete JSON object a line, every line with the same keys."
+        "fatal",
+        "drop",
+        "unusable JSON line",
+        "Each line needs one complete JSON object, with the same keys as the others.",
     ),
-    # One line that can be used, and probably should not be, or not as it is.
+    # One line that can be used, but probably should be dropped or changed.
     "nul": ProblemKind("warning", "change", "NUL characters", "Remove them: tr -d '\\000' < FILE > NEW"),
     "separator": ProblemKind(
         "warning",
         "change",
         "hidden line separators",
-        "U+2028, U+2029, U+0085, VT, FF, FS, GS, RS: other tools break the line there and shift every later pair.",
+        "U+2028, U+2029, U+0085, VT, FF, FS, GS, RS: other tools split the line there, which shifts all later pairs.",
     ),
     "carriage-return": ProblemKind(
-        "warning", "change", "CR inside a line", "Other tools break the line there. Old Mac file? tr '\\r' '\\n'"
+        "warning",
+        "change",
+        "CR inside a line",
+        "Other tools split the line there. An old Mac file? Convert it with: tr '\\r' '\\n'",
     ),
-    "control": ProblemKind("warning", "change", "control characters", "Often Windows-1252 that was read as Latin-1."),
+    "control": ProblemKind(
+        "warning", "change", "control characters", "Often Windows-1252 that was decoded as Latin-1."
+    ),
     "replacement": ProblemKind(
-        "warning", "drop", "lost characters", "U+FFFD: an earlier conversion lost them; convert again."
+        "warning", "drop", "lost characters", "U+FFFD: an earlier conversion lost them; convert the original again."
     ),
     "inner-bom": ProblemKind(
-        "warning", "change", "BOM inside the file", "Files were joined with their marks: remove U+FEFF."
+        "warning", "change", "BOM inside the file", "Files were joined with their byte order marks: remove U+FEFF."
     ),
     "extra-columns": ProblemKind(
         "warning",
         "drop",
         "surplus columns",
-        "More than the first whole line has: a TAB inside a text shifts the columns.",
+        "More columns than the first complete line has: a TAB inside a text shifts the columns.",
     ),
-    "empty": ProblemKind("warning", "drop", "empty side", "Training leaves the pair out, on both sides."),
-    "copy": ProblemKind("warning", "drop", "source = target", "Untranslated text teaches the model to copy."),
+    "empty": ProblemKind("warning", "drop", "empty side", "Training leaves such pairs out."),
+    "copy": ProblemKind("warning", "drop", "source = target", "Untranslated pairs teach the model to copy."),
     "duplicate": ProblemKind(
-        "warning", "drop", "pairs seen before", "Repeated pairs weigh more, and leak into held-out sets."
+        "warning",
+        "drop",
+        "pairs seen before",
+        "Repeated pairs count more in training, and may also be in held-out sets.",
     ),
     "ratio": ProblemKind(
         "warning", "drop", "extreme length ratio", "One side is far longer than is usual in this corpus."
@@ -89,40 +111,44 @@ KINDS: dict[str, ProblemKind] = {
     "long": ProblemKind(
         "warning", "drop", "over-long lines", "Split them into sentences, or training will leave them out."
     ),
-    "script": ProblemKind("warning", "drop", "another script", "Most letters are not of the script of this file."),
-    "swapped": ProblemKind("warning", "drop", "sides swapped", "Each side reads like the other file's language."),
+    "script": ProblemKind("warning", "drop", "another script", "Most letters are not in the script of this file."),
+    "swapped": ProblemKind("warning", "drop", "sides swapped", "Each side looks like the language of the other file."),
     "language": ProblemKind(
-        "warning", "drop", "other side's language", "Reads like the other file: left untranslated?"
+        "warning", "drop", "other side's language", "Looks like the language of the other file: untranslated?"
     ),
     "overlap": ProblemKind(
-        "warning", "drop", "also in a test set", "Scores on that test set would be too good: drop the pair."
+        "warning", "drop", "also in a test set", "Scores on that test set would be too high: drop the pair."
     ),
-    # Harmless; said so that nothing is changed in silence.
-    "bom": ProblemKind("note", "change", "BOM at the start", "The reader leaves it out."),
-    "crlf": ProblemKind("note", "change", "CRLF line ends", "The reader takes one CR off the end of each line."),
-    "unterminated": ProblemKind("note", "change", "no final newline", "The last line is read all the same."),
-    "blank": ProblemKind(
-        "note", "keep", "blank lines", "Between documents they are welcome; in JSONL they are passed over."
+    # Harmless, but reported, so that nothing is changed silently.
+    "bom": ProblemKind("note", "change", "BOM at the start", "The reader ignores it."),
+    "crlf": ProblemKind("note", "change", "CRLF line ends", "The reader removes one CR from the end of each line."),
+    "unterminated": ProblemKind("note", "change", "no final newline", "The last line is read nevertheless."),
+    "blank": ProblemKind("note", "keep", "blank lines", "They separate documents; in JSONL they are skipped."),
+    "repeat": ProblemKind(
+        "note", "keep", "lines seen before", "Common in running text, unless a whole document is repeated."
     ),
-    "repeat": ProblemKind("note", "keep", "lines seen before", "Usual in running text; a whole document twice is not."),
     "line-break": ProblemKind("note", "keep", "inner line breaks", "Two aligned text files could not hold this text."),
-    "markup": ProblemKind("note", "keep", "inline tags taken out", "TMX codes for formatting are no part of the text."),
+    "markup": ProblemKind("note", "keep", "inline tags removed", "TMX codes for formatting are not part of the text."),
 }
 
 
-STANDARD_INPUT = "standard input"  # in place of the name of a file
+STANDARD_INPUT = "standard input"  # used in messages in place of a file name
 
 
 def remedy_for(kind: str, file: str, *, content: Content = "pairs") -> str:
-    """What to do about it, its command ready to be typed."""
+    """Return the remedy for a kind of problem, with the file name put into its command."""
     if (kind, content) == ("columns", "labels"):
-        return "Each line needs text TAB label; quotes mean nothing."
+        return "Each line needs text TAB label; quotes have no meaning."
     to = f"{shlex.quote(file)} > {shlex.quote(f'{file}.new')}" if file != STANDARD_INPUT else "FILE | heedful …"
     return KINDS[kind].remedy.replace("FILE > NEW", to)
 
 
 class Place(NamedTuple):
-    """Where in which file; `line` and `byte` are None where they mean nothing."""
+    """A position in a file; `line` and `byte` are None if the problem concerns the whole file.
+
+    >>> str(Place("train.en", 1200, 51234))
+    'train.en: line 1,200 (byte 51,234)'
+    """
 
     file: str
     line: int | None = None
@@ -137,7 +163,7 @@ class Place(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something of a kind in KINDS; `byte` counts from the start of the file, None for the start of the line."""
+    """A problem of a kind in KINDS. `byte` counts from the start of the file; None means the start of the line."""
 
     kind: str
     value: str = ""
@@ -145,7 +171,7 @@ class Problem(NamedTuple):
 
 
 class BadData(UserError):
-    """Data that cannot be used, with its kind and place, so that the check-up can count instead of stopping."""
+    """Data that cannot be used, with its kind and place, so that `heedful check` can count it instead of stopping."""
 
     def __init__(self, kind: str, place: Place, value: str, *, remedy: str = "") -> None:
         self.kind, self.place, self.value = kind, place, value
@@ -155,7 +181,7 @@ class BadData(UserError):
 
 @dataclass
 class ProblemCount:
-    """All problems of one kind in one file: how many, and the first three."""
+    """All problems of one kind in one file: their number, and the first three."""
 
     kind: str
     file: str
@@ -169,7 +195,11 @@ class ProblemCount:
 
 
 def excerpt(text: str, width: int = 60) -> str:
-    """`text` on one line and harmless: shortened, and whatever does not print as an escape."""
+    """Shorten a text for a message, and escape the characters that do not print.
+
+    >>> excerpt("one\\ntwo", 20)
+    'one\\\\x0atwo'
+    """
     cut = text[: width + 1]
     if not cut.isprintable():
         cut = "".join(character if character.isprintable() else _escape(character) for character in cut)

@@ -1,49 +1,48 @@
-"""TMX, the exchange format of translators: streamed through expat, nothing fetched, nothing expanded.
+"""Read TMX, the exchange format of translation memories, as `Record`s: one for each translation unit.
 
-Entities are refused, which takes away both classic attacks (external entities; "a billion laughs"). Inline codes
-(<bpt>, <ph> …) are formatting, not text: taken out with their content and counted; <hi> and <mrk> only mark text.
+The file is streamed through expat, which gives the line and byte of each unit and says whether a DOCTYPE declares
+entities, in any encoding; `xml.etree` gives neither. A file that declares entities is refused, which prevents both
+classic attacks, external entities and the "billion laughs". Nothing is ever fetched.
+
+Inline codes (<bpt>, <ph> …) are formatting: they are removed with their contents and counted. <hi> and <mrk> enclose
+text, which is kept.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from heedful.data.formats import HOW_TO_CHOOSE, Field, Record
-from heedful.data.lines import DAMAGE, MAX_LINE_BYTES, open_bytes
+from heedful.data.formats import HOW_TO_CHOOSE, Field, JsonKeys, Record
+from heedful.data.lines import DAMAGE, open_bytes
 from heedful.data.problems import BadData, Place, Problem
 
 BLOCK = 1 << 16
 CODES = {"bpt", "ept", "it", "ph", "ut", "sub"}
 CHOOSE = f"Choose two of its languages ({HOW_TO_CHOOSE})."
 
-
-Texts = dict[str, tuple[str, int]]  # language -> text, how many tags were taken out of it
-Unit = tuple[int, int, Texts]  # line, byte
+Texts = dict[str, tuple[str, int]]  # language -> (text, number of inline codes removed from it)
+Unit = tuple[int, int, Texts]  # line, byte, texts
 
 
 def tmx_records(path: Path, *, languages: tuple[str, str] | None, max_bytes: int) -> Iterator[Record]:
-    """One record for each translation unit; a language that it lacks is an empty side."""
-    units = _Units(str(path), max_bytes)
-    for line, byte, texts in _read(path, units):
+    """Read the translation units; a language that a unit lacks is an empty side.
+
+    Without `languages`, the first unit must have two, which are read in its order.
+    """
+    parser = _UnitParser(str(path), max_bytes)
+    for line, byte, texts in _read_units(path, parser):
         languages = languages or _first_two(texts, str(path))
-        yield Record(tuple(_cell(texts, language, line, byte) for language in languages))
+        fields = tuple(_field(texts, language, line, byte) for language in languages)
+        yield Record(fields, keys=JsonKeys(languages, inside="translation"))
     for language in languages or ():
-        if not any(_is_a(found, language) for found in units.languages):
-            listed = ", ".join(sorted(units.languages)) or "none"
+        if not any(_matches(name, language) for name in parser.languages):
+            listed = ", ".join(sorted(parser.languages)) or "none"
             raise BadData("xml", Place(str(path)), f"no text in '{language}'; it has: {listed}", remedy=CHOOSE)
 
 
-def tmx_languages(path: Path) -> tuple[str, str]:
-    """The two languages of the first unit, in its order."""
-    for _, _, texts in _read(path, _Units(str(path), MAX_LINE_BYTES)):
-        return _first_two(texts, str(path))
-    raise BadData("empty-file", Place(str(path)), "no translation unit in it")
-
-
-def _read(path: Path, units: "_Units") -> Iterator[Unit]:
-    """The units one by one, however large the file."""
-    name, parser = str(path), units.parser
-    n_read = 0
+def _read_units(path: Path, units: "_UnitParser") -> Iterator[Unit]:
+    """Feed the file to expat block by block, and yield the units that each block completes."""
+    parser, name, n_read = units.parser, str(path), 0
     with open_bytes(path) as stream:
         while True:
             try:
@@ -55,16 +54,16 @@ def _read(path: Path, units: "_Units") -> Iterator[Unit]:
                 raise BadData("xml", place, expat.errors.messages.get(error.code) or str(error)) from None
             except DAMAGE as error:
                 place = Place(name, parser.CurrentLineNumber, max(0, parser.CurrentByteIndex))
-                raise BadData("damaged", place, f"the file breaks off or is damaged there ({error})") from None
-            if n_read - parser.CurrentByteIndex > units.max_bytes:  # one endless tag would fill the memory
-                raise units.bad("xml", f"one tag of more than {units.max_bytes:,} bytes")
+                raise BadData("damaged", place, f"the file is cut off or damaged there ({error})") from None
+            if n_read - parser.CurrentByteIndex > units.max_bytes:  # an endless tag would fill the memory
+                raise units.error(f"one tag of more than {units.max_bytes:,} bytes")
             yield from units.take()
             if not block:
                 return
 
 
-class _Units:
-    """What expat has seen since `take` was last called."""
+class _UnitParser:
+    """Collects translation units from expat's events."""
 
     def __init__(self, name: str, max_bytes: int) -> None:
         self.name, self.max_bytes = name, max_bytes
@@ -74,22 +73,24 @@ class _Units:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._characters
         self.parser.StartDoctypeDeclHandler = self._doctype
-        self.parser.SkippedEntityHandler = self._skipped
-        self.languages: set[str] = set()
-        self._done: list[Unit] = []
-        self._place = (0, 0)
+        self.parser.SkippedEntityHandler = self._skipped_entity
+        self.languages: set[str] = set()  # all that occur in the file
+        self._units: list[Unit] = []
+        self._place = (0, 0)  # line and byte of the current unit
         self._texts: Texts = {}
         self._language = ""
-        self._parts: list[str] = []
-        self._size = self._n_tags = self._in_codes = 0
+        self._parts: list[str] = []  # of the current segment
+        self._size = self._n_codes = 0
+        self._depth = 0  # of nested inline codes
         self._in_segment = False
 
     def take(self) -> list[Unit]:
-        done, self._done = self._done, []
-        return done
+        """Return the units completed since the last call."""
+        units, self._units = self._units, []
+        return units
 
-    def bad(self, kind: str, value: str) -> BadData:
-        return BadData(kind, Place(self.name, self.parser.CurrentLineNumber, self.parser.CurrentByteIndex), value)
+    def error(self, value: str) -> BadData:
+        return BadData("xml", Place(self.name, self.parser.CurrentLineNumber, self.parser.CurrentByteIndex), value)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "tu":
@@ -98,55 +99,56 @@ class _Units:
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
         elif tag == "seg":
-            self._parts, self._n_tags, self._in_codes, self._in_segment = [], 0, 0, True
+            self._parts, self._n_codes, self._depth, self._in_segment = [], 0, 0, True
         elif self._in_segment:
-            self._n_tags += 1
-            self._in_codes += tag in CODES
+            self._n_codes += 1
+            self._depth += tag in CODES
 
     def _end(self, tag: str) -> None:
         if tag == "tu":
-            self._done.append((*self._place, self._texts))
+            self._units.append((*self._place, self._texts))
         elif tag == "seg":
             self._in_segment = False
             self.languages.add(self._language)
-            self._texts.setdefault(canonical(self._language), ("".join(self._parts), self._n_tags))
+            self._texts.setdefault(canonical(self._language), ("".join(self._parts), self._n_codes))
         elif self._in_segment:
-            self._in_codes -= tag in CODES
+            self._depth -= tag in CODES
 
     def _characters(self, text: str) -> None:
-        if self._in_segment and not self._in_codes:
+        if self._in_segment and not self._depth:
             self._parts.append(text)
             self._size += len(text)
             if self._size > self.max_bytes:
-                raise self.bad("xml", f"one unit of more than {self.max_bytes:,} characters")
+                raise self.error(f"one unit of more than {self.max_bytes:,} characters")
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
-        if internal:  # the only place where an entity could be declared: no other file is ever read
-            raise self.bad("xml", "a document type with declarations of its own, which could hide anything")
+        if internal:  # entities can be declared nowhere else, because no other file is read
+            raise self.error("a DOCTYPE with declarations of its own, which could define entities")
 
-    def _skipped(self, name: str, is_parameter: bool) -> None:
-        raise self.bad("xml", f"uses the entity '&{name};', which XML itself does not have")
+    def _skipped_entity(self, name: str, is_parameter: bool) -> None:
+        raise self.error(f"uses the entity '&{name};', which XML does not define")
 
 
 def canonical(language: str) -> str:
+    """Write a language code in lower case with hyphens: en_GB becomes en-gb."""
     return language.lower().replace("_", "-")
 
 
 def _first_two(texts: Texts, name: str) -> tuple[str, str]:
     names = list(texts)
     if len(names) != 2:
-        found = ", ".join(names) or "(none)"
-        raise BadData("xml", Place(name), f"the first unit has the languages {found}; two are needed", remedy=CHOOSE)
+        listed = ", ".join(names) or "(none)"
+        raise BadData("xml", Place(name), f"the first unit has the languages {listed}; two are needed", remedy=CHOOSE)
     return names[0], names[1]
 
 
-def _cell(texts: Texts, language: str, line: int, byte: int) -> Field:
-    text, n_tags = texts.get(canonical(language)) or next(
-        (found for name, found in texts.items() if _is_a(name, language)), ("", 0)
+def _field(texts: Texts, language: str, line: int, byte: int) -> Field:
+    text, n_codes = texts.get(canonical(language)) or next(
+        (value for name, value in texts.items() if _matches(name, language)), ("", 0)
     )
-    return Field(text, line, byte, (Problem("markup", f"{n_tags} tags"),) if n_tags else ())
+    return Field(text, line, byte, (Problem("markup", f"{n_codes} tags"),) if n_codes else ())
 
 
-def _is_a(found: str, wanted: str) -> bool:
-    """`en-GB` is an `en`; `en` is no `en-GB`."""
-    return f"{canonical(found)}-".startswith(f"{canonical(wanted)}-")
+def _matches(name: str, language: str) -> bool:
+    """Return whether `name` is `language` or a variety of it: en-GB matches en, but en does not match en-GB."""
+    return f"{canonical(name)}-".startswith(f"{canonical(language)}-")

@@ -1,9 +1,9 @@
-"""In which script a text is written, by the Unicode names of its letters."""
+"""Find the script that a text is written in, by the Unicode names of its letters."""
 
 import unicodedata
 from collections import Counter
 
-# First word of a letter's Unicode name -> the script's own name.
+# First word of a letter's Unicode name -> name of the script.
 NAMES = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana"} | {
     name: name.title()
     for name in (
@@ -23,16 +23,16 @@ NAMES = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana"} | {
         *("THAI", "LAO", "TIBETAN", "MYANMAR", "KHMER", "MONGOLIAN", "CHEROKEE", "HANGUL"),
     )
 }
-# Japanese may write a whole line in Chinese characters; a Chinese line has no kana.
+# A Japanese line may consist of Chinese characters only; a Chinese line has no kana.
 ALSO = {"Kana": {"Han"}}
-WEIGHTS = {"Han": 3, "Kana": 2, "Hangul": 2}  # one character says as much as so many letters
-LATIN_END = "\u0250"  # every letter below it is Latin
-MIN_LETTERS = 5  # of "OK" or "μ" nothing follows
-LOOK_AT = 400  # characters of a line
+WEIGHTS = {"Han": 3, "Kana": 2, "Hangul": 2}  # the number of Latin letters that one character counts as
+LATIN_END = "\u0250"  # all letters below it are Latin
+MIN_LETTERS = 5  # "OK" or "μ" show no script
+LOOK_AT = 400  # characters of a line that are counted
 
 
 class ScriptOf(dict[str, str]):
-    """Character -> script, "" for what is no letter; filled as characters come."""
+    """A cache: character -> script, "" for characters that are not letters."""
 
     def __missing__(self, character: str) -> str:
         script = ""
@@ -45,7 +45,11 @@ class ScriptOf(dict[str, str]):
 
 
 def main_script(text: str, script_of: ScriptOf) -> str:
-    """The script of more than two thirds of the letters, "" when there is none or there are too few letters to tell."""
+    """Return the script of more than two thirds of the letters; "" if there is none, or if there are too few letters.
+
+    >>> main_script("Приве́т, мир", ScriptOf())
+    'Cyrillic'
+    """
     counts = Counter(map(script_of.__getitem__, text[:LOOK_AT]))
     del counts[""]
     for script, weight in WEIGHTS.items():
@@ -61,8 +65,8 @@ def main_script(text: str, script_of: ScriptOf) -> str:
 
 
 def fits(text: str, script: str, script_of: ScriptOf) -> bool:
-    """Whether a line may stand in a file of that script."""
+    """Return whether a line may be in a file of this script."""
     if not script or (script == "Latin" and (text.isascii() or max(text) < LATIN_END)):
         return True  # the common case, without counting letters
-    found = main_script(text, script_of)
-    return not found or found == script or found in ALSO.get(script, ())
+    actual = main_script(text, script_of)
+    return not actual or actual == script or actual in ALSO.get(script, ())
