@@ -28,7 +28,7 @@ from heedful.cli.system_info import processor
 from heedful.interop.huggingface.checkpoint import export_huggingface
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 SHAPES = {
     "nanogpt": {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "vocab_size": 65},
@@ -88,7 +88,7 @@ def make_model(shape: str, options: argparse.Namespace) -> Gpt:
     if options.quick:
         sizes |= {"vocab_size": 300, "d_model": 48, "n_layers": 2, "d_ff": 96}
     # The end token is outside of the vocabulary, so no text ends early.
-    model = Gpt(GptConfig(**sizes, max_len=1024, marks=SpecialIds(start_id=0, end_id=sizes["vocab_size"])))
+    model = Gpt(GptConfig(**sizes, max_len=1024, special_ids=SpecialIds(bos_id=0, eos_id=sizes["vocab_size"])))
     with torch.no_grad():  # with the initial weights a tied model repeats its last token; larger weights vary the text
         for parameter in model.parameters():
             parameter.mul_(3.0)

@@ -24,7 +24,7 @@ from heedful.data.binarize import prepare
 from heedful.data.corpus import Corpus, open_corpus
 from heedful.data.shards import Shards
 from heedful.devices import n_cores
-from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
 
 Sides = tuple[list[str], list[str]]
 
@@ -113,7 +113,7 @@ def read_batches(shards: Shards, n_batches: int) -> int:
     from heedful.data.datasets import PairDataset
     from heedful.data.loader import Loader  # imported here because it imports torch, which earlier stages do not need
 
-    loader = Loader(PairDataset(shards, special=SPECIAL), batch_tokens=25_000, seed=1, n_workers=1)
+    loader = Loader(PairDataset(shards, special_ids=SPECIAL_IDS), batch_tokens=25_000, seed=1, n_workers=1)
     return sum(len(next(loader)) for _ in range(n_batches))
 
 

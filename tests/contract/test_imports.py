@@ -13,8 +13,8 @@ import pytest
 from heedful.cli.system_info import extras
 from heedful_sources import FOLDERS, INSIDE, PROJECT, Source, sources
 
-# All that a search may know of heedful beside itself: no model, and no text.
-KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.models.special_ids", "heedful.config", "heedful.errors")
+# What a search may import from heedful: no model and no tokenizer.
+KNOWN_TO_SEARCHES = ("heedful.decoding.search", "heedful.text.special_ids", "heedful.config", "heedful.errors")
 SOURCES = sources()
 
 
@@ -107,19 +107,19 @@ def test_searches_know_no_model(source: Source) -> None:
         ("heedful.text.a", "from ..data import Batch"),
         ("heedful.data.a", "from heedful.nn import masks"),
         ("heedful.nn.a", "from heedful.errors import UserError"),
-        ("heedful.nn.a", "from heedful.text import SPECIAL"),
+        ("heedful.nn.a", "from heedful.text import SPECIAL_IDS"),
         ("heedful.decoding.a", "from heedful.training.trainer import fit"),
         ("heedful.serving.a", "from heedful.cli.main import run"),
-        ("heedful.errors", "from heedful.text import SPECIAL"),
+        ("heedful.errors", "from heedful.text import SPECIAL_IDS"),
         ("heedful", "from heedful.cli.main import main"),
         ("heedful.text.a", "if TYPE_CHECKING:\n    from heedful.data import Batch"),
         ("heedful.decoding.search.a", "from heedful.decoding.steps.fast_seq2seq import QuickStep"),
-        ("heedful.decoding.engines.a", "from heedful.decoding import writing"),
+        ("heedful.decoding.search.a", "from heedful.decoding import engines"),
         ("heedful.decoding.engines.a", "from heedful.decoding import Translator"),
         ("heedful.decoding.engines.a", "import heedful.decoding"),
-        ("heedful.decoding.flat", "from heedful.decoding.search.step import Step"),
-        ("heedful.decoding.engines.a", "from ..writing.translator import Translator"),
-        ("heedful.decoding.writing.a", "def f():\n    from heedful.decoding.hf_pipelines import pipeline"),
+        ("heedful.data.a", "from heedful.decoding.search.step import Step"),
+        ("heedful.decoding.engines.a", "from ..translator import Translator"),
+        ("heedful.decoding.steps.a", "def f():\n    from heedful.decoding.hf_pipelines import pipeline"),
     ],
 )
 def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
@@ -129,7 +129,7 @@ def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("heedful.data.a", "from heedful.text import SPECIAL"),
+        ("heedful.data.a", "from heedful.text import SPECIAL_IDS"),
         ("heedful.data.a", "from heedful.errors import UserError"),
         ("heedful.data.a", "from heedful import __version__, errors"),
         ("heedful.data.a", "from . import batch\nfrom .batch import Batch\nimport heedful.data.collate"),
@@ -137,8 +137,11 @@ def test_the_test_sees_an_import_to_the_right(name: str, text: str) -> None:
         ("heedful.cli.a", "from heedful import train\nfrom heedful.training.trainer import fit"),
         ("heedful.__main__", "from heedful.cli.main import main"),
         ("heedful", "from heedful.training.trainer import fit"),
-        ("heedful.decoding.steps.a", "from heedful.decoding.search.step import Step\nfrom .quick import QuickStep"),
-        ("heedful.decoding.writing.a", "from heedful.decoding import engines\nfrom heedful.text import SPECIAL"),
+        (
+            "heedful.decoding.steps.a",
+            "from heedful.decoding.search.step import Step\nfrom .reference import ReferenceStep",
+        ),
+        ("heedful.decoding.a", "from heedful.decoding import engines\nfrom heedful.text import SPECIAL_IDS"),
         ("heedful.decoding", "from heedful.decoding.hf_pipelines import pipeline"),
     ],
 )

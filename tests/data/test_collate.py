@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.data.collate import Batch, collate_pairs, pad_sources
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 ids = st.lists(st.integers(4, 99), max_size=12)
 rows = st.lists(st.tuples(ids, ids), max_size=12)
@@ -15,15 +15,23 @@ rows = st.lists(st.tuples(ids, ids), max_size=12)
 def collated(pairs: list[tuple[list[int], list[int]]]) -> Batch:
     arrays = [(np.array(source, np.uint16), np.array(target, np.uint16)) for source, target in pairs]
     indices = np.arange(len(pairs), dtype=np.uint32) + 100
-    return collate_pairs([source for source, _ in arrays], [target for _, target in arrays], indices, special=SPECIAL)
+    return collate_pairs(
+        [source for source, _ in arrays], [target for _, target in arrays], indices, special_ids=SPECIAL_IDS
+    )
 
 
 def test_marks_and_padding():
     batch = collated([([5, 6], [7]), ([8], [9, 10, 11])])
-    assert batch.source.tolist() == [[5, 6, SPECIAL.end], [8, SPECIAL.end, SPECIAL.pad]]
+    assert batch.source.tolist() == [[5, 6, SPECIAL_IDS.eos_id], [8, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id]]
     assert batch.source_mask.tolist() == [[True, True, True], [True, True, False]]
-    assert batch.target_in.tolist() == [[SPECIAL.start, 7, SPECIAL.pad, SPECIAL.pad], [SPECIAL.start, 9, 10, 11]]
-    assert batch.target_out.tolist() == [[7, SPECIAL.end, SPECIAL.pad, SPECIAL.pad], [9, 10, 11, SPECIAL.end]]
+    assert batch.target_in.tolist() == [
+        [SPECIAL_IDS.bos_id, 7, SPECIAL_IDS.pad_id, SPECIAL_IDS.pad_id],
+        [SPECIAL_IDS.bos_id, 9, 10, 11],
+    ]
+    assert batch.target_out.tolist() == [
+        [7, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id, SPECIAL_IDS.pad_id],
+        [9, 10, 11, SPECIAL_IDS.eos_id],
+    ]
     assert batch.target_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
     assert batch.indices.tolist() == [100, 101]
     assert (batch.n_source_tokens, batch.n_target_tokens) == (5, 6)
@@ -37,12 +45,12 @@ def test_the_rows_come_back_from_the_masks(pairs):
     batch = collated(pairs)
     assert len(batch) == len(pairs)
     for row, (source, target) in enumerate(pairs):
-        assert batch.source[row][batch.source_mask[row]].tolist() == [*source, SPECIAL.end]
-        assert batch.target_in[row][batch.target_mask[row]].tolist() == [SPECIAL.start, *target]
-        assert batch.target_out[row][batch.target_mask[row]].tolist() == [*target, SPECIAL.end]
-    assert (batch.source[~batch.source_mask] == SPECIAL.pad).all()
-    assert (batch.target_out[~batch.target_mask] == SPECIAL.pad).all()
-    assert (batch.target_in[~batch.target_mask] == SPECIAL.pad).all()
+        assert batch.source[row][batch.source_mask[row]].tolist() == [*source, SPECIAL_IDS.eos_id]
+        assert batch.target_in[row][batch.target_mask[row]].tolist() == [SPECIAL_IDS.bos_id, *target]
+        assert batch.target_out[row][batch.target_mask[row]].tolist() == [*target, SPECIAL_IDS.eos_id]
+    assert (batch.source[~batch.source_mask] == SPECIAL_IDS.pad_id).all()
+    assert (batch.target_out[~batch.target_mask] == SPECIAL_IDS.pad_id).all()
+    assert (batch.target_in[~batch.target_mask] == SPECIAL_IDS.pad_id).all()
 
 
 def test_no_rows_have_a_width_and_no_tokens():
@@ -52,7 +60,7 @@ def test_no_rows_have_a_width_and_no_tokens():
 
 
 def test_translating_pads_as_training_does():
-    source, mask = pad_sources([[5, 6], []], special=SPECIAL)
+    source, mask = pad_sources([[5, 6], []], special_ids=SPECIAL_IDS)
     batch = collated([([5, 6], []), ([], [])])
     assert torch.equal(source, batch.source) and torch.equal(mask, batch.source_mask)
 
@@ -67,7 +75,10 @@ def test_micro_batches_are_the_same_rows_without_superfluous_padding(pairs, n_pa
     for part in parts:
         chosen = [pairs[index - 100] for index in part.indices.tolist()]
         again = collate_pairs(
-            [np.array(s) for s, _ in chosen], [np.array(t) for _, t in chosen], part.indices.numpy(), special=SPECIAL
+            [np.array(s) for s, _ in chosen],
+            [np.array(t) for _, t in chosen],
+            part.indices.numpy(),
+            special_ids=SPECIAL_IDS,
         )
         for name in ("source", "source_mask", "target_in", "target_out", "target_mask", "indices"):
             assert torch.equal(getattr(part, name), getattr(again, name)), name

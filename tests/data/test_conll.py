@@ -9,7 +9,7 @@ from heedful.data.collate import IGNORE_INDEX, collate_labels
 from heedful.data.conll import Sentence, read_tagged, spans_of
 from heedful.data.corpus import read_text
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 
 def sentences(path: Path, text: str, columns: tuple[int, int] = (1, -1)) -> list[Sentence]:
@@ -61,7 +61,9 @@ def test_spans(tags: str, spans: set[tuple[int, int, str]]) -> None:
 
 def test_rows_have_their_marks_and_labels_their_places() -> None:
     texts = [np.array([7, 8, 9]), np.array([5])]
-    batch = collate_labels(texts, [np.array([1, IGNORE_INDEX, 2]), np.array([0])], np.array([4, 6]), special=SPECIAL)
+    batch = collate_labels(
+        texts, [np.array([1, IGNORE_INDEX, 2]), np.array([0])], np.array([4, 6]), special_ids=SPECIAL_IDS
+    )
     assert batch.ids.tolist() == [[2, 7, 8, 9, 3], [2, 5, 3, 0, 0]]
     assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
     assert batch.labels.tolist() == [
@@ -69,5 +71,5 @@ def test_rows_have_their_marks_and_labels_their_places() -> None:
         [IGNORE_INDEX, 0, IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX],
     ]
     assert (batch.n_target_tokens, batch.indices.tolist()) == (3, [4, 6])
-    whole = collate_labels(texts, np.array([1, 0]), np.array([4, 6]), special=SPECIAL)
+    whole = collate_labels(texts, np.array([1, 0]), np.array([4, 6]), special_ids=SPECIAL_IDS)
     assert (whole.labels.tolist(), whole.n_target_tokens) == ([1, 0], 2)

@@ -14,7 +14,7 @@ from heedful.data.loader import Loader, LoaderState
 from heedful.data.shards import Shards
 from heedful.data.splits import join_lines
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 from packed_rows import pack_rows
 from prepared_corpus import prepared, tokenizers
 
@@ -34,11 +34,11 @@ def make_shards(folder, documents=DOCUMENTS) -> Shards:
 @pytest.mark.parametrize("row_len", [1, 2, 7, 16, 1000])
 def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
     shards = make_shards(tmp_path)
-    rows = PackedLmDataset(shards, row_len=row_len, special=SPECIAL)
+    rows = PackedLmDataset(shards, row_len=row_len, special_ids=SPECIAL_IDS)
     documents = [ids.tolist() for ids in shards.source.ids(np.arange(len(shards)))]
     lengths = np.array([len(ids) + 1 for ids in documents])
-    inputs = pack_rows([np.array([SPECIAL.start, *ids]) for ids in documents], row_len)
-    targets = pack_rows([np.array([*ids, SPECIAL.end]) for ids in documents], row_len)
+    inputs = pack_rows([np.array([SPECIAL_IDS.bos_id, *ids]) for ids in documents], row_len)
+    targets = pack_rows([np.array([*ids, SPECIAL_IDS.eos_id]) for ids in documents], row_len)
     assert rows.sizes == [len(inputs.ids)]
     every = np.arange(rows.sizes[0])
     batch = rows.batch(every, every, seed=0)
@@ -52,7 +52,7 @@ def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
 
 def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
     rows = PackedLmDataset(
-        [make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8, special=SPECIAL
+        [make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8, special_ids=SPECIAL_IDS
     )
 
     def loader(**options: object) -> Loader[LmBatch]:
@@ -71,7 +71,7 @@ def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
 
 
 def test_micro_batches_of_rows(tmp_path):
-    rows = PackedLmDataset(make_shards(tmp_path), row_len=8, special=SPECIAL)
+    rows = PackedLmDataset(make_shards(tmp_path), row_len=8, special_ids=SPECIAL_IDS)
     batch = rows.batch(np.arange(3), np.arange(3), seed=0)
     parts = batch.split(5)
     assert [len(part) for part in parts] == [1, 1, 1, 0, 0]
@@ -90,4 +90,4 @@ def test_lines_become_documents():
 
 def test_rows_need_plain_text_as_ids(tmp_path):
     with pytest.raises(UserError, match="plain text prepared as ids"):
-        PackedLmDataset(prepared(tmp_path, 5), row_len=8, special=SPECIAL)
+        PackedLmDataset(prepared(tmp_path, 5), row_len=8, special_ids=SPECIAL_IDS)

@@ -14,7 +14,7 @@ from heedful.data.collate import Batch
 from heedful.data.datasets import PairDataset
 from heedful.data.loader import Loader, LoaderState
 from heedful.errors import UserError
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 from prepared_corpus import prepared, tokenizers
 
 BATCH_TOKENS = 150
@@ -23,12 +23,12 @@ BATCH_TOKENS = 150
 @pytest.fixture(scope="module", params=[False, True], ids=["ids", "sampled"])
 def pairs(request, tmp_path_factory) -> PairDataset:
     shards = prepared(tmp_path_factory.mktemp("shards"), 60, keep_text=request.param)
-    return PairDataset(shards, special=SPECIAL, tokenizers=tokenizers(sample_alpha=0.1))
+    return PairDataset(shards, special_ids=SPECIAL_IDS, tokenizers=tokenizers(sample_alpha=0.1))
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> PairDataset:
-    return PairDataset(prepared(tmp_path_factory.mktemp("plain"), 60), special=SPECIAL)
+    return PairDataset(prepared(tmp_path_factory.mktemp("plain"), 60), special_ids=SPECIAL_IDS)
 
 
 def make_loader(pairs: PairDataset, **options: object) -> Loader[Batch]:
@@ -97,7 +97,7 @@ def test_the_ids_are_those_of_the_corpus(pairs):
 
 def test_sampling_differs_from_epoch_to_epoch_and_from_the_plain_segmentation(tmp_path):
     pieces = tokenizers(sample_alpha=0.1)
-    pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), special=SPECIAL, tokenizers=pieces)
+    pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), special_ids=SPECIAL_IDS, tokenizers=pieces)
     seen: list[dict[int, list[int]]] = []
     for epoch in range(2):
         loader = make_loader(pairs, state=LoaderState(epoch, 0, 3), epochs=epoch + 1)
@@ -251,7 +251,7 @@ def test_a_state_that_does_not_fit_is_refused(plain):
 def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_with_nothing_else(plain, tmp_path):
     base = make_loader(plain).fingerprint
     assert make_loader(plain, rank=1, n_ranks=4, n_workers=2, state=LoaderState(1, 2, 3)).fingerprint == base
-    other = PairDataset(prepared(tmp_path, 60, seed=9), special=SPECIAL)
+    other = PairDataset(prepared(tmp_path, 60, seed=9), special_ids=SPECIAL_IDS)
     changed = [
         make_loader(other),
         make_loader(plain, batch_tokens=151),
@@ -288,7 +288,7 @@ def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
 
 
 def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):
-    pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)], special=SPECIAL)
+    pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)], special_ids=SPECIAL_IDS)
     whole = make_loader(pairs, weights=[0.5, 2.0], epochs=4)
     states, batches = [whole.state], []
     for batch in whole:

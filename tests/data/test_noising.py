@@ -15,11 +15,11 @@ from heedful.data.noising import (
     permute_sentences,
 )
 from heedful.errors import UserError
-from heedful.text import SPECIAL, SpecialTokens
+from heedful.text import SPECIAL_IDS, SpecialIds
 
 VOCAB, MASK = 200, 4
 SENTINELS = list(range(100, 200))
-SPECIALS = [SPECIAL.pad, SPECIAL.unk, SPECIAL.start, SPECIAL.end]
+SPECIALS = [SPECIAL_IDS.pad_id, SPECIAL_IDS.unk_id, SPECIAL_IDS.bos_id, SPECIAL_IDS.eos_id]
 
 ordinary = st.integers(5, 99)
 texts = st.lists(ordinary, max_size=60).map(lambda ids: np.array(ids, np.int64))
@@ -32,13 +32,13 @@ def random(seed: int) -> np.random.Generator:
 
 
 def masked(ids: np.ndarray, seed: int, **options: object) -> Noised:
-    return mask_tokens(ids, random(seed), special=SPECIAL, mask_id=MASK, vocab_size=VOCAB, **options)
+    return mask_tokens(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK, vocab_size=VOCAB, **options)
 
 
 NOISES = {
-    "mask": lambda ids, r: mask_tokens(ids, r, special=SPECIAL, mask_id=MASK, vocab_size=VOCAB),
-    "spans": lambda ids, r: corrupt_spans(ids, r, special=SPECIAL, sentinels=SENTINELS),
-    "infill": lambda ids, r: infill(ids, r, special=SPECIAL, mask_id=MASK),
+    "mask": lambda ids, r: mask_tokens(ids, r, special_ids=SPECIAL_IDS, mask_id=MASK, vocab_size=VOCAB),
+    "spans": lambda ids, r: corrupt_spans(ids, r, special_ids=SPECIAL_IDS, sentinels=SENTINELS),
+    "infill": lambda ids, r: infill(ids, r, special_ids=SPECIAL_IDS, mask_id=MASK),
     "permute": lambda ids, r: permute_sentences(ids, r, ends=np.arange(len(ids)) % 7 == 6),
 }
 
@@ -69,7 +69,7 @@ def test_another_generator_gives_other_noise(noise):
 @given(mixed, seeds)
 def test_masking_is_undone_by_its_target(ids, seed):
     noised, target = masked(ids, seed)
-    assert np.where(target != SPECIAL.pad, target, noised).tolist() == ids.tolist()
+    assert np.where(target != SPECIAL_IDS.pad_id, target, noised).tolist() == ids.tolist()
     n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
     wanted = max(1, round(0.15 * n_ordinary)) if n_ordinary else 0
     assert np.count_nonzero(target) == wanted
@@ -78,7 +78,7 @@ def test_masking_is_undone_by_its_target(ids, seed):
 def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
     ids = np.tile(np.arange(5, 95), 1000)
     noised, target = masked(ids, 1)
-    chosen = target != SPECIAL.pad
+    chosen = target != SPECIAL_IDS.pad_id
     assert chosen.sum() == round(0.15 * len(ids))
     is_mask = noised[chosen] == MASK
     is_same = noised[chosen] == ids[chosen]
@@ -95,7 +95,7 @@ def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
 def test_whole_words_are_chosen_whole(ids, seed, word):
     starts = np.arange(len(ids)) % word == 0
     _, target = masked(ids, seed, starts=starts)
-    chosen = (target != SPECIAL.pad).tolist()
+    chosen = (target != SPECIAL_IDS.pad_id).tolist()
     words = [chosen[begin : begin + word] for begin in range(0, len(ids), word)]
     assert all(len(set(one)) == 1 for one in words)
     wanted = max(1, round(0.15 * len(ids))) if len(ids) else 0
@@ -112,13 +112,13 @@ def test_protected_ids_are_neither_hidden_nor_drawn():
 
 def test_the_special_ids_of_a_converted_model_are_protected_and_no_others():
     """T5 has <pad> 0, </s> 1, <unk> 2, and "▁" with id 3, which is ordinary text; it has no BOS."""
-    t5 = SpecialTokens(pad=0, unk=2, start=0, end=1)
+    t5 = SpecialIds(pad_id=0, unk_id=2, bos_id=0, eos_id=1)
     ids = np.tile(np.array([3, 1, 2, 50, 3, 60]), 50)
-    noised, target = mask_tokens(ids, random(0), special=t5, mask_id=MASK, vocab_size=VOCAB, rate=0.9)
+    noised, target = mask_tokens(ids, random(0), special_ids=t5, mask_id=MASK, vocab_size=VOCAB, rate=0.9)
     assert {3, 50, 60} <= set(target.tolist()) and not {1, 2} & set(target.tolist())
     assert np.count_nonzero(noised == 3) < np.count_nonzero(ids == 3)
     for noise, options in ((corrupt_spans, {"sentinels": SENTINELS}), (infill, {"mask_id": MASK})):
-        noised = noise(ids, random(0), special=t5, **options).input
+        noised = noise(ids, random(0), special_ids=t5, **options).input
         assert np.count_nonzero(noised == 3) < np.count_nonzero(ids == 3)
         assert Counter(noised[np.isin(noised, [1, 2])].tolist()) == {1: 50, 2: 50}
 
@@ -138,7 +138,7 @@ def restore_spans(noised: np.ndarray, target: np.ndarray) -> list[int]:
 @given(mixed, seeds, st.floats(0.05, 0.6), st.floats(1, 6))
 def test_spans_are_put_back_exactly(ids, seed, rate, mean_span):
     noised, target = corrupt_spans(
-        ids, random(seed), special=SPECIAL, sentinels=SENTINELS, rate=rate, mean_span=mean_span
+        ids, random(seed), special_ids=SPECIAL_IDS, sentinels=SENTINELS, rate=rate, mean_span=mean_span
     )
     assert restore_spans(noised, target) == ids.tolist()
     marks = [number for number in noised.tolist() if number in SENTINELS]
@@ -150,7 +150,7 @@ def test_spans_hide_15_percent_in_spans_of_three():
     ids = np.tile(np.arange(5, 95), 10)
     hidden, lengths = [], []
     for seed in range(100):
-        noised, target = corrupt_spans(ids, random(seed), special=SPECIAL, sentinels=SENTINELS)
+        noised, target = corrupt_spans(ids, random(seed), special_ids=SPECIAL_IDS, sentinels=SENTINELS)
         marks = np.flatnonzero(np.isin(target, SENTINELS))
         hidden.append(len(target) - len(marks))
         lengths += (np.diff(marks, append=len(target)) - 1).tolist()
@@ -162,7 +162,7 @@ def test_spans_hide_15_percent_in_spans_of_three():
 
 def test_too_few_sentinels_are_the_users_to_know():
     with pytest.raises(UserError, match="5 sentinels, the vocabulary has 2"):
-        corrupt_spans(np.arange(5, 105), random(0), special=SPECIAL, sentinels=[150, 151])
+        corrupt_spans(np.arange(5, 105), random(0), special_ids=SPECIAL_IDS, sentinels=[150, 151])
 
 
 def is_subsequence(short: list[int], long: list[int]) -> bool:
@@ -172,7 +172,7 @@ def is_subsequence(short: list[int], long: list[int]) -> bool:
 
 @given(texts, seeds)
 def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed):
-    noised, target = infill(ids, random(seed), special=SPECIAL, mask_id=MASK)
+    noised, target = infill(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK)
     kept = noised[noised != MASK].tolist()
     assert target.tolist() == ids.tolist()
     assert is_subsequence(kept, ids.tolist())
@@ -183,7 +183,7 @@ def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed)
 def test_infilling_never_makes_a_text_longer(n, seed, rate, mean_span):
     """A text may fill all positions of a model already: masks in between have only the room that spans have left."""
     ids = random(seed).choice([*SPECIALS, *range(5, 30)], size=n)
-    noised, _ = infill(ids, random(seed), special=SPECIAL, mask_id=MASK, rate=rate, mean_span=mean_span)
+    noised, _ = infill(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK, rate=rate, mean_span=mean_span)
     n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
     assert np.count_nonzero(noised != MASK) == len(ids) - round(rate * n_ordinary)
     assert len(noised) <= len(ids)
@@ -191,7 +191,7 @@ def test_infilling_never_makes_a_text_longer(n, seed, rate, mean_span):
 
 def test_masks_in_between_stay_while_there_is_room():
     lengths = [
-        len(infill(np.arange(5, 405), random(seed), special=SPECIAL, mask_id=MASK, mean_span=1.0).input)
+        len(infill(np.arange(5, 405), random(seed), special_ids=SPECIAL_IDS, mask_id=MASK, mean_span=1.0).input)
         for seed in range(50)
     ]
     assert max(lengths) == 400 and np.mean(lengths) > 390
@@ -201,7 +201,7 @@ def test_infilling_has_poisson_spans_with_one_mask_each():
     ids = np.arange(5, 4005)
     hidden, gaps, inserted = [], [], 0
     for seed in range(20):
-        noised, _ = infill(ids, random(seed), special=SPECIAL, mask_id=MASK)
+        noised, _ = infill(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK)
         place = 0
         for number in noised:
             if number == MASK:
@@ -233,4 +233,4 @@ def test_permuted_sentences_are_the_same_sentences(flags, seed):
 def test_impossible_settings_are_refused_and_do_not_hang(options):
     for noise, more in ((corrupt_spans, {"sentinels": SENTINELS}), (infill, {"mask_id": MASK})):
         with pytest.raises(UserError, match="expected"):
-            noise(np.arange(5, 50), random(0), special=SPECIAL, **more, **options)
+            noise(np.arange(5, 50), random(0), special_ids=SPECIAL_IDS, **more, **options)

@@ -9,7 +9,7 @@ from heedful.data.binarize import prepare
 from heedful.data.collate import Batch
 from heedful.data.datasets import N_ATTEMPTS, PairDataset
 from heedful.errors import UserError
-from heedful.text import SPECIAL, SentencePieceTokenizer, Tokenizers
+from heedful.text import SPECIAL_IDS, SentencePieceTokenizer, Tokenizers
 from prepared_corpus import make_examples, prepared, tokenizers
 
 STEP = np.array([40, 3, 17, 8, 59, 20, 21], np.uint32)
@@ -27,7 +27,7 @@ def texts_of(batch: Batch) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("keep_text", [False, True])
 def test_rows_come_in_the_order_asked_for(tmp_path, keep_text):
     pairs = PairDataset(
-        prepared(tmp_path, 60, keep_text=keep_text), special=SPECIAL, tokenizers=tokenizers(sample_alpha=0.1)
+        prepared(tmp_path, 60, keep_text=keep_text), special_ids=SPECIAL_IDS, tokenizers=tokenizers(sample_alpha=0.1)
     )
     examples = make_examples(60)
     for rows in ([5, 0, 3], [2], [], [6, 5, 4, 3, 2, 1, 0]):
@@ -38,7 +38,7 @@ def test_rows_come_in_the_order_asked_for(tmp_path, keep_text):
 
 def test_the_seed_of_the_step_decides_the_segmentation_of_both_sides(tmp_path):
     pairs = PairDataset(
-        prepared(tmp_path, 60, keep_text=True), special=SPECIAL, tokenizers=tokenizers(sample_alpha=0.1)
+        prepared(tmp_path, 60, keep_text=True), special_ids=SPECIAL_IDS, tokenizers=tokenizers(sample_alpha=0.1)
     )
     every = np.arange(len(STEP))
     first, again, other = (pairs.batch(STEP, every, seed=seed) for seed in (1, 1, 2))
@@ -71,7 +71,7 @@ def test_what_was_drawn_too_long_is_drawn_again_with_another_seed_and_at_last_se
     shards = prepared(tmp_path, 60, keep_text=True)
     pieces = tokenizers(sample_alpha=0.1)
     target = Longwinded(pieces.source.model, good=good)
-    pairs = PairDataset(shards, special=SPECIAL, tokenizers=Tokenizers(pieces.source, target))
+    pairs = PairDataset(shards, special_ids=SPECIAL_IDS, tokenizers=Tokenizers(pieces.source, target))
     batch = pairs.batch(STEP, np.arange(len(STEP)), seed=1)
     n_draws = min(good + 1, N_ATTEMPTS)
     assert len(set(target.seeds)) == len(target.seeds) == n_draws
@@ -85,7 +85,7 @@ def test_a_side_that_cannot_sample_is_segmented_plainly(tmp_path):
     mixed = Tokenizers(tokenizers(sample_alpha=0.1).source, tokenizers().target)
     shards = prepare(make_examples(60), mixed, tmp_path, fingerprint="x", keep_text=True, n_workers=1)
     assert shards.target.planned_lengths.tolist() == shards.target.lengths.tolist()
-    batch = PairDataset(shards, special=SPECIAL, tokenizers=mixed).batch(STEP, np.arange(len(STEP)), seed=1)
+    batch = PairDataset(shards, special_ids=SPECIAL_IDS, tokenizers=mixed).batch(STEP, np.arange(len(STEP)), seed=1)
     for row, i in enumerate(STEP):
         assert batch.target_out[row][batch.target_mask[row]].tolist()[:-1] == (
             mixed.target.encode(make_examples(60)[i].target)
@@ -97,14 +97,14 @@ def test_pairs_that_cannot_be_are_refused(tmp_path):
     ids = prepared(tmp_path / "ids", 10)
     text = prepare([], tokenizers().source, tmp_path / "text", fingerprint="x")
     for given, words in (
-        (lambda: PairDataset([], special=SPECIAL), "no corpus"),
-        (lambda: PairDataset(kept, special=SPECIAL), "tokenizers are needed"),
-        (lambda: PairDataset(kept, special=SPECIAL, tokenizers=tokenizers()), "other tokenizers"),
+        (lambda: PairDataset([], special_ids=SPECIAL_IDS), "no corpus"),
+        (lambda: PairDataset(kept, special_ids=SPECIAL_IDS), "tokenizers are needed"),
+        (lambda: PairDataset(kept, special_ids=SPECIAL_IDS, tokenizers=tokenizers()), "other tokenizers"),
         (
-            lambda: PairDataset([kept, ids], special=SPECIAL, tokenizers=tokenizers(sample_alpha=0.1)),
+            lambda: PairDataset([kept, ids], special_ids=SPECIAL_IDS, tokenizers=tokenizers(sample_alpha=0.1)),
             "different tokenizers or options",
         ),
-        (lambda: PairDataset(text, special=SPECIAL), "plain text"),
+        (lambda: PairDataset(text, special_ids=SPECIAL_IDS), "plain text"),
     ):
         with pytest.raises(UserError, match=words):
             given()

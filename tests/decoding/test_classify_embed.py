@@ -17,8 +17,8 @@ from heedful.decoding.generator import Generator
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
+from heedful.text.special_ids import SpecialIds
 from heedful.training.tasks.token_classification import encode
 
 TEXTS = ["a dog runs", "", "two dogs run on the beach, and a man looks at them", "a cat"]
@@ -37,8 +37,8 @@ def mood(tokenizers, tmp_path_factory) -> Path:
 
 def logits_of(folder: Path, text: str) -> torch.Tensor:
     loaded = load_model(folder)
-    marks = loaded.model.config.marks
-    ids = [marks.start_id, *loaded.tokenizers.source.encode(text), marks.end_id]
+    special_ids = loaded.model.config.special_ids
+    ids = [special_ids.start_id, *loaded.tokenizers.source.encode(text), special_ids.eos_id]
     return loaded.model(torch.tensor([ids]))[0].detach()
 
 
@@ -69,7 +69,7 @@ def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> 
     for text, words in zip(texts, found, strict=True):
         sentence = Sentence(tuple(text.split()), tuple("B" for _ in text.split()))
         ids, taught = encode(sentence, tokenizer, labels, 38)  # as training does
-        row = torch.tensor([[model.config.marks.start_id, *ids, model.config.marks.end_id]])
+        row = torch.tensor([[model.config.special_ids.start_id, *ids, model.config.special_ids.eos_id]])
         shares = model(row)[0, 1:-1].softmax(dim=-1)[torch.from_numpy(taught != IGNORE_INDEX)]
         assert [(one.word, one.label) for one in words] == [
             (word, labels[number]) for word, number in zip(sentence.words, shares.argmax(dim=-1).tolist(), strict=True)
@@ -145,9 +145,9 @@ PAIR = {"text": "a dog runs", "text_pair": "two dogs run on the beach"}
 
 def test_a_pair_has_two_segments(mood: Path) -> None:
     loaded = load_model(mood)
-    marks, tokenizer = loaded.model.config.marks, loaded.tokenizers.source
+    special_ids, tokenizer = loaded.model.config.special_ids, loaded.tokenizers.source
     first, second = (tokenizer.encode(PAIR[name]) for name in ("text", "text_pair"))
-    ids = [marks.start_id, *first, marks.end_id, *second, marks.end_id]
+    ids = [special_ids.start_id, *first, special_ids.eos_id, *second, special_ids.eos_id]
     segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
     shares = loaded.model(torch.tensor([ids]), segments=torch.tensor([segments]))[0].softmax(dim=-1).tolist()
     pipe = pipeline("text-classification", model=mood)
@@ -161,7 +161,7 @@ def test_a_pair_has_two_segments(mood: Path) -> None:
 def test_the_longer_text_of_a_pair_is_cut_first(mood: Path) -> None:
     config = load_model(mood).model.config
     row = make_pair(list(range(100, 150)), list(range(200, 210)), config)
-    assert row.ids[1:-1] == [*range(100, 127), config.marks.end_id, *range(200, 210)]
+    assert row.ids[1:-1] == [*range(100, 127), config.special_ids.eos_id, *range(200, 210)]
     assert (len(row.ids), row.n_cut, row.second) == (40, 23, 29)
     row = make_pair(list(range(100, 150)), list(range(200, 250)), config)
     assert (len(row.ids), row.second) == (40, 21)
@@ -242,7 +242,7 @@ def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
     config = Seq2SeqConfig(size, size, d_model=16, n_layers=1, n_heads=2, d_ff=20)
     model = fill(Seq2Seq(config), dtype=torch.float32)
     embedder = Embedder.load(save_model(tmp_path / "model", model, tokenizers))
-    source, mask = pad_sources([tokenizers.source.encode("a dog runs")], special=SPECIAL)
+    source, mask = pad_sources([tokenizers.source.encode("a dog runs")], special_ids=SPECIAL_IDS)
     wanted = model.encode(source, mask).states[-1].mean(dim=1)
     assert torch.allclose(embedder.embed(["a dog runs"]), wanted, atol=1e-6)
     with pytest.raises(UserError, match="no class token"):
@@ -252,7 +252,7 @@ def test_vectors_of_an_encoder_decoder(tokenizers, tmp_path: Path) -> None:
 @pytest.mark.parametrize("end_id", [2, 3])
 def test_vectors_of_a_gpt_are_of_what_it_reads_before_it_goes_on(end_id: int, tokenizers, tmp_path: Path) -> None:
     """With its start mark, unless that is the end of another text, as in GPT-2."""
-    config = GptConfig(tokenizers.source.vocab_size, **SIZES, marks=SpecialIds(0, 2, end_id))
+    config = GptConfig(tokenizers.source.vocab_size, **SIZES, special_ids=SpecialIds(bos_id=2, eos_id=end_id))
     model = fill(Gpt(config), dtype=torch.float32)
     folder = save_model(tmp_path / "model", model, tokenizers)
     texts = ["a dog runs", ""]

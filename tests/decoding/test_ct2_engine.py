@@ -15,7 +15,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.errors import UserError
 from heedful.models.model_io import save_model
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 REQUESTS = some_requests(40, longest=14)
 
@@ -97,12 +97,14 @@ def test_greedy_search_with_all_its_filters_is_torchs(changes, n_prefix, model, 
 
 def test_limits_are_those_of_each_request(engine):
     requests = [Request([5] * 3), Request([6] * 40), Request([7] * 70)]
-    lengths = [len(best.ids) for (best,) in engine.search(requests, SearchSettings(beam=1, forbidden=(SPECIAL.end,)))]
+    lengths = [
+        len(best.ids) for (best,) in engine.search(requests, SearchSettings(beam=1, forbidden=(SPECIAL_IDS.eos_id,)))
+    ]
     assert lengths == [SearchSettings().limit(len(request)) for request in requests]
 
 
 def test_nothing_ends_beyond_its_limit_by_itself(engine):
-    ((best,),) = engine.search([Request([5, 6])], SearchSettings(beam=1, max_len=4, forbidden=(SPECIAL.end,)))
+    ((best,),) = engine.search([Request([5, 6])], SearchSettings(beam=1, max_len=4, forbidden=(SPECIAL_IDS.eos_id,)))
     assert (len(best.ids), best.complete) == (4, False)
 
 
@@ -162,7 +164,13 @@ def test_an_empty_source_is_asked_of_the_model_too(model, engine, reference):
 
 
 def test_marks_in_the_source_are_tokens_like_others(model, engine):
-    for source in ([SPECIAL.start], [SPECIAL.end], [SPECIAL.end, 7], [7, SPECIAL.end, SPECIAL.end], [SPECIAL.pad, 8]):
+    for source in (
+        [SPECIAL_IDS.bos_id],
+        [SPECIAL_IDS.eos_id],
+        [SPECIAL_IDS.eos_id, 7],
+        [7, SPECIAL_IDS.eos_id, SPECIAL_IDS.eos_id],
+        [SPECIAL_IDS.pad_id, 8],
+    ):
         request = Request(source)
         ((best,),) = engine.search([request], SearchSettings(beam=1, max_len=6))
         assert best.score == pytest.approx(score_of(model, request, best), abs=1e-4)
@@ -277,7 +285,7 @@ def test_requests_that_it_cannot_follow_are_refused(engine):
 def test_learned_positions_end_a_translation_but_never_cut_a_source(tmp_path):
     model = make_model(positions="learned", max_len=12)
     engine = make_engine(model, tmp_path / "ct2")
-    ((best,),) = engine.search([Request([5] * 11)], SearchSettings(beam=1, forbidden=(SPECIAL.end,)))
+    ((best,),) = engine.search([Request([5] * 11)], SearchSettings(beam=1, forbidden=(SPECIAL_IDS.eos_id,)))
     assert (len(best.ids), best.complete) == (12, False)
     with pytest.raises(UserError, match="13 tokens are more than the 12 positions"):
         engine.search([Request([5] * 12)], SearchSettings(beam=1))

@@ -22,7 +22,7 @@ from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 PROMPTS = some_prompts(300)
 GREEDY = SearchSettings(beam=1, max_len=12)
@@ -178,7 +178,7 @@ def test_given_words_are_refused(pair: Pair) -> None:
 
 def test_several_ends(tmp_path: Path) -> None:
     """Greedy search ends at any of them; a beam would hold such texts twice."""
-    pair = Pair(make_gpt(marks=SpecialIds(start_id=2, end_id=3, other_ends=(17, 40, 58))), tmp_path / "ct2")
+    pair = Pair(make_gpt(special_ids=SpecialIds(bos_id=2, eos_id=3, extra_eos_ids=(17, 40, 58))), tmp_path / "ct2")
     found = assert_equal(pair, PROMPTS[:100], GREEDY)
     assert 3 < sum(best[0].complete for best in found) < 100
     assert not any({3, 17, 40, 58} & set(best[0].ids) for best in found)
@@ -187,14 +187,14 @@ def test_several_ends(tmp_path: Path) -> None:
 
 
 def test_a_model_without_an_end_goes_on(tmp_path: Path) -> None:
-    pair = Pair(make_gpt(marks=SpecialIds(start_id=0, end_id=60)), tmp_path / "ct2")
+    pair = Pair(make_gpt(special_ids=SpecialIds(bos_id=0, eos_id=60)), tmp_path / "ct2")
     for beam in (1, 2):
         found = assert_equal(pair, PROMPTS[:40], SearchSettings(beam=beam, max_len=12))
         assert all((len(best[0].ids), best[0].complete) == (12, False) for best in found)
 
 
 def test_ids_that_must_not_be_written_are_torchs_business(tmp_path: Path) -> None:
-    fast = make_writer(make_gpt(marks=SpecialIds(forbidden=(7,))), tmp_path / "ct2")
+    fast = make_writer(make_gpt(special_ids=SpecialIds(forbidden_ids=(7,))), tmp_path / "ct2")
     with pytest.raises(UserError, match="filters"):
         fast.search(PROMPTS[:1], GREEDY)
 
@@ -333,7 +333,7 @@ class TestAuto:
                 open_writer(folder, **options)
 
     def test_a_model_that_does_not_map_runs_on_torch(self, tmp_path: Path) -> None:
-        folder = save_model(tmp_path / "model", make_gpt(marks=SpecialIds(first_id=5, opens_target=False)), None)
+        folder = save_model(tmp_path / "model", make_gpt(special_ids=SpecialIds(source_bos=True)), None)
         assert open_writer(folder)[0].name == "torch"
         with pytest.raises(UserError, match="no mark before"):
             open_writer(folder, engine="ctranslate2")

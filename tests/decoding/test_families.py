@@ -18,9 +18,9 @@ from heedful.models.bart import Bart, BartConfig
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_info import ENCODER_DECODERS, read_reach
 from heedful.models.model_io import FAMILIES, save_model
-from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
+from heedful.text.special_ids import SpecialIds
 
 SIZE = tokenizers().source.vocab_size
 SHAPE = {"d_model": 8, "n_heads": 2, "d_ff": 12}
@@ -86,10 +86,10 @@ def test_the_engine_is_chosen_by_what_maps(folder: Path, request: pytest.Fixture
 
 
 def test_barts_reach_ends_with_its_positions(tmp_path: Path) -> None:
-    marks = SpecialIds(first_id=2)
+    special_ids = SpecialIds(source_bos=True, force_bos=True)
     for model, n_taken in (
         (Bart(BartConfig(SIZE, max_len=24, **SHAPE)), 24),
-        (Bart(BartConfig(SIZE, max_len=24, marks=marks, **SHAPE)), 23),
+        (Bart(BartConfig(SIZE, max_len=24, special_ids=special_ids, **SHAPE)), 23),
     ):
         save_model(tmp_path / "bart", fill(model, dtype=torch.float32), tokenizers())
         reach = read_reach(tmp_path / "bart")

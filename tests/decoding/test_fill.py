@@ -22,7 +22,7 @@ def bert(tmp_path_factory) -> Path:
 def test_the_probabilities_are_the_models_own(bert: Path) -> None:
     loaded = load_model(bert)
     tokenizer, config = loaded.tokenizers.source, loaded.model.config
-    ids = [config.marks.start_id, *tokenizer.encode("a dog [MASK] on the [MASK]"), config.marks.end_id]
+    ids = [config.special_ids.start_id, *tokenizer.encode("a dog [MASK] on the [MASK]"), config.special_ids.eos_id]
     places = [place for place, number in enumerate(ids) if number == config.mask_id]
     shares = loaded.model(torch.tensor([ids]))[0].softmax(dim=-1)
     found = FillMask.load(bert).fill("a dog [MASK] on the [MASK]", top_k=4)
@@ -55,7 +55,7 @@ def test_many_texts_at_once_are_as_one_by_one(bert: Path) -> None:
 @pytest.mark.parametrize("whitespace", ["prefix", "suffix"])
 def test_the_words_around_a_mask_are_cut_as_in_the_whole_text(kind: str, whitespace: str) -> None:
     tokenizer = own_tokenizers(kind=kind, whitespace=whitespace).source
-    mask = tokenizer.special.mask
+    mask = tokenizer.special_ids.mask_id
     found = masked_ids(tokenizer, "a dog [MASK] through the snow", mask_id=mask)
     # One token is hidden: of characters one character, elsewhere a word with its space.
     whole = tokenizer.encode("a dog r through the snow" if kind == "char" else "a dog runs through the snow")
@@ -68,9 +68,12 @@ def test_the_words_around_a_mask_are_cut_as_in_the_whole_text(kind: str, whitesp
 
 def test_a_mask_beside_punctuation_leaves_it_as_it_is() -> None:
     tokenizer = own_tokenizers().source
-    found = masked_ids(tokenizer, "on the [MASK], and a man", mask_id=tokenizer.special.mask)
+    found = masked_ids(tokenizer, "on the [MASK], and a man", mask_id=tokenizer.special_ids.mask_id)
     whole = tokenizer.encode("on the beach, and a man")
-    assert found[found.index(tokenizer.special.mask) + 1 :] == whole[whole.index(tokenizer.encode("beach")[-1]) + 1 :]
+    assert (
+        found[found.index(tokenizer.special_ids.mask_id) + 1 :]
+        == whole[whole.index(tokenizer.encode("beach")[-1]) + 1 :]
+    )
 
 
 def test_a_model_of_ones_own_finds_words(tmp_path: Path) -> None:

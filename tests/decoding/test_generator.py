@@ -12,7 +12,7 @@ from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "max_len": 64}
 PROMPTS = ["A dog", "", "Two cats sit on a bench.", "x", "naïve 你好", "The end"]
@@ -34,7 +34,7 @@ def likeliest(model: Gpt, ids: list[int], n: int) -> list[int]:
     written: list[int] = []
     while len(written) < n:
         token = int(model(torch.tensor([[*ids, *written]]))[0, -1].argmax())
-        if token == model.config.marks.end_id:
+        if token == model.config.special_ids.eos_id:
             break
         written.append(token)
     return written
@@ -143,7 +143,7 @@ def test_the_prompt_counts_for_filters_that_look_back(generator: Generator) -> N
 
 
 def test_a_model_with_one_mark_between_texts_reads_a_prompt_as_it_is() -> None:
-    generator = Generator(make(marks=SpecialIds(start_id=3, end_id=3)), tokenizers().source)
+    generator = Generator(make(special_ids=SpecialIds(bos_id=3, eos_id=3)), tokenizers().source)
     assert generator.prompt_ids("ab") == tokenizers().source.encode("ab")
     assert generator.prompt_ids("") == [3]
 

@@ -11,7 +11,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.fast_decoder_only import FastDecoderOnlyStep, Waves
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
 LLAMA = {
@@ -146,7 +146,7 @@ def test_in_float32_the_packed_weights_give_the_same() -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_other_ends_stand_for_the_end_and_count_as_the_model_said_them(beam: int) -> None:
-    model = make("gpt2", marks=SpecialIds(start_id=2, end_id=3, other_ends=(5, 9)))
+    model = make("gpt2", special_ids=SpecialIds(bos_id=2, eos_id=3, extra_eos_ids=(5, 9)))
     prompts = [text(1 + number % 5, name=f"ends {number}") for number in range(40)]
     settings = SearchSettings(beam=beam, max_len=8, length_penalty=0.0)
     found = search(FastDecoderOnlyStep(model), [Request(prompt) for prompt in prompts], settings)

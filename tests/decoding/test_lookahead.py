@@ -9,7 +9,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.steps.parallel_decoding import look_ahead
 from heedful.errors import UserError
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 from tiny_models import sentences, tiny_model
 
 
@@ -32,11 +32,11 @@ def test_learned_positions_are_not_overrun() -> None:
     assert [look_ahead(model, request, block=8).ids for request in requests] == [row[0].ids for row in greedy]
 
 
-MARKS = {
+SPECIAL = {
     "usual": SpecialIds(),
-    "forbidden": SpecialIds(forbidden=(8, 11, 13)),
-    "several ends": SpecialIds(other_ends=(7, 9)),
-    "opened": SpecialIds(first_id=5),
+    "forbidden": SpecialIds(forbidden_ids=(8, 11, 13)),
+    "several ends": SpecialIds(extra_eos_ids=(7, 9)),
+    "opened": SpecialIds(bos_id=5, decoder_start_id=2, source_bos=True, force_bos=True),
 }
 SETTINGS = {
     "usual": {},
@@ -46,13 +46,13 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+@pytest.mark.parametrize("special_ids", SPECIAL.values(), ids=SPECIAL)
 @pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("prefix", [(), (6,), (9, 4, 15)])
 def test_what_greedy_search_is_told_is_told_here(
-    marks: SpecialIds, changes: dict[str, object], prefix: tuple[int, ...]
+    special_ids: SpecialIds, changes: dict[str, object], prefix: tuple[int, ...]
 ) -> None:
-    model = tiny_model(seed=20, marks=marks)
+    model = tiny_model(seed=20, special_ids=special_ids)
     requests = [replace(request, prefix=prefix) for request in sentences(8, seed=20)]
     settings = SearchSettings(**{"beam": 1, "max_len": 14, **changes})
     greedy = TorchEngine(model).search(requests, settings)

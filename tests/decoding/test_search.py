@@ -19,8 +19,8 @@ from heedful.decoding.steps.fast_seq2seq import FastSeq2SeqStep
 from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
-from heedful.models.special_ids import SpecialIds
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
+from heedful.text.special_ids import SpecialIds
 from tiny_models import PATTERNS, random_model, sentences, tiny_model
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -40,9 +40,9 @@ SLOW = {**VARIANTS, "window": {"pattern": PATTERNS["window"]}, "additive": {"pat
 @torch.inference_mode()
 def rescored(model: Seq2Seq, request: Request, hypothesis: Hypothesis) -> float:
     """The sum of log-probabilities, teacher-forced: all positions at once, no cache, no search."""
-    source, mask = pad_sources([request.source], special=SPECIAL)
-    ids = hypothesis.ids + [SPECIAL.end] * hypothesis.complete
-    fed = torch.tensor([[SPECIAL.start, *ids[:-1]]])
+    source, mask = pad_sources([request.source], special_ids=SPECIAL_IDS)
+    ids = hypothesis.ids + [SPECIAL_IDS.eos_id] * hypothesis.complete
+    fed = torch.tensor([[SPECIAL_IDS.bos_id, *ids[:-1]]])
     logits = model(source, fed, mask)[0].log_softmax(dim=-1)
     return float(logits[range(len(ids)), ids].sum())
 
@@ -120,7 +120,7 @@ def test_lanes_stop_when_one_fails() -> None:
                 raise RuntimeError("the fifth step")
             return super().__call__(tokens, state)
 
-    step = Failing({SPECIAL.start: {4: 1.0}, 4: {4: 1.0}})  # without end
+    step = Failing({SPECIAL_IDS.bos_id: {4: 1.0}, 4: {4: 1.0}})  # without end
     with pytest.raises(RuntimeError, match="the fifth step"):
         search(step, sentences(8), SearchSettings(beam=1, max_len=100_000), lanes=2)
     assert step.calls < 10_000
@@ -155,13 +155,13 @@ def brute_force(model: Seq2Seq, request: Request, limit: int, settings: SearchSe
     """The best of all sequences; their log-probabilities come from one batch of all longest ones."""
     tokens = range(model.config.target_vocab_size)
     texts = torch.tensor(list(itertools.product(tokens, repeat=limit)))
-    fed = torch.cat([torch.full((len(texts), 1), SPECIAL.start), texts[:, :-1]], dim=1)
-    source, mask = pad_sources([request.source] * len(texts), special=SPECIAL)
+    fed = torch.cat([torch.full((len(texts), 1), SPECIAL_IDS.bos_id), texts[:, :-1]], dim=1)
+    source, mask = pad_sources([request.source] * len(texts), special_ids=SPECIAL_IDS)
     scores = model(source, fed, mask).log_softmax(dim=-1).gather(2, texts[:, :, None]).squeeze(2).cumsum(dim=1)
     best = (-math.inf, [-1])
     for text, sums in zip(texts.tolist(), scores.tolist(), strict=True):
-        length = text.index(SPECIAL.end) + 1 if SPECIAL.end in text else limit
-        ids = [token for token in text[:length] if token != SPECIAL.end]
+        length = text.index(SPECIAL_IDS.eos_id) + 1 if SPECIAL_IDS.eos_id in text else limit
+        ids = [token for token in text[:length] if token != SPECIAL_IDS.eos_id]
         best = max(best, (sums[length - 1] / length_norm(length, settings), ids))
     return best
 
@@ -179,7 +179,7 @@ def test_the_proven_stop_finds_what_a_search_to_the_limit_finds(penalty: float) 
 class Chain:
     """A model of one rule, for a search that knows no model: which token may follow which, and how likely."""
 
-    device, max_len, refills, marks = torch.device("cpu"), None, False, SpecialIds()
+    device, max_len, refills, special_ids = torch.device("cpu"), None, False, SpecialIds()
 
     def __init__(self, follows: dict[int, dict[int, float]], vocab_size: int = 20) -> None:
         self.follows, self.vocab_size = follows, vocab_size
@@ -197,7 +197,7 @@ class Chain:
     def __call__(self, tokens: Tensor, state: "Chain") -> Tensor:
         probabilities = torch.full((len(tokens), self.vocab_size), 1e-30, dtype=torch.float64)
         for row, token in enumerate(tokens.tolist()):
-            for following, probability in self.follows.get(token, {SPECIAL.end: 1.0}).items():
+            for following, probability in self.follows.get(token, {SPECIAL_IDS.eos_id: 1.0}).items():
                 probabilities[row, following] = probability
         return probabilities.log()
 
@@ -205,7 +205,9 @@ class Chain:
 def test_the_proven_stop_waits_for_a_long_text_that_wins_by_its_length() -> None:
     """A short text with a fair score is finished at once; an unlikely beginning goes on with certainty for long."""
     long = list(range(4, 14))
-    step = Chain({SPECIAL.start: {SPECIAL.end: 0.8, 4: 0.2}, **{token: {token + 1: 1.0} for token in long[:-1]}})
+    step = Chain(
+        {SPECIAL_IDS.bos_id: {SPECIAL_IDS.eos_id: 0.8, 4: 0.2}, **{token: {token + 1: 1.0} for token in long[:-1]}}
+    )
     common = {"beam": 2, "max_len": 30}
     ((early, *_),) = search(step, [Request([5])], SearchSettings(**common, patience=0.5))  # type: ignore[arg-type]
     ((proven, *_),) = search(step, [Request([5])], SearchSettings(**common, stop="proven"))  # type: ignore[arg-type]
@@ -326,7 +328,7 @@ def test_the_coverage_penalty_sums_where_the_last_layer_looked() -> None:
         for request, row in zip(requests, found, strict=True):
             for hypothesis in row:
                 # The step that wrote the end mark looked as well: it is the last one of the text with one token more.
-                fed = replace(hypothesis, ids=hypothesis.ids + [SPECIAL.end] * hypothesis.complete)
+                fed = replace(hypothesis, ids=hypothesis.ids + [SPECIAL_IDS.eos_id] * hypothesis.complete)
                 (looked,) = with_attention(step, [request], [[fed]], 1)
                 received = torch.tensor(looked[0].attention).sum(dim=0)
                 penalty = 0.3 * float(received.clamp(1e-9, 1.0).log().sum())
@@ -367,10 +369,10 @@ def test_draws_follow_the_probabilities() -> None:
     model = random_model(16, vocab_size=8)
     (request,) = sentences(1, seed=16, vocab_size=8)
     found = TorchEngine(model).search([request], SearchSettings(n_best=1000, max_len=1, sampling=Sampling(seed=1)))
-    source, mask = pad_sources([request.source], special=SPECIAL)
+    source, mask = pad_sources([request.source], special_ids=SPECIAL_IDS)
     with torch.inference_mode():
-        expected = model(source, torch.tensor([[SPECIAL.start]]), mask)[0, 0].softmax(dim=0)
-    firsts = [row.ids[0] if row.ids else SPECIAL.end for row in found[0]]
+        expected = model(source, torch.tensor([[SPECIAL_IDS.bos_id]]), mask)[0, 0].softmax(dim=0)
+    firsts = [row.ids[0] if row.ids else SPECIAL_IDS.eos_id for row in found[0]]
     for token, probability in enumerate(expected.tolist()):
         sigma = math.sqrt(1000 * probability * (1 - probability))
         assert abs(firsts.count(token) - 1000 * probability) <= 5 * sigma + 1
@@ -408,7 +410,7 @@ def test_the_diary_of_a_beam_tells_its_end() -> None:
                     break
                 at = nodes[at.parent]
                 assert at.fate == "kept"
-            texts.append(([token for token in reversed(path) if token != SPECIAL.end], event.rank))
+            texts.append(([token for token in reversed(path) if token != SPECIAL_IDS.eos_id], event.rank))
     best = sorted(texts, key=lambda text: -text[1])[:3]
     assert [ids for ids, _ in best] == [hypothesis.ids for hypothesis in found]
     kept = [event for event in events if event.step == 1 and event.fate == "kept"]

@@ -19,8 +19,8 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
-from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, learn_tokenizers
+from heedful.text.special_ids import SpecialIds
 from tiny_models import PATTERNS, random_model, sentences, tiny_model
 
 REQUESTS = sentences(60, seed=3)
@@ -59,7 +59,7 @@ def test_a_score_is_that_of_the_mean_of_the_probabilities(settings, models):
     for request, several in zip(REQUESTS, engine.search(REQUESTS, settings), strict=True):
         for found in several:
             table = mean_log_probabilities(models, request, found.ids)
-            tokens = [*found.ids, SPECIAL.end][: len(found.ids) + found.complete]
+            tokens = [*found.ids, SPECIAL_IDS.eos_id][: len(found.ids) + found.complete]
             expected = sum(float(table[place, token]) for place, token in enumerate(tokens))
             assert found.score == pytest.approx(expected, abs=1e-10)
 
@@ -99,7 +99,7 @@ def test_coverage_where_one_model_drops_padding_and_another_keeps_it(models):
     settings = SearchSettings(beam=2, max_len=20, coverage_penalty=0.2)
     engine = TorchEngine(models[0], others=[models[2]], batch_rows=4)
     requests = [replace(REQUESTS[0], source=[5] * n) for n in (60, 3, 4)]
-    requests[0] = replace(requests[0], prefix=[SPECIAL.end])
+    requests[0] = replace(requests[0], prefix=[SPECIAL_IDS.eos_id])
     together = ids(engine.search(requests, settings))
     assert together == [ids(engine.search([request], settings))[0] for request in requests]
 
@@ -114,8 +114,8 @@ def test_the_diary_of_a_beam_is_theirs_together(models):
 def test_models_that_do_not_fit_are_refused(models):
     with pytest.raises(UserError, match="different sizes"):
         TorchEngine(models[0], others=[random_model(1, vocab_size=21)])
-    with pytest.raises(UserError, match="marks"):
-        TorchEngine(models[0], others=[random_model(1, marks=SpecialIds(start_id=1))])
+    with pytest.raises(UserError, match="special ids"):
+        TorchEngine(models[0], others=[random_model(1, special_ids=SpecialIds(bos_id=1))])
 
 
 @pytest.fixture(scope="module")

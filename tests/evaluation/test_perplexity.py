@@ -10,7 +10,7 @@ from deterministic import fill
 from heedful.errors import UserError
 from heedful.evaluation.perplexity import Likelihood, likelihood
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
 
 ENGLISH = ["a dog runs", "two men sit on a bench", "", "the animal did not cross the street", "a", "men run"]
 GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "nichts", "", "ein", "das Tier überquerte die Straße"]
@@ -31,9 +31,9 @@ def make(tokenizers: Tokenizers, **changes: object) -> Seq2Seq:
 @torch.no_grad()
 def by_hand(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> tuple[float, int]:
     """One token after the other, each by a forward pass over what comes before it."""
-    source_ids = torch.tensor([[*tokenizers.source.encode(source), SPECIAL.end]])
-    written, total = [SPECIAL.start], 0.0
-    for wanted in [*tokenizers.target.encode(target), SPECIAL.end]:
+    source_ids = torch.tensor([[*tokenizers.source.encode(source), SPECIAL_IDS.eos_id]])
+    written, total = [SPECIAL_IDS.bos_id], 0.0
+    for wanted in [*tokenizers.target.encode(target), SPECIAL_IDS.eos_id]:
         logits: Tensor = model(source_ids, torch.tensor([written]))[0, -1]
         total += float(logits[wanted]) - math.log(sum(math.exp(float(logit)) for logit in logits))
         written.append(wanted)

@@ -26,7 +26,7 @@ from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
 from heedful.nn.recording import record_attention
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 from look_models import SENTENCE, VARIANTS, subject, tokenizers
 from trace_checks import TraceError, check_trace
 
@@ -90,8 +90,8 @@ def test_the_translation_is_the_engines(variant: str) -> None:
     assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
     assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
     assert found.translation.text == tokenizers().target.decode(best[0].ids) == found.target.text
-    written = best[0].ids + [SPECIAL.end] * best[0].complete
-    assert list(found.target.ids) == written and list(found.target.input_ids) == [SPECIAL.start, *written[:-1]]
+    written = best[0].ids + [SPECIAL_IDS.eos_id] * best[0].complete
+    assert list(found.target.ids) == written and list(found.target.input_ids) == [SPECIAL_IDS.bos_id, *written[:-1]]
 
 
 def test_a_row_is_the_query_that_produced_its_token() -> None:
@@ -146,7 +146,7 @@ def test_the_last_lens_is_the_model_itself(variant: str) -> None:
 
 def test_the_decoder_lens_writes_what_the_model_writes_at_the_last_layer() -> None:
     found = seen("plain", beam=1)
-    written = [id for id in found.target.ids if id != SPECIAL.end]
+    written = [id for id in found.target.ids if id != SPECIAL_IDS.eos_id]
     last, first = found.lens.encoder[-1], found.lens.encoder[0]
     assert list(last.ids[: len(written)]) == written
     assert first.ids != last.ids
@@ -164,7 +164,7 @@ def test_the_tree_leads_to_the_hypotheses() -> None:
         path = [events[node] for node in hypothesis.nodes]
         assert [one.parent for one in path] == [0, *hypothesis.nodes[:-1]]
         assert [one.step for one in path] == list(range(1, len(path) + 1))
-        assert [one.id for one in path] == [*hypothesis.ids, *([SPECIAL.end] if hypothesis.complete else [])]
+        assert [one.id for one in path] == [*hypothesis.ids, *([SPECIAL_IDS.eos_id] if hypothesis.complete else [])]
         assert [one.fate for one in path] == ["kept"] * (len(path) - 1) + ["finished"]
         assert (path[-1].score, path[-1].rank) == (hypothesis.score, hypothesis.rank)
     assert all(event.token == tokenizers().target.pieces([event.id])[0] for event in found.beam.events)
@@ -185,7 +185,7 @@ def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
     again = look(subject(), SENTENCE, beam=1, prefix=prefix)
     assert event.continuation is not None
     assert list(event.continuation.ids[: len(prefix)]) == prefix
-    assert event.continuation.ids == tuple(id for id in again.target.ids if id != SPECIAL.end)
+    assert event.continuation.ids == tuple(id for id in again.target.ids if id != SPECIAL_IDS.eos_id)
     assert event.continuation.text == again.target.text == again.translation.text
     assert event.continuation.score == pytest.approx(again.translation.score, abs=1e-4)
     assert (again.target.kind, again.target.n_forced) == ("prefix", len(prefix))
@@ -204,13 +204,13 @@ def test_the_alignment_is_where_the_last_layer_looked_most() -> None:
     found = seen()
     mean = found.attention["cross"].weights.values[-1].mean(axis=0)[:, :-1]  # without the end mark
     assert {t: s for s, t in found.alignment} == {
-        t: int(row.argmax()) for t, row in enumerate(mean) if found.target.ids[t] != SPECIAL.end
+        t: int(row.argmax()) for t, row in enumerate(mean) if found.target.ids[t] != SPECIAL_IDS.eos_id
     }
 
 
 def test_the_alignment_leaves_out_the_end_marks() -> None:
     weights = torch.tensor([[[[0.1, 0.3, 0.6], [0.2, 0.1, 0.7], [0.0, 0.0, 1.0]]]])
-    assert word_alignment(weights, [5, 6, SPECIAL.end], [7, 8, SPECIAL.end]) == ((1, 0), (0, 1))
+    assert word_alignment(weights, [5, 6, SPECIAL_IDS.eos_id], [7, 8, SPECIAL_IDS.eos_id]) == ((1, 0), (0, 1))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

@@ -62,15 +62,18 @@ def test_the_file_has_the_shape_that_is_promised(name: str) -> None:
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_the_text_is_the_engines(name: str) -> None:
     found, subject = seen(name), other_subject(name)
-    marks = subject.model.config.marks
+    special_ids = subject.model.config.special_ids
     settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
     best = TorchEngine(subject.model).search([Request(tokenizers().source.encode(SENTENCE))], settings)[0]
     assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
     assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
-    opening = [marks.first_id] * marks.n_opening
-    written = opening + best[0].ids + [marks.end_id] * best[0].complete
-    assert list(found.target.ids) == written and list(found.target.input_ids) == [marks.start_id, *written[:-1]]
-    assert list(found.source.ids) == [*marks.opened(tokenizers().source.encode(SENTENCE)), marks.end_id]
+    opening = [special_ids.bos_id] * special_ids.n_forced
+    written = opening + best[0].ids + [special_ids.eos_id] * best[0].complete
+    assert list(found.target.ids) == written and list(found.target.input_ids) == [special_ids.start_id, *written[:-1]]
+    assert list(found.source.ids) == [
+        *special_ids.with_source_bos(tokenizers().source.encode(SENTENCE)),
+        special_ids.eos_id,
+    ]
     events = {event.node: event.id for event in found.beam.events}
     assert [events[node] for node in found.beam.hypotheses[0].nodes] == written
     assert found.target.n_forced == len(opening)
@@ -196,7 +199,7 @@ def test_changes_and_references(name: str) -> None:
     assert not found.attention["cross"].weights.values[..., list(found.source.masked)].any()
     assert any(abs(step.before - step.after) > 1e-4 for step in found.changes.steps)
     forced_on = look(subject, SENTENCE, beam=2, prefix=[5, 6], branches=3)
-    opening = subject.model.config.marks.n_opening
+    opening = subject.model.config.special_ids.n_forced
     assert forced_on.target.ids[opening : opening + 2] == (5, 6)
     assert sum(math.log(step.probability) for step in forced_on.steps[opening:]) == pytest.approx(
         forced_on.translation.score, abs=1e-3

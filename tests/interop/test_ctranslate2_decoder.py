@@ -16,7 +16,7 @@ from heedful.interop.convert import convert_model
 from heedful.interop.ctranslate2.spec import why_not
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 LLAMA_3 = RotaryConfig(base=500.0, factor=4.0, first_len=64)
 VARIANTS = {
@@ -67,7 +67,7 @@ def test_key_heads_are_not_written_out(tmp_path: Path) -> None:
 
 
 def test_a_mark_before_each_text_is_refused() -> None:
-    assert "no mark before" in why_not(GptConfig(**SIZES, marks=SpecialIds(first_id=5)))
+    assert "no mark before" in why_not(GptConfig(**SIZES, special_ids=SpecialIds(source_bos=True)))
 
 
 def test_for_other_programs(tmp_path: Path) -> None:
@@ -86,6 +86,8 @@ def test_for_other_programs(tmp_path: Path) -> None:
 
 def test_for_other_programs_a_model_must_have_an_end(tmp_path: Path) -> None:
     size = tokenizers().source.vocab_size
-    folder = save_model(tmp_path / "model", make_gpt(vocab_size=size, marks=SpecialIds(end_id=size)), tokenizers())
+    folder = save_model(
+        tmp_path / "model", make_gpt(vocab_size=size, special_ids=SpecialIds(eos_id=size)), tokenizers()
+    )
     with pytest.raises(UserError, match="which no token has"):
         convert_model(folder, tmp_path / "ct2", to="ctranslate2")

@@ -20,10 +20,10 @@ from heedful.models.bert import Bert, BertConfig
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import UniversalConfig
 from heedful.models.vit import Vit, VitConfig
+from heedful.text.special_ids import SpecialIds
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: heedful[onnx]")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed: heedful[onnx]")
@@ -34,7 +34,12 @@ WRITERS = {
     "seq2seq": lambda: Seq2Seq(Seq2SeqConfig(VOCAB, VOCAB, **SIZES, logits_bias=True)),
     "t5": lambda: T5(T5Config(VOCAB, **SIZES, d_head=6, n_decoder_layers=2)),
     "bart": lambda: Bart(
-        BartConfig(VOCAB, **SIZES, max_len=24, marks=SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0))
+        BartConfig(
+            VOCAB,
+            **SIZES,
+            max_len=24,
+            special_ids=SpecialIds(pad_id=1, bos_id=0, eos_id=2, decoder_start_id=2, source_bos=True, force_bos=True),
+        )
     ),
 }
 
@@ -49,24 +54,26 @@ def session(path: Path):
 
 def greedy(folder: Path, model: nn.Module, sources: list[list[int]], limit: int) -> list[list[int]]:
     """A search with nothing but ONNX Runtime: how another program would do it."""
-    marks, first = model.config.marks, model.decoder.layers[0].attention
+    special_ids, first = model.config.special_ids, model.decoder.layers[0].attention
     encoder, decoder = session(folder / "encoder.onnx"), session(folder / "decoder.onnx")
-    source, mask = (x.numpy() for x in pad_sources([marks.opened(ids) for ids in sources], special=marks.special))
+    source, mask = (
+        x.numpy() for x in pad_sources([special_ids.with_source_bos(ids) for ids in sources], special_ids=special_ids)
+    )
     memory_names = names_of("memory_", len(model.decoder.layers))
     memory = dict(zip(memory_names, encoder.run(memory_names, {"source": source, "source_mask": mask}), strict=True))
     past_names, kept_names = (names_of(prefix, len(model.decoder.layers)) for prefix in ("past_", ""))
     past = {name: np.zeros((len(sources), first.n_kv_heads, 0, first.d_head), np.float32) for name in past_names}
     written: list[list[int]] = [[] for _ in sources]
-    tokens, running = np.full((len(sources), 1), marks.start_id), np.ones(len(sources), bool)
-    for step in range(limit + marks.n_opening):
+    tokens, running = np.full((len(sources), 1), special_ids.start_id), np.ones(len(sources), bool)
+    for step in range(limit + special_ids.n_forced):
         feeds = {"tokens": tokens, "source_mask": mask, **memory, **past}
         logits, *kept = decoder.run(["logits", *kept_names], feeds)
         past = dict(zip(past_names, kept, strict=True))
         tokens = logits.argmax(axis=1, keepdims=True)
-        if step < marks.n_opening:
-            tokens = np.full_like(tokens, marks.first_id)
+        if step < special_ids.n_forced:
+            tokens = np.full_like(tokens, special_ids.bos_id)
             continue
-        running &= tokens[:, 0] != marks.end_id
+        running &= tokens[:, 0] != special_ids.eos_id
         for row in np.flatnonzero(running):
             written[row].append(int(tokens[row, 0]))
     return written

@@ -11,7 +11,7 @@ from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.shortlist import Shortlist, has_shortlist, learn_shortlist, write_shortlist
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 
 def corpus(n: int = 400) -> list[tuple[list[int], list[int]]]:
@@ -55,7 +55,7 @@ def test_a_search_writes_only_what_is_listed(tmp_path):
     write_shortlist(converted, listed)
     engine = CTranslate2Engine(converted, speed=Speed())
     for request in some_requests(20, longest=8):
-        allowed = {*listed.always, *SPECIAL.__dict__.values(), *(n for n in request.source if n >= 20)}
+        allowed = {*listed.always, *SPECIAL_IDS.__dict__.values(), *(n for n in request.source if n >= 20)}
         for beam in (1, 2):
             ((best,),) = engine.search([request], SearchSettings(beam=beam, max_len=10, shortlist=True))
             assert set(best.ids) <= allowed
@@ -92,8 +92,8 @@ def test_scores_are_the_models_own(tmp_path):
 
 def log_probability(model, request, hypothesis):
     """By the model itself, word by word."""
-    source = torch.tensor([[*request.source, SPECIAL.end]])
-    target = [*hypothesis.ids, *([SPECIAL.end] if hypothesis.complete else [])]
+    source = torch.tensor([[*request.source, SPECIAL_IDS.eos_id]])
+    target = [*hypothesis.ids, *([SPECIAL_IDS.eos_id] if hypothesis.complete else [])]
     with torch.no_grad():
-        logits = model(source, torch.tensor([[SPECIAL.start, *target[:-1]]]))
+        logits = model(source, torch.tensor([[SPECIAL_IDS.bos_id, *target[:-1]]]))
     return logits.log_softmax(-1)[0].gather(1, torch.tensor(target)[:, None]).sum().item()

@@ -9,7 +9,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.errors import UserError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 10}
 HEADS = {
@@ -79,7 +79,7 @@ def test_the_head_is_before_then_linear() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_the_folder_gives_the_same_model_back(head: str, tmp_path: Path) -> None:
-    model = made(**HEADS[head], marks=SpecialIds(9, 8, 7), mask_id=6).float()
+    model = made(**HEADS[head], special_ids=SpecialIds(pad_id=9, bos_id=8, eos_id=7, mask_id=6)).float()
     loaded = load_model(save_model(tmp_path / "model", model, None))
     assert loaded.family == "bert"
     assert loaded.model.config == model.config
@@ -99,8 +99,8 @@ REFUSED = {
     "dropout": ({"dropout": 1.0}, "dropout"),
     "classifier_dropout": ({"classifier_dropout": -0.1}, "classifier_dropout"),
     "norm_eps": ({"norm_eps": 0.0}, "norm_eps"),
-    "mask_id": ({"mask_id": 30}, "mask_id"),
-    "marks": ({"marks": SpecialIds(end_id=31)}, "marks"),
+    "mask_id": ({"special_ids": SpecialIds(mask_id=30)}, "special_ids.* 30"),
+    "special_ids": ({"special_ids": SpecialIds(eos_id=31)}, "special_ids.* 31"),
     "layers": ({"n_layers": 10**6}, "n_layers"),
 }
 

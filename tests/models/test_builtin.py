@@ -1,5 +1,6 @@
 """The model that comes with heedful: small, right, at once, without torch, and it leaves heedful's own folder alone."""
 
+import hashlib
 import lzma
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from safetensors import safe_open
 
 import heedful
 from heedful.atomic_io import check_manifest
@@ -20,7 +22,7 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import _may_run_here, convert
 from heedful.models.model_info import BUILTIN, DEFAULT, builtin_model, builtin_models, find_model_folder, is_builtin
-from heedful.models.model_io import CARD, load_model
+from heedful.models.model_io import CARD, WEIGHTS, load_model
 from heedful.serving.model_registry import languages_of_card
 
 TATOEBA = Path(__file__).parents[2].parent / "shared" / "data" / "tatoeba"
@@ -54,6 +56,24 @@ def test_a_folder_is_small_and_says_where_it_comes_from(name: str) -> None:
     assert languages_of_card(folder) == tuple(name.split("-"))
     card = (folder / CARD).read_text(encoding="utf-8")
     assert "Tatoeba" in card and "CC BY 2.0 FR" in card and "BLEU" in card
+
+
+# The SHA-256 of all names, shapes and numbers of a model's tensors: they outlive a change of the format.
+TENSORS = {
+    "en-fr": "4d6e7f99f959890514439e1819d9129da1d110bff57919cd6e24058da5907f34",
+    "fr-en": "7ba6651d59d2adec262d3defef6e202398c4206d67513322537cc301e410fa68",
+}
+
+
+@pytest.mark.parametrize("name", builtin_models())
+def test_the_tensors_are_those_that_were_trained(name: str) -> None:
+    digest = hashlib.sha256()
+    with safe_open(builtin_models()[name] / WEIGHTS, framework="pt") as file:
+        for key in sorted(file.keys()):
+            tensor = file.get_tensor(key)
+            digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy().tobytes())
+    assert digest.hexdigest() == TENSORS[name]
 
 
 def test_without_a_model_it_translates_into_french(cache: Path) -> None:

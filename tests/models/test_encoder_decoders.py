@@ -15,19 +15,19 @@ from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
+from heedful.text.special_ids import SpecialIds
 
 VOCAB = 23
-OWN_MARKS = SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0)
+OWN_MARKS = SpecialIds(pad_id=1, bos_id=0, eos_id=2, decoder_start_id=2, source_bos=True, force_bos=True)
 BART = BartConfig(vocab_size=VOCAB, d_model=8, n_layers=1, n_decoder_layers=2, n_heads=2, d_ff=12, max_len=24)
 TINY_T5 = T5Config(VOCAB, d_model=8, n_layers=2, n_heads=2, d_head=3, d_ff=12, n_buckets=4, max_distance=6)
 UNIVERSAL = UniversalConfig(VOCAB, VOCAB, d_model=8, n_steps=3, n_heads=2, d_ff=12)
 
 MODELS = {
     "bart": lambda: Bart(BART),
-    "bart scaled, its own marks": lambda: Bart(dataclasses.replace(BART, scaled_embedding=True, marks=OWN_MARKS)),
+    "bart scaled, its own marks": lambda: Bart(dataclasses.replace(BART, scaled_embedding=True, special_ids=OWN_MARKS)),
     "t5": lambda: T5(TINY_T5),
     "t5 1.1": lambda: T5(dataclasses.replace(TINY_T5, activation="geglu", tied=False, n_decoder_layers=1)),
     "universal": lambda: Universal(UNIVERSAL),
@@ -113,15 +113,15 @@ def test_a_folder_gives_the_model_back(model: nn.Module, tmp_path: Path) -> None
 @torch.no_grad()
 def greedy(model: nn.Module, ids: list[int], limit: int) -> list[int]:
     """Search as simple as can be: no cache, no batch."""
-    marks = model.config.marks
-    memory = model.encode(torch.tensor([[*marks.opened(ids), marks.end_id]]))
-    written = [marks.start_id, *marks.opened([])]
-    while len(written) - 1 - marks.n_opening < limit:
+    special_ids = model.config.special_ids
+    memory = model.encode(torch.tensor([[*special_ids.with_source_bos(ids), special_ids.eos_id]]))
+    written = [special_ids.start_id, *special_ids.with_source_bos([])]
+    while len(written) - 1 - special_ids.n_forced < limit:
         newest = int(model.decode(torch.tensor([written]), memory)[0, -1].argmax())
-        if newest == marks.end_id:
+        if newest == special_ids.eos_id:
             break
         written.append(newest)
-    return written[1 + marks.n_opening :]
+    return written[1 + special_ids.n_forced :]
 
 
 def requests(n: int = 9) -> list[Request]:
@@ -142,15 +142,19 @@ def test_searches_find_what_the_model_says(model: nn.Module) -> None:
 
 @torch.no_grad()
 def test_the_score_of_a_hypothesis_is_its_log_probability(model: nn.Module) -> None:
-    marks = model.config.marks
+    special_ids = model.config.special_ids
     for one, best in zip(
         requests(), TorchEngine(model, lanes=1).search(requests(), SearchSettings(beam=2, max_len=8)), strict=True
     ):
-        ids = [*marks.opened(best[0].ids), marks.end_id] if best[0].complete else [*marks.opened(best[0].ids)]
-        memory = model.encode(torch.tensor([[*marks.opened(one.source), marks.end_id]]))
-        said = model.decode(torch.tensor([[marks.start_id, *ids[:-1]]]), memory).log_softmax(dim=-1)[0]
+        ids = (
+            [*special_ids.with_source_bos(best[0].ids), special_ids.eos_id]
+            if best[0].complete
+            else [*special_ids.with_source_bos(best[0].ids)]
+        )
+        memory = model.encode(torch.tensor([[*special_ids.with_source_bos(one.source), special_ids.eos_id]]))
+        said = model.decode(torch.tensor([[special_ids.start_id, *ids[:-1]]]), memory).log_softmax(dim=-1)[0]
         terms = said.gather(1, torch.tensor(ids)[:, None])[:, 0]
-        assert float(terms[marks.n_opening :].sum()) == pytest.approx(best[0].score, abs=1e-9)
+        assert float(terms[special_ids.n_forced :].sum()) == pytest.approx(best[0].score, abs=1e-9)
 
 
 def test_attention_and_draws(model: nn.Module) -> None:
@@ -162,7 +166,7 @@ def test_attention_and_draws(model: nn.Module) -> None:
         assert len(best[0].attention) == len(best[0].ids)
         for row in best[0].attention:
             assert len(row) == len(one)  # the marks before a source are left out, and so their share
-            assert sum(row) == pytest.approx(1.0, abs=1e-6) or model.config.marks.n_before
+            assert sum(row) == pytest.approx(1.0, abs=1e-6) or model.config.special_ids.n_source_prefix
     drawn = SearchSettings(beam=1, n_best=2, max_len=6, sampling=Sampling(seed=3))
     first, again = engine.search(requests(4), drawn), engine.search(requests(4), drawn)
     assert [[each.ids for each in best] for best in first] == [[each.ids for each in best] for best in again]
@@ -189,8 +193,8 @@ SEQ2SEQ = Seq2SeqConfig(VOCAB, VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=12,
 
 
 def test_marks_of_a_models_own_and_ids_never_written() -> None:
-    marks = SpecialIds(pad_id=22, start_id=22, end_id=0, forbidden=(22,))
-    model = fill(Seq2Seq(dataclasses.replace(SEQ2SEQ, marks=marks)))
+    special_ids = SpecialIds(pad_id=22, bos_id=22, eos_id=0, forbidden_ids=(22,))
+    model = fill(Seq2Seq(dataclasses.replace(SEQ2SEQ, special_ids=special_ids)))
     with torch.no_grad():
         model.head.linear.bias[22] = 50.0  # the likeliest by far
     for beam in (1, 3):
@@ -213,7 +217,7 @@ def test_a_bias_on_the_logits_is_one_number_for_each_word() -> None:
 
 
 def test_old_settings_mean_the_usual_marks() -> None:
-    assert SEQ2SEQ.marks == SpecialIds(pad_id=0, start_id=2, end_id=3)
+    assert SEQ2SEQ.special_ids == SpecialIds(pad_id=0, bos_id=2, eos_id=3)
     assert not Seq2SeqConfig(VOCAB, VOCAB).logits_bias
 
 
@@ -223,7 +227,7 @@ def test_old_settings_mean_the_usual_marks() -> None:
         (BartConfig, {"vocab_size": 0}, "vocab_size"),
         (BartConfig, {"vocab_size": 9, "n_heads": 5}, "n_heads"),
         (BartConfig, {"vocab_size": 9, "activation_dropout": 1.0}, "activation_dropout"),
-        (BartConfig, {"vocab_size": 9, "marks": SpecialIds(end_id=9)}, "marks"),
+        (BartConfig, {"vocab_size": 9, "special_ids": SpecialIds(eos_id=9)}, "special_ids"),
         (T5Config, {"vocab_size": 9, "n_buckets": 6}, "n_buckets"),
         (T5Config, {"vocab_size": 9, "max_distance": 16}, "max_distance"),
         (T5Config, {"vocab_size": 9, "norm_eps": 0.0}, "norm_eps"),
@@ -233,7 +237,7 @@ def test_old_settings_mean_the_usual_marks() -> None:
         (UniversalConfig, {"source_vocab_size": 9, "target_vocab_size": 9, "ponder_weight": -1.0}, "ponder_weight"),
         (UniversalConfig, {"source_vocab_size": 9, "target_vocab_size": 9, "d_model": 9, "n_heads": 3}, "d_model"),
         (SpecialIds, {"pad_id": -1}, "pad_id"),
-        (SpecialIds, {"forbidden": (-2,)}, "forbidden"),
+        (SpecialIds, {"forbidden_ids": (-2,)}, "forbidden_ids"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(kind: type, settings: dict, word: str) -> None:

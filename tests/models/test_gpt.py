@@ -1,5 +1,6 @@
 """The decoder-only family: causal, cached, padded on either side, packed; GPT-2's shape and Llama's."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from deterministic import fill, largest_difference, numbers, whole_numbers
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig, document_positions
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import attend, attend_causal
 from heedful.nn.masks import causal_mask, combine
 from heedful.nn.positions import RopeScaling, Rotary
+from heedful.text.special_ids import SpecialIds
 from packed_rows import pack_rows
 
 SIZES = {"vocab_size": 13, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 12}
@@ -215,8 +216,10 @@ def test_it_starts_as_gpt2_does() -> None:
     assert float(torch.logsumexp(logits, dim=-1).mean()) == pytest.approx(math.log(500), abs=0.1)
 
 
-def test_where_the_start_mark_stands() -> None:
-    llama, gpt2 = SpecialIds(start_id=2, end_id=3), SpecialIds(start_id=3, end_id=3)
-    assert llama.begun([7]) == [2, 7] and llama.begun([]) == [2]
-    assert gpt2.begun([7]) == [7] and gpt2.begun([]) == [3]
-    assert llama.begun([7], opens=False) == [7] and gpt2.begun([7], opens=True) == [3, 7]  # the tokenizer knows better
+def test_bos_stands_before_a_prompt_unless_it_is_eos_too() -> None:
+    llama, gpt2 = SpecialIds(bos_id=2, eos_id=3), SpecialIds(bos_id=3, eos_id=3)
+    assert llama.with_bos([7]) == [2, 7] and llama.with_bos([]) == [2]
+    assert gpt2.with_bos([7]) == [7] and gpt2.with_bos([]) == [3]
+    # What a public model's tokenizer does counts more.
+    assert dataclasses.replace(llama, adds_bos=False).with_bos([7]) == [7]
+    assert dataclasses.replace(gpt2, adds_bos=True).with_bos([7]) == [3, 7]

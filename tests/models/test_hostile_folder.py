@@ -28,9 +28,9 @@ def with_config(folder: Path, **changes) -> Path:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 2}, ["format 2", f"format {FORMAT}"]),
+        ({"format": 3}, ["format 3", f"format {FORMAT}"]),
         ({"format": True}, ["format True"]),
-        ({"format": 1.0}, ["format 1.0"]),
+        ({"format": 2.0}, ["format 2.0"]),
         ({"format": "absent"}, ["format None"]),
         ({"family": "seq2seqq"}, ["'family'", "did you mean 'seq2seq'"]),
         ({"family": ["seq2seq"]}, ["'family'"]),
@@ -56,7 +56,7 @@ def test_settings_that_do_not_fit_are_refused(plain, changes, words):
 
 
 @pytest.mark.parametrize(
-    "text", ['{"format": 1, "format": 1}', "", "[]", "{", "null", "[" * 100_000, '{"a": ' * 50_000, "\ufeff{}", "\0"]
+    "text", ['{"format": 2, "format": 2}', "", "[]", "{", "null", "[" * 100_000, '{"a": ' * 50_000, "\ufeff{}", "\0"]
 )
 def test_a_config_that_is_no_object_is_refused(plain, text):
     (plain / CONFIG).write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from heedful.models.model_io import CONFIG, WEIGHTS, load_model, save_model, weights_of
+from heedful.models.model_io import CONFIG, FORMAT, WEIGHTS, load_model, save_model, weights_of
 from heedful.models.weights import SCALE, from_int8, to_int8
 from model_folders import logits, make, refused, sealed
 
@@ -88,5 +88,5 @@ MATRIX, VECTOR = "encoder.layers.0.attention.to_q.weight", "encoder.layers.0.att
 )
 def test_what_does_not_fit_is_refused(tmp_path, change, words):
     folder = save_model(tmp_path / "model", make(), None, precision="int8")
-    assert json.loads((folder / CONFIG).read_text())["format"] == 1
+    assert json.loads((folder / CONFIG).read_text())["format"] == FORMAT
     refused(changed(folder, change), WEIGHTS, *words)

@@ -9,11 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from heedful.atomic_io import MANIFEST
+from heedful.atomic_io import MANIFEST, write_manifest
+from heedful.config import config_from_dict
+from heedful.decoding import Translator
 from heedful.errors import UserError
 from heedful.models.model_io import CARD, CONFIG, WEIGHTS, find_model_folder, load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig
+from heedful.text import SpecialIds
 from model_folders import logits, make, refused
+from scripts.upgrade_model_folder import upgrade, upgraded
 
 # There and back
 
@@ -192,3 +196,59 @@ def test_a_tokenizer_laid_beside_the_model_is_not_believed(plain, joint):
 def test_a_copy_of_a_folder_is_as_good(plain, tmp_path):
     shutil.copytree(plain, tmp_path / "copy")
     assert torch.equal(logits(load_model(tmp_path / "copy").model), logits(load_model(plain).model))
+
+
+# config.json of a small model as heedful wrote it in format 1
+OF_FORMAT_1 = """
+{
+ "format": 1, "family": "seq2seq", "source_vocab_size": 11, "target_vocab_size": 11, "d_model": 8, "n_layers": 1,
+ "n_heads": 2, "d_ff": 12, "dropout": 0.1, "attention_dropout": 0.0, "activation": "relu", "norm": "layer",
+ "residual": "post", "positions": "sinusoidal", "max_len": 20,
+ "pattern": {"kind": "full", "span": 64, "n_global": 1},
+ "join": "last", "tied": "all", "init": "xavier", "logits_bias": false,
+ "marks": {"pad_id": 0, "start_id": 2, "end_id": 3, "opens_target": true, "forbidden": [], "other_ends": []}
+}
+"""
+
+
+def folder_of_format_1(tmp_path):
+    model = make(max_len=20)
+    folder = save_model(tmp_path / "model", model, None)
+    (folder / CONFIG).write_text(OF_FORMAT_1)
+    write_manifest(folder)
+    return folder, model
+
+
+@pytest.mark.parametrize("read", [load_model, find_model_folder, Translator.load])
+def test_a_folder_of_an_earlier_format_is_refused_with_a_remedy(tmp_path, read):
+    folder, _ = folder_of_format_1(tmp_path)
+    with pytest.raises(UserError) as error:
+        read(folder)
+    assert str(error.value) == (
+        f"{folder}: was written by an earlier heedful, in format 1, and this one reads format 2: write it anew by "
+        "the command that made it (heedful train, heedful convert), or with scripts/upgrade_model_folder.py from "
+        "heedful's repository"
+    )
+
+
+def test_the_script_for_earlier_formats_writes_the_same_model(tmp_path):
+    folder, model = folder_of_format_1(tmp_path)
+    upgrade(folder)
+    loaded = load_model(folder)
+    assert loaded.model.config == model.config
+    assert torch.equal(logits(loaded.model), logits(model))
+
+
+def test_the_script_keeps_the_special_ids_of_a_converted_model():
+    marks = {"pad_id": 1, "start_id": 2, "end_id": 2, "first_id": 0, "opens_target": True, "forbidden": [1]}
+    values = upgraded({"format": 1, "family": "bart", "marks": marks})
+    assert config_from_dict(SpecialIds, values["special_ids"], where="") == SpecialIds(
+        pad_id=1,
+        unk_id=2,
+        bos_id=0,
+        eos_id=2,
+        decoder_start_id=2,
+        source_bos=True,
+        force_bos=True,
+        forbidden_ids=(1,),
+    )

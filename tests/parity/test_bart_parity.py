@@ -22,7 +22,7 @@ from heedful.interop.huggingface.bart import config_from, config_to, table
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -81,7 +81,7 @@ def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="no tokenizer"):
         loaded = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours"))
     assert loaded.family == "bart" and loaded.tokenizers is None
-    assert loaded.model.config.marks.n_opening == ("forced_bos_token_id" in CASES[case])
+    assert loaded.model.config.special_ids.n_forced == ("forced_bos_token_id" in CASES[case])
     same_outputs(theirs, loaded.model, atol=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_a_first_token_forced_in_the_old_words_is_written(tmp_path: Path) -> Non
     old = transformers.BartForConditionalGeneration.from_pretrained(tmp_path / "theirs").eval()
     assert old.generation_config.forced_bos_token_id == old.config.bos_token_id
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
-    assert ours.config.marks.n_opening == 1
+    assert ours.config.special_ids.n_forced == 1
     same_searches(old, ours)
 
 
@@ -123,7 +123,7 @@ OWN = {
         max_len=24,
         scaled_embedding=True,
         activation="relu",
-        marks=SpecialIds(pad_id=1, start_id=2, end_id=2, first_id=0),
+        special_ids=SpecialIds(pad_id=1, bos_id=0, eos_id=2, decoder_start_id=2, source_bos=True, force_bos=True),
     ),
 }
 
@@ -148,7 +148,7 @@ def test_settings_go_there_and_back() -> None:
     for config in OWN.values():
         back = config_from(config_to(config), where="")
         assert dataclasses.replace(back, n_decoder_layers=config.n_decoder_layers) == dataclasses.replace(
-            config, marks=back.marks
+            config, special_ids=back.special_ids
         )
     assert {part for row in table(OWN["trained here"]) for part in row.parts} == set(
         weights_of(Bart(OWN["trained here"]))

@@ -17,7 +17,7 @@ from heedful.interop.huggingface.bert import config_from, table
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 from hugging_face import close, gradients_differ, imported, recorded, unlike
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no tokenizer:UserWarning")
@@ -59,11 +59,11 @@ def theirs_of(head: str, dtype: torch.dtype = torch.float32, **changes):
 def batch(config: BertConfig) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with padding on the right, on the left and without; segments."""
     ids = whole_numbers(3, 9, below=config.vocab_size - 1, name="ids")
-    ids += ids >= config.marks.pad_id  # theirs learns nothing for padding, wherever it stands
+    ids += ids >= config.special_ids.pad_id  # theirs learns nothing for padding, wherever it stands
     mask = torch.ones(3, 9, dtype=torch.bool)
     mask[0, 5:] = False
     mask[1, :4] = False
-    ids[~mask] = config.marks.pad_id
+    ids[~mask] = config.special_ids.pad_id
     return ids, mask, whole_numbers(3, 9, below=config.n_segments, name="segments")
 
 
@@ -166,7 +166,7 @@ OURS = {
     "several labels": {"head": "classify", "labels": ("red", "green"), "exclusive": False},
     "one label": {"head": "classify", "labels": ("red",), "exclusive": False},
     "tokens": {"head": "label_tokens", "labels": ("O", "B", "I")},
-    "pool": {"head": "pool", "marks": SpecialIds(5, 6, 7), "mask_id": 8},
+    "pool": {"head": "pool", "special_ids": SpecialIds(pad_id=5, bos_id=6, eos_id=7, mask_id=8)},
     "no pooler": {"head": "none"},
 }
 

@@ -48,8 +48,8 @@ def test_bert_with_its_word_pieces_learns_labels(tmp_path: Path) -> None:
     assert before.tokenizers is not None and after.tokenizers is not None
     assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
     assert " pieces (`wordpiece`)\n" in (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
-    assert (after.model.config.marks, after.model.config.mask_id) == (
-        before.model.config.marks,
+    assert (after.model.config.special_ids, after.model.config.mask_id) == (
+        before.model.config.special_ids,
         before.model.config.mask_id,
     )
     a, b = (load_file(path / "model.safetensors") for path in (ours, tmp_path / "run" / "last"))
@@ -60,8 +60,8 @@ def test_bert_with_its_word_pieces_learns_labels(tmp_path: Path) -> None:
 def bart_folder(folder: Path) -> Path:
     folder.mkdir(parents=True)
     tokenizer = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer.train_from_iterator(TEXTS * 20, vocab_size=320, special_tokens=special)
+    special_ids = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(TEXTS * 20, vocab_size=320, special_tokens=special_ids)
     tokenizer.save_model(str(folder))
     config = transformers.BartConfig(
         vocab_size=320, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
@@ -75,7 +75,7 @@ def bart_folder(folder: Path) -> Path:
 def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     """Sources are <s> ids </s>, targets </s> <s> ids </s>: as it was trained, not as heedful's own are."""
     ours = import_huggingface(bart_folder(tmp_path / "theirs"), tmp_path / "ours")
-    marks = load_model(ours).model.config.marks
+    special_ids = load_model(ours).model.config.special_ids
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{text} {i}\t{text[::-1]} {i}\n" for i in range(30) for text in TEXTS), encoding="utf-8")
     files = Files.of(path, (), None, None, ours)
@@ -85,13 +85,13 @@ def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     lesson = task.lesson(task.reopen(tmp_path / "run", settings), settings)
     batch = next(Loader(lesson.make_dataset(False), batch_tokens=128, max_len=64, seed=1))
     row = batch.source[0, batch.source_mask[0]].tolist()  # type: ignore[attr-defined]
-    assert (row[0], row[-1]) == (marks.first_id, marks.end_id) == (0, 2)
+    assert (row[0], row[-1]) == (special_ids.bos_id, special_ids.eos_id) == (0, 2)
     row = batch.target_in[0, batch.target_mask[0]].tolist()  # type: ignore[attr-defined]
-    assert row[:2] == [marks.start_id, marks.first_id] == [2, 0]
+    assert row[:2] == [special_ids.start_id, special_ids.bos_id] == [2, 0]
     padding = batch.target_in[~batch.target_mask]  # type: ignore[attr-defined]
-    assert set(padding.tolist()) <= {marks.pad_id}
+    assert set(padding.tolist()) <= {special_ids.pad_id}
     train(folder=tmp_path / "trained", source=path, init_from=ours, overrides=[*QUICK, "data.max_doubtful=1.0"])
-    assert load_model(tmp_path / "trained" / "last").model.config.marks == marks
+    assert load_model(tmp_path / "trained" / "last").model.config.special_ids == special_ids
 
 
 @pytest.mark.parametrize("head", ["ViTModel", "ViTForImageClassification"])

@@ -101,4 +101,6 @@ def test_texts_are_those_of_their_pipeline(make, tmp_path: Path) -> None:
         there = theirs(prompt, max_new_tokens=15, do_sample=False, return_full_text=False)
         assert ours(prompt, max_new_tokens=15, return_full_text=False) == there
         assert "".join(generator.stream(prompt, max_len=15)) == there[0]["generated_text"]
-    assert generator.prompt_ids("") == [generator.model.config.marks.start_id]  # there must be something to go on from
+    assert generator.prompt_ids("") == [
+        generator.model.config.special_ids.bos_id
+    ]  # there must be something to go on from

@@ -16,7 +16,7 @@ from heedful.interop.huggingface.checkpoint import MODEL_TYPES, export_huggingfa
 from heedful.interop.huggingface.tensor_map import write_table
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -173,7 +173,7 @@ def test_greedy_texts_are_equal(case: str) -> None:
     [[first]] = Generator(ours, None).search_ids(PROMPTS[:1], max_len=12)
     end = first.ids[6]  # a token that some texts come to
     theirs.generation_config.eos_token_id = end
-    ours.config = dataclasses.replace(ours.config, marks=SpecialIds(start_id=2, end_id=end))
+    ours.config = dataclasses.replace(ours.config, special_ids=SpecialIds(bos_id=2, eos_id=end))
     found = Generator(ours, None).search_ids(PROMPTS, max_len=12)
     n_complete = 0
     for prompt, best in zip(PROMPTS, found, strict=True):
@@ -241,7 +241,7 @@ OURS = {
     "llama": {
         "positions": "rotary", "norm": "rms", "activation": "swiglu", "attention_bias": False, "tied": False,
         "feed_forward_bias": False, "n_kv_heads": 2, "rotary": RotaryConfig(base=5000.0, factor=2.0, first_len=9),
-        "marks": SpecialIds(start_id=2, end_id=3, other_ends=(7, 8)),
+        "special_ids": SpecialIds(bos_id=2, eos_id=3, extra_eos_ids=(7, 8)),
     },
 }  # fmt: skip
 
@@ -272,8 +272,8 @@ def test_an_end_without_a_row_leaves_the_others(tmp_path: Path) -> None:
     theirs.config.eos_token_id, theirs.generation_config.eos_token_id = 50256, 7
     theirs.save_pretrained(tmp_path / "theirs")
     ours = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
-    marks = load_model(ours).model.config.marks
-    assert (marks.end_id, marks.other_ends) == (7, ())
+    special_ids = load_model(ours).model.config.special_ids
+    assert (special_ids.eos_id, special_ids.extra_eos_ids) == (7, ())
     prompt = ids_of(1, 5)
     wanted = theirs.generate(prompt, max_new_tokens=20, do_sample=False, pad_token_id=0)[0, 5:].tolist()
     [[found]] = Generator.load(ours, engine="torch").search_ids(prompt.tolist(), max_len=20)
@@ -396,7 +396,7 @@ def test_every_setting_of_ours_is_read_back() -> None:
         "activation": "gelu",
         "score_scale": "layer",
     }
-    config = GptConfig(**odd, marks=SpecialIds(start_id=5, end_id=6, other_ends=(9,)))
+    config = GptConfig(**odd, special_ids=SpecialIds(bos_id=5, eos_id=6, extra_eos_ids=(9,)))
     assert gpt2.config_from(gpt2.config_to(config), where="") == config
     config = GptConfig(**{**base, **OURS["llama"], "dropout": 0.0, "attention_dropout": 0.3, "d_head": 10})
     assert llama.config_from(llama.config_to(config), where="") == config

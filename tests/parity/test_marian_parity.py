@@ -18,7 +18,7 @@ from heedful.interop.huggingface.marian import POSITION_TABLES, table, why_not
 from heedful.interop.huggingface.tensor_map import write_table
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
 
 ENGLISH = ["a dog runs", "two men sit on a bench", "the animal didn't cross the street because it was too tired"]
 GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "das Tier überquerte die Straße nicht"]
@@ -54,9 +54,9 @@ def batch(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor]:
     """Sources of unlike length, their mask, and what is written so far."""
     config = model.config
     rows = [whole_numbers(n, below=config.source_vocab_size, first=4, name=f"s{n}").tolist() for n in (9, 1, 5, 0)]
-    source, mask = pad_sources(rows, special=SPECIAL)
+    source, mask = pad_sources(rows, special_ids=SPECIAL_IDS)
     target = whole_numbers(4, 7, below=config.target_vocab_size, name="t")
-    target[:, 0] = SPECIAL.start
+    target[:, 0] = SPECIAL_IDS.bos_id
     return source, mask, target
 
 
@@ -103,12 +103,15 @@ def test_logits_are_equal_with_a_vocabulary_for_each_side(
 
 @torch.inference_mode()
 def greedy(model: Seq2Seq, source: Tensor, mask: Tensor, n_tokens: int) -> list[list[int]]:
-    memory, written = model.encode(source, mask), torch.full((len(source), 1), SPECIAL.start)
+    memory, written = model.encode(source, mask), torch.full((len(source), 1), SPECIAL_IDS.bos_id)
     for _ in range(n_tokens):
         newest = model.decode(written, memory)[:, -1].argmax(dim=-1)
-        ended = (written == SPECIAL.end).any(dim=1)
-        written = torch.cat([written, newest.masked_fill(ended, SPECIAL.pad)[:, None]], dim=1)
-    return [[n for n in row if n not in (SPECIAL.start, SPECIAL.end, SPECIAL.pad)] for row in written.tolist()]
+        ended = (written == SPECIAL_IDS.eos_id).any(dim=1)
+        written = torch.cat([written, newest.masked_fill(ended, SPECIAL_IDS.pad_id)[:, None]], dim=1)
+    return [
+        [n for n in row if n not in (SPECIAL_IDS.bos_id, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id)]
+        for row in written.tolist()
+    ]
 
 
 def test_greedy_search_writes_the_same(joint: Tokenizers, tmp_path: Path, transformers) -> None:
@@ -118,9 +121,9 @@ def test_greedy_search_writes_the_same(joint: Tokenizers, tmp_path: Path, transf
     assert theirs.config.forced_eos_token_id is None  # id 0 otherwise, which here is padding
     source, mask, _ = batch(model)
     found = theirs.generate(source, attention_mask=mask.long(), num_beams=1, max_new_tokens=20)
-    assert set(found[:, 0].tolist()) == {SPECIAL.start}
-    special = (SPECIAL.start, SPECIAL.end, SPECIAL.pad)
-    rows = [[number for number in row if number not in special] for row in found.tolist()]
+    assert set(found[:, 0].tolist()) == {SPECIAL_IDS.bos_id}
+    special_ids = (SPECIAL_IDS.bos_id, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id)
+    rows = [[number for number in row if number not in special_ids] for row in found.tolist()]
     assert rows == greedy(model, source, mask, 20)
     assert any(rows)
 
@@ -138,13 +141,13 @@ def test_the_tokenizer_gives_the_same_ids_and_texts(both: bool, kind: str, tmp_p
         save_model(tmp_path / "model", make(tokenizers, **tied), tokenizers), tmp_path / "marian"
     )
     theirs = transformers.MarianTokenizer.from_pretrained(exported)
-    marks = (theirs.pad_token_id, theirs.unk_token_id, theirs.bos_token_id, theirs.eos_token_id)
-    assert marks == (SPECIAL.pad, SPECIAL.unk, SPECIAL.start, SPECIAL.end)
+    special_ids = (theirs.pad_token_id, theirs.unk_token_id, theirs.bos_token_id, theirs.eos_token_id)
+    assert special_ids == (SPECIAL_IDS.pad_id, SPECIAL_IDS.unk_id, SPECIAL_IDS.bos_id, SPECIAL_IDS.eos_id)
     for text in TEXTS:
-        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL.end], text
+        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL_IDS.eos_id], text
         target = tokenizers.target.encode(text)
-        assert theirs(text_target=text)["input_ids"] == [*target, SPECIAL.end], text
-        written = [SPECIAL.start, *target, SPECIAL.end, SPECIAL.pad]
+        assert theirs(text_target=text)["input_ids"] == [*target, SPECIAL_IDS.eos_id], text
+        written = [SPECIAL_IDS.bos_id, *target, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id]
         if text == text.strip():  # theirs strips what it decodes
             assert theirs.decode(written, skip_special_tokens=True) == tokenizers.target.decode(target)
 
@@ -154,7 +157,7 @@ def test_words_are_the_same_where_they_are_known(tmp_path: Path, transformers) -
     exported = export_huggingface(save_model(tmp_path / "model", make(tokenizers), tokenizers), tmp_path / "marian")
     theirs = transformers.MarianTokenizer.from_pretrained(exported)
     for text in [*ENGLISH, *GERMAN, "a wolf runs"]:
-        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL.end], text
+        assert theirs(text)["input_ids"] == [*tokenizers.source.encode(text), SPECIAL_IDS.eos_id], text
 
 
 REFUSED = {

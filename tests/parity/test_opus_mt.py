@@ -22,7 +22,7 @@ from encoder_decoders import (
 from heedful.decoding.translator import Translator
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -95,7 +95,7 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
-    assert ours.config.marks == SpecialIds(pad_id=59, start_id=59, end_id=0, forbidden=(59,))
+    assert ours.config.special_ids == SpecialIds(pad_id=59, bos_id=59, eos_id=0, forbidden_ids=(59,))
     same_searches(theirs, ours)
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "marian")
 

@@ -23,8 +23,8 @@ from heedful.interop.huggingface.checkpoint import export_huggingface, import_hu
 from heedful.interop.huggingface.pegasus import config_from, table, why_not
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
-from heedful.text import SPECIAL, TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -98,7 +98,7 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
-    assert ours.config.marks == SpecialIds(pad_id=0, start_id=0, end_id=1)
+    assert ours.config.special_ids == SpecialIds(pad_id=0, bos_id=0, eos_id=1)
     same_searches(theirs, ours)
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "pegasus")
 
@@ -209,7 +209,7 @@ def test_there_and_back_is_the_same_to_the_bit(changes: dict, joint: Tokenizers,
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     tokenizer.save_pretrained(tmp_path / "saved")
     for text in TEXTS:
-        assert tokenizer(text)["input_ids"] == [*joint.source.encode(text), SPECIAL.end], text
+        assert tokenizer(text)["input_ids"] == [*joint.source.encode(text), SPECIAL_IDS.eos_id], text
     for folder in (exported, tmp_path / "saved"):
         back = load_model(import_huggingface(folder, tmp_path / "back"))
         assert back.model.config == model.config

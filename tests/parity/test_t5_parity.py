@@ -13,8 +13,8 @@ from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.interop.huggingface.t5 import config_from, config_to, table
 from heedful.models.model_io import load_model, save_model, weights_of
-from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
+from heedful.text.special_ids import SpecialIds
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 
@@ -178,7 +178,7 @@ OWN = {
         d_ff=20,
         activation="geglu",
         tied=False,
-        marks=SpecialIds(pad_id=0, start_id=0, end_id=1),
+        special_ids=SpecialIds(pad_id=0, bos_id=0, eos_id=1),
     ),
 }
 
@@ -200,7 +200,10 @@ def test_there_and_back_is_the_identity(case: str, tmp_path: Path) -> None:
 def test_settings_go_there_and_back() -> None:
     for config in OWN.values():
         back = config_from(config_to(config), where="")
-        assert (back.marks.start_id, back.marks.end_id) == (config.marks.start_id, config.marks.end_id)
+        assert (back.special_ids.start_id, back.special_ids.eos_id) == (
+            config.special_ids.start_id,
+            config.special_ids.eos_id,
+        )
         assert {part for row in table(config) for part in row.parts} == set(weights_of(T5(config)))
 
 

@@ -52,8 +52,8 @@ def bart_folder(folder: Path, n_without_row: int = 0) -> Path:
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trained.train_from_iterator(LINES, vocab_size=299, special_tokens=special, show_progress=False)
+    special_ids = ["<s>", "<pad>", "</s>", "<unk>"]
+    trained.train_from_iterator(LINES, vocab_size=299, special_tokens=special_ids, show_progress=False)
     trained.add_special_tokens(["<mask>"])  # the last, as in the public ones
     folder.mkdir()
     trained.save_model(str(folder))
@@ -208,7 +208,7 @@ def test_a_mask_without_a_row_is_left_out(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"theirs: left out of the tokenizer, since the model has 279 rows: <mask>"):
         ours = import_huggingface(theirs, tmp_path / "ours")
     tokenizer, there = load_model(ours).tokenizers.source, transformers.AutoTokenizer.from_pretrained(theirs)
-    assert (tokenizer.vocab_size, tokenizer.special.mask, len(there)) == (279, None, 280)
+    assert (tokenizer.vocab_size, tokenizer.special_ids.mask_id, len(there)) == (279, None, 280)
     for text in TEXTS:
         assert tokenizer.encode(text) == there(text, add_special_tokens=False)["input_ids"]
     found = Translator.load(ours).translate(TEXTS, beam=4, max_len=14, stop="estimated")

@@ -17,7 +17,7 @@ from heedful.models.bart import Bart
 from heedful.models.model_io import LoadedModel
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.t5 import T5
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 VOCAB = 60
 EncoderDecoder = Seq2Seq | Bart | T5
@@ -39,7 +39,7 @@ def with_opinions(model: EncoderDecoder) -> EncoderDecoder:
             layer.feed_forward.outer.weight.mul_(8.0)
         last = model.decoder.final_norm or model.decoder.layers[-1].feed_forward_residual.norm
         last.weight.mul_(3.0)
-        model.head.linear.weight[SPECIAL.end] *= 2.0  # some translations end early
+        model.head.linear.weight[SPECIAL_IDS.eos_id] *= 2.0  # some translations end early
     return model
 
 
@@ -68,19 +68,19 @@ def some_requests(n: int, *, longest: int = 12, vocab: int = VOCAB, prefix: int 
 @torch.inference_mode()
 def log_probabilities(model: Seq2Seq, request: Request, ids: list[int]) -> torch.Tensor:
     """Of every token after each beginning of `ids`, teacher-forced: (len(ids) + 1, V)."""
-    source = torch.tensor([[*request.source, SPECIAL.end]])
-    return model(source, torch.tensor([[SPECIAL.start, *ids]])).log_softmax(dim=-1)[0]
+    source = torch.tensor([[*request.source, SPECIAL_IDS.eos_id]])
+    return model(source, torch.tensor([[SPECIAL_IDS.bos_id, *ids]])).log_softmax(dim=-1)[0]
 
 
 def score_of(model: Seq2Seq, request: Request, hypothesis: Hypothesis) -> float:
-    ids = [*hypothesis.ids, SPECIAL.end] if hypothesis.complete else list(hypothesis.ids)
+    ids = [*hypothesis.ids, SPECIAL_IDS.eos_id] if hypothesis.complete else list(hypothesis.ids)
     table = log_probabilities(model, request, list(hypothesis.ids))
     return float(sum(table[place, token] for place, token in enumerate(ids)))
 
 
 def tie(model: Seq2Seq, request: Request, a: Hypothesis, b: Hypothesis) -> float:
     """How far apart the log-probabilities of the first tokens in which two hypotheses differ are; 0 if none do."""
-    ends = [[*each.ids, SPECIAL.end] if each.complete else each.ids for each in (a, b)]
+    ends = [[*each.ids, SPECIAL_IDS.eos_id] if each.complete else each.ids for each in (a, b)]
     for place, (left, right) in enumerate(zip(*ends, strict=False)):
         if left != right:
             row = log_probabilities(model, request, ends[0][:place])[place]

@@ -81,9 +81,11 @@ def recorded_layers(model: nn.Module) -> dict[str, list[Tensor]]:
 
 def same_outputs(theirs: nn.Module, ours: nn.Module, *, atol: float, left: bool = False) -> None:
     """Logits, the memory, and what comes out of each layer."""
-    marks = ours.config.marks
+    special_ids = ours.config.special_ids
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
-    source, mask, target = batch(vocab_size, pad=marks.pad_id, end=marks.end_id, start=marks.start_id, left=left)
+    source, mask, target = batch(
+        vocab_size, pad=special_ids.pad_id, end=special_ids.eos_id, start=special_ids.start_id, left=left
+    )
     with torch.no_grad():
         said = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, output_hidden_states=True)
         outputs = recorded_layers(ours)
@@ -104,9 +106,9 @@ def same_outputs(theirs: nn.Module, ours: nn.Module, *, atol: float, left: bool 
 
 def same_gradients(theirs: nn.Module, ours: nn.Module, kind: str, *, atol: float) -> None:
     """Of one loss with respect to every weight, theirs by the table. The padding's row of theirs has none."""
-    marks = ours.config.marks
+    special_ids = ours.config.special_ids
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
-    source, mask, target = batch(vocab_size, pad=marks.pad_id, end=marks.end_id, start=marks.start_id)
+    source, mask, target = batch(vocab_size, pad=special_ids.pad_id, end=special_ids.eos_id, start=special_ids.start_id)
     labels = target.roll(-1, dims=1)
     for logits in (
         theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits,
@@ -120,7 +122,7 @@ def same_gradients(theirs: nn.Module, ours: nn.Module, kind: str, *, atol: float
             continue
         found = written[name].clone()
         if "shared" in name or "embed_tokens" in name:
-            found[marks.pad_id], parameter.grad[marks.pad_id] = 0.0, 0.0
+            found[special_ids.pad_id], parameter.grad[special_ids.pad_id] = 0.0, 0.0
         if name.endswith("embed_positions.weight"):
             parameter.grad[: len(parameter.grad) - ours.config.max_len] = 0.0
         assert largest_difference(parameter.grad, found) < atol, name
@@ -143,11 +145,11 @@ def same_searches(theirs: nn.Module, ours: nn.Module, *, n_inputs: int = N_INPUT
     and how many came to an end.
     """
     n_different = n_complete = 0
-    marks = ours.config.marks
+    special_ids = ours.config.special_ids
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
     lengths = [1 + (7 * i) % 13 for i in range(n_inputs)]
     rows = [whole_numbers(n, below=vocab_size - 4, first=4, name=f"g{i}").tolist() for i, n in enumerate(lengths)]
-    source, mask = pad_sources([marks.opened(row) for row in rows], special=marks.special)
+    source, mask = pad_sources([special_ids.with_source_bos(row) for row in rows], special_ids=special_ids)
     engine = TorchEngine(ours, lanes=1)
     for beam in (1, 4):
         settings = SearchSettings(beam=beam, max_len=12, stop="estimated", length_penalty=1.0)
@@ -157,19 +159,19 @@ def same_searches(theirs: nn.Module, ours: nn.Module, *, n_inputs: int = N_INPUT
             attention_mask=mask.long(),
             num_beams=beam,
             do_sample=False,
-            max_new_tokens=12 + marks.n_opening,
+            max_new_tokens=12 + special_ids.n_forced,
             early_stopping=False,
             length_penalty=1.0,
             forced_eos_token_id=None,
-            forced_bos_token_id=marks.first_id if marks.n_opening else None,
-            bad_words_ids=[[number] for number in marks.forbidden] or None,
-            decoder_start_token_id=marks.start_id,
+            forced_bos_token_id=special_ids.bos_id if special_ids.n_forced else None,
+            bad_words_ids=[[number] for number in special_ids.forbidden_ids] or None,
+            decoder_start_token_id=special_ids.start_id,
         )
         for row, best in zip(said.tolist(), found, strict=True):
-            written = [marks.start_id, *marks.opened([])[: marks.n_opening], *best.ids]
-            written += [marks.end_id] if best.complete else []
+            written = [special_ids.start_id, *special_ids.with_source_bos([])[: special_ids.n_forced], *best.ids]
+            written += [special_ids.eos_id] if best.complete else []
             assert row[: len(written)] == written
-            assert set(row[len(written) :]) <= {marks.pad_id, marks.end_id}  # theirs fill up with either
+            assert set(row[len(written) :]) <= {special_ids.pad_id, special_ids.eos_id}  # theirs fill up with either
             assert best.complete or len(row) == len(written)
         n_different += len({tuple(best.ids) for best in found})
         n_complete += sum(best.complete for best in found)

@@ -8,7 +8,6 @@ import torch
 from deterministic import fill
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import save_model
-from heedful.models.special_ids import SpecialIds
 from heedful.models.vit import Vit, VitConfig
 from heedful.text import MASK_PIECE, TokenizerConfig, Tokenizers, learn_tokenizer
 from heedful.text.foreign import load_foreign
@@ -40,9 +39,8 @@ def word_pieces(folder: Path) -> Tokenizers:
 
 
 def bert_folder(folder: Path, tokenizers: Tokenizers, **changes: object) -> Path:
-    special = tokenizers.source.special
-    marks = SpecialIds(special.pad, special.start, special.end)
-    config = BertConfig(tokenizers.source.vocab_size, **{**SIZES, "marks": marks, "mask_id": special.mask, **changes})
+    special_ids = tokenizers.source.special_ids
+    config = BertConfig(tokenizers.source.vocab_size, **{**SIZES, "special_ids": special_ids, **changes})
     return save_model(folder, fill(Bert(config), dtype=torch.float32), tokenizers)
 
 

@@ -42,7 +42,7 @@ def convert_here(model: Gpt, folder: Path) -> Converted:
 
 def make_writer(model: Gpt, folder: Path, **options) -> CTranslate2Writer:
     config = model.config
-    shape = DecoderOnlyInfo(config.vocab_size, config.max_len, config.marks)
+    shape = DecoderOnlyInfo(config.vocab_size, config.max_len, config.special_ids)
     return CTranslate2Writer(convert_here(model, folder), shape, **{"threads": 1, **options})
 
 
@@ -57,7 +57,7 @@ def some_prompts(n: int, *, longest: int = 19, below: int = 60) -> list[Request]
 @torch.inference_mode()
 def tie(model: Gpt, request: Request, a: Hypothesis, b: Hypothesis) -> float:
     """How far apart the log-probabilities of the first tokens in which two hypotheses differ are; 0 if none do."""
-    ends = [[*each.ids, model.config.marks.end_id] if each.complete else each.ids for each in (a, b)]
+    ends = [[*each.ids, model.config.special_ids.eos_id] if each.complete else each.ids for each in (a, b)]
     for place, (left, right) in enumerate(zip(*ends, strict=False)):
         if left != right:
             row = model(torch.tensor([[*request.source, *ends[0][:place]]]))[0, -1].log_softmax(dim=-1)

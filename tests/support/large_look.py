@@ -8,7 +8,7 @@ from deterministic import fill
 from heedful.cli.look import look
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, learn_tokenizers
 
 LINES = ["A dog runs.", "Two dogs sleep in the snow.", "The animal was too tired.", "A big man eats bread."] * 10
 SLOW = 58  # of 128 numbers of the position code: sin(t / 65), which grows for a hundred positions
@@ -24,8 +24,8 @@ def look_at_60_words(path: Path) -> Path:
     model = fill(Seq2Seq(config), dtype=torch.float32)
     assert isinstance(model, Seq2Seq)
     with torch.no_grad():  # it ends by itself, early, so that the search does
-        model.head.linear.weight[SPECIAL.end] = 0.0
-        model.head.linear.weight[SPECIAL.end, SLOW] = END
+        model.head.linear.weight[SPECIAL_IDS.eos_id] = 0.0
+        model.head.linear.weight[SPECIAL_IDS.eos_id, SLOW] = END
     text = " ".join(" ".join(LINES).split()[:60])
     look(text, model=save_model(path.parent / "large", model, words), target=text, output=path)
     return path

@@ -9,10 +9,10 @@ from heedful.insight.inputs import LookModel
 from heedful.insight.model_layout import Writer
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
-from heedful.models.special_ids import SpecialIds
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
+from heedful.text.special_ids import SpecialIds
 
 ENGLISH = ["A dog runs.", "Two dogs & a cat <sleep>.", "The animal was too tired.", "A big man eats bread."] * 10
 OTHER = ["Ein Hund rennt.", "一个女人在街上走路。", "Das Tier war zu müde.", "Ein großer Mann isst Brot."] * 10
@@ -44,7 +44,11 @@ OTHER_FAMILIES: dict[str, tuple[type, type, dict[str, object]]] = {
     "bart with a first mark": (
         Bart,
         BartConfig,
-        {"max_len": 160, "scaled_embedding": True, "marks": SpecialIds(start_id=3, end_id=3, first_id=2)},
+        {
+            "max_len": 160,
+            "scaled_embedding": True,
+            "special_ids": SpecialIds(decoder_start_id=3, eos_id=3, source_bos=True, force_bos=True),
+        },
     ),
     "t5": (T5, T5Config, {"d_head": 6, "n_buckets": 8, "max_distance": 20}),
     "t5 v1.1": (T5, T5Config, {"d_head": 6, "activation": "geglu", "tied": False, "n_decoder_layers": 3, "spare": 5}),

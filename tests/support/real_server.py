@@ -14,7 +14,7 @@ import torch
 from deterministic import fill
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, learn_tokenizers
 
 ENGLISH = ["A dog runs.", "Two dogs sleep in the snow.", "The animal was too tired.", "A big man eats bread."] * 10
 GERMAN = ["Ein Hund rennt.", "Zwei Hunde schlafen im Schnee.", "Das Tier war zu müde.", "Ein Mann isst Brot."] * 10
@@ -39,7 +39,7 @@ def make_folder(
         for layer in model.decoder.layers:
             layer.cross_attention.to_out.weight.mul_(6.0)
             layer.feed_forward.outer.weight.mul_(6.0)
-        model.head.linear.weight[SPECIAL.end] *= 2.0
+        model.head.linear.weight[SPECIAL_IDS.eos_id] *= 2.0
     return save_model(folder, model, words, card=CARD)
 
 

@@ -235,7 +235,7 @@ class Watching:
                 step = list(group)  # the best first
                 self._look([event.score for event in step], settings.beam)
                 self._look(
-                    [event.score for event in step if event.token != self.engine.step.marks.end_id], settings.beam
+                    [event.score for event in step if event.token != self.engine.step.special_ids.eos_id], settings.beam
                 )
         return results
 

@@ -130,7 +130,7 @@ def test_the_ids_are_those_of_transformers(kind: str, lines: list[str], tmp_path
     theirs.save_pretrained(saved)  # now as a tokenizer.json
     assert (saved / "tokenizer.json").is_file()
     same_ids(load_foreign(saved, model_type=model_type).source, theirs)
-    special = ours.special
+    special = ours.special_ids
     assert special.end == (theirs.sep_token_id if theirs.sep_token else theirs.eos_token_id)
     assert special.mask == theirs.mask_token_id
     if theirs.pad_token:
@@ -146,7 +146,7 @@ def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_p
     again = load_tokenizers(tmp_path / "kept")
     assert again.joint
     assert again.source.fingerprint == tokenizers.source.fingerprint
-    assert again.source.special == tokenizers.source.special
+    assert again.source.special_ids == tokenizers.source.special_ids
     assert again.source.encode_batch(TEXTS[:300]) == tokenizers.source.encode_batch(TEXTS[:300])
 
 
@@ -341,7 +341,7 @@ def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
     wanted = tokenizers.source.encode_batch(texts)
     found = theirs(texts, add_special_tokens=False)["input_ids"]
     assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
-    special = tokenizers.source.special
+    special = tokenizers.source.special_ids
     assert theirs(texts[50])["input_ids"] == [special.start, *wanted[50], special.end]
     assert (theirs.pad_token_id, theirs.mask_token_id) == (special.pad, special.mask)
     [hidden] = [theirs("the model <mask> text", add_special_tokens=False)["input_ids"]]
@@ -388,8 +388,11 @@ def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path)
     assert [text for text, a, b in zip(TEXTS, ours.source.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
     wanted = theirs(text_target=TEXTS, add_special_tokens=False)["input_ids"]
     assert [text for text, a, b in zip(TEXTS, ours.target.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
-    assert (ours.source.special.end, ours.source.special.unk) == (theirs.eos_token_id, theirs.unk_token_id)
-    assert ours.source.special.pad == theirs.pad_token_id
+    assert (ours.source.special_ids.eos_id, ours.source.special_ids.unk_id) == (
+        theirs.eos_token_id,
+        theirs.unk_token_id,
+    )
+    assert ours.source.special_ids.pad_id == theirs.pad_token_id
     assert ours.source.kind == ours.target.kind == "unigram"
     save_tokenizers(tmp_path / "kept", ours)
     again = load_tokenizers(tmp_path / "kept")
@@ -451,7 +454,9 @@ def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], 
     longer = with_pieces(plain, "<|pad|>", "<|tool|>", pad_token="<|pad|>")
     found, left = within_rows(longer, plain.vocab_size, where="folder")
     assert (left, found.vocab_size) == (["<|pad|>", "<|tool|>"], plain.vocab_size)
-    assert found.special.pad != longer.special.pad and found.special.end == plain.special.end
+    assert (
+        found.special_ids.pad_id != longer.special_ids.pad_id and found.special_ids.eos_id == plain.special_ids.eos_id
+    )
     assert found.encode_batch(TEXTS[:500]) == plain.encode_batch(TEXTS[:500])
     assert within_rows(longer, longer.vocab_size + 3, where="folder") == (longer, [])  # spare rows do no harm
     with pytest.raises(UserError, match=r"folder: the tokenizer's piece '<\|end\|>' has the id"):
@@ -470,13 +475,13 @@ def test_a_lone_surrogate_is_repaired(bert: HFTokenizer) -> None:
 
 def test_the_protocol(bert: HFTokenizer) -> None:
     ids = bert.encode("the model [MASK] text")
-    assert bert.special.mask in ids
-    assert bert.pieces([bert.special.start, bert.special.end]) == ["[CLS]", "[SEP]"]
-    assert bert.id_of("[MASK]") == bert.special.mask
-    assert "[CLS]" not in bert.decode([bert.special.start, *ids, bert.special.end])
+    assert bert.special_ids.mask_id in ids
+    assert bert.pieces([bert.special_ids.bos_id, bert.special_ids.eos_id]) == ["[CLS]", "[SEP]"]
+    assert bert.id_of("[MASK]") == bert.special_ids.mask_id
+    assert "[CLS]" not in bert.decode([bert.special_ids.bos_id, *ids, bert.special_ids.eos_id])
     assert bert.decode_batch([bert.encode("the model")]) == ["the model"]
     assert not bert.can_sample
-    assert bert.count_unknown("\U000e0041") == 0 or bert.special.unk in bert.encode("\U000e0041")
+    assert bert.count_unknown("\U000e0041") == 0 or bert.special_ids.unk_id in bert.encode("\U000e0041")
     with pytest.raises(UserError, match="cannot sample"):
         bert.sample_batch(["a"], seed=0)
     with pytest.raises(UserError, match="not in the vocabulary"):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import UserError
-from heedful.text import SPECIAL, UNKNOWN_SIGN, SentencePieceTokenizer, TokenizerConfig, learn_tokenizer
+from heedful.text import SPECIAL_IDS, UNKNOWN_SIGN, SentencePieceTokenizer, TokenizerConfig, learn_tokenizer
 
 Of = Callable[[TokenizerConfig], SentencePieceTokenizer]
 
@@ -75,7 +75,7 @@ def test_nothing_is_lost(tokenizer_of: Of, texts: list[str]) -> None:
         ids = tokenizer.encode_batch(texts)
         normal = [tokenizer.normalize(text) for text in texts]
         assert tokenizer.decode_batch(ids) == normal
-        assert not any(number <= SPECIAL.end for row in ids for number in row)
+        assert not any(number <= SPECIAL_IDS.eos_id for row in ids for number in row)
         assert [tokenizer.normalize(text) for text in normal] == normal
 
 
@@ -115,7 +115,7 @@ def test_words_lose_only_unknown_words_and_count_them(
 def test_adjacent_unknown_words_stay_apart(tokenizer_of: Of) -> None:
     for config in WORDS:
         tokenizer = tokenizer_of(config)
-        assert tokenizer.encode("dog zzz yyy xxx man")[1:4] == [SPECIAL.unk] * 3
+        assert tokenizer.encode("dog zzz yyy xxx man")[1:4] == [SPECIAL_IDS.unk_id] * 3
         assert tokenizer.decode(tokenizer.encode("A zzz yyy man")) == "A ⁇ ⁇ man"
         assert tokenizer.count_unknown("A zzz yyy man") == 2
 

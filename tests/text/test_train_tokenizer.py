@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from heedful.errors import UserError
-from heedful.text import SPECIAL, TokenizerConfig, learn_tokenizer, learn_tokenizers
+from heedful.text import SPECIAL_IDS, TokenizerConfig, learn_tokenizer, learn_tokenizers
 
 KINDS = ("word", "char", "bpe", "unigram")
 
@@ -65,8 +65,8 @@ def test_six_words() -> None:
     tokenizers = learn_tokenizers(["je suis étudiant", "merci"], target, config)
     english = tokenizers.target
     assert sorted(english.pieces(range(4, english.vocab_size))) == ["▁a", "▁am", "▁i", "▁student", "▁thanks"]
-    assert english.decode([*english.encode("i am a student"), SPECIAL.end]) == "i am a student"
-    assert english.pieces([SPECIAL.end]) == ["</s>"]
+    assert english.decode([*english.encode("i am a student"), SPECIAL_IDS.eos_id]) == "i am a student"
+    assert english.pieces([SPECIAL_IDS.eos_id]) == ["</s>"]
     assert tokenizers.source.decode(tokenizers.source.encode("je suis merci")) == "je suis merci"
     assert tokenizers.source.count_unknown("i am étudiant") == 2
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.corpus import Example
-from heedful.models.special_ids import SpecialIds
-from heedful.text import TokenizerConfig, learn_tokenizers
+from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.events import read_log
 from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
@@ -29,7 +28,7 @@ def test_the_last_weights_are_judged_wherever_a_run_ends(ema: str, tmp_path: Pat
 def validator(n_examples: int, sentences: int) -> PairsValidator:
     examples = [Example(f"the dog {number}", f"DOG {number}") for number in range(n_examples)]
     tokenizers = learn_tokenizers(["the dog"], ["DOG"], TokenizerConfig(vocab_size=300))
-    sizes = {"batch_tokens": 1000, "max_len": 200, "marks": SpecialIds(), "say": str, "last_position": None}
+    sizes = {"batch_tokens": 1000, "max_len": 200, "special_ids": SpecialIds(), "say": str, "last_position": None}
     return PairsValidator(examples, tokenizers, sentences=sentences, **sizes)  # type: ignore[arg-type]
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from heedful.data.corpus import Example
 from heedful.errors import UserError
-from heedful.models.special_ids import SpecialIds
-from heedful.text import TokenizerConfig, learn_tokenizers
+from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.data_preparation import prepare_data
 from heedful.training.events import read_log
 from heedful.training.run_config import Files
@@ -115,7 +114,7 @@ def test_sources_that_are_all_beyond_the_last_position_are_refused() -> None:
     """Before the first step, and not by a score that is missing after the first thousand."""
     examples = [Example("the dog " * 10, "DOG THE")] * 3
     tokenizers = learn_tokenizers(["the dog"], ["DOG THE"], TokenizerConfig(vocab_size=300))
-    sizes = {"batch_tokens": 1000, "max_len": 200, "marks": SpecialIds(), "say": print}
+    sizes = {"batch_tokens": 1000, "max_len": 200, "special_ids": SpecialIds(), "say": print}
     PairsValidator(examples, tokenizers, last_position=5, sentences=0, **sizes)  # type: ignore[arg-type]
     with pytest.raises(
         UserError, match=r"all 3 sources for validation are longer than the 5 positions .*sentences = 0"

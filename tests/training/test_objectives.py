@@ -11,7 +11,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.data.collate import Batch, collate_pairs
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 from heedful.training.objectives import (
     INPUTS,
     ObjectiveSettings,
@@ -25,7 +25,7 @@ LENGTHS = [(3, 5), (7, 2), (1, 9), (4, 4), (6, 1)]
 def batch_of(lengths: list[tuple[int, int]] = LENGTHS) -> Batch:
     sources = [whole_numbers(n, first=4, below=20, name=f"s{i}").numpy() for i, (n, _) in enumerate(lengths)]
     targets = [whole_numbers(n, first=4, below=20, name=f"t{i}").numpy() for i, (_, n) in enumerate(lengths)]
-    return collate_pairs(sources, targets, torch.arange(len(lengths)).numpy(), special=SPECIAL)
+    return collate_pairs(sources, targets, torch.arange(len(lengths)).numpy(), special_ids=SPECIAL_IDS)
 
 
 def model_of(**changes: object) -> Seq2Seq:

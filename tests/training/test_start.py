@@ -66,7 +66,7 @@ def test_another_shape_than_the_start_has_is_refused(setting: str, tmp_path: Pat
     ("family", "shape"),
     [
         ("gpt", "n_kv_heads = 1\nd_head = 4"),
-        ("bart", "n_decoder_layers = 2\nmarks = {first_id = 5}"),
+        ("bart", "n_decoder_layers = 2\nspecial_ids = {bos_id = 5}"),
         ("t5", "n_decoder_layers = 2\nscaled = false"),
         ("universal", "n_decoder_steps = 5"),
     ],

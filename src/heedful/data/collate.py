@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.data.batch_sampler import split_rows
 from heedful.data.seeding import IntArray
-from heedful.text import SpecialTokens
+from heedful.text import SpecialIds
 
 IGNORE_INDEX = -1  # a label of which no loss is computed
 N_SPECIAL = 2  # special tokens around the ids of an encoder's row: BOS and EOS
@@ -135,18 +135,18 @@ class ImageBatch(TensorBatch):
 
 
 def collate_pairs(
-    sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray, *, special: SpecialTokens
+    sources: Sequence[IntArray], targets: Sequence[IntArray], indices: IntArray, *, special_ids: SpecialIds
 ) -> Batch:
-    """Add the special tokens to ids without any, and pad: source + EOS; BOS + target; target + EOS."""
-    source, source_mask = pad_sources(sources, special=special)
+    """Add the special tokens to ids without any, and pad: source + EOS; start token + target; target + EOS."""
+    source, source_mask = pad_sources(sources, special_ids=special_ids)
     target_mask = _mask([len(ids) + 1 for ids in targets])
-    target_in = np.full(target_mask.shape, special.pad, np.int64)
+    target_in = np.full(target_mask.shape, special_ids.pad_id, np.int64)
     target_out = target_in.copy()
     for row, ids in enumerate(targets):
-        target_in[row, 0] = special.start
+        target_in[row, 0] = special_ids.start_id
         target_in[row, 1 : len(ids) + 1] = ids
         target_out[row, : len(ids)] = ids
-        target_out[row, len(ids)] = special.end
+        target_out[row, len(ids)] = special_ids.eos_id
     return Batch(
         source=source,
         source_mask=source_mask,
@@ -157,16 +157,16 @@ def collate_pairs(
     )
 
 
-def pad_sources(sources: Sequence[IntArray | Sequence[int]], *, special: SpecialTokens) -> tuple[Tensor, Tensor]:
+def pad_sources(sources: Sequence[IntArray | Sequence[int]], *, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
     """Make the encoder's input of training and translation: each row is ids + EOS (B, S), and its mask (B, S).
 
     EOS tells the encoder where the text ends, and keeps an empty text from being a row without any token.
     """
     mask = _mask([len(ids) + 1 for ids in sources])
-    source = np.full(mask.shape, special.pad, np.int64)
+    source = np.full(mask.shape, special_ids.pad_id, np.int64)
     for row, ids in enumerate(sources):
         source[row, : len(ids)] = ids
-        source[row, len(ids)] = special.end
+        source[row, len(ids)] = special_ids.eos_id
     return torch.from_numpy(source), torch.from_numpy(mask)
 
 
@@ -177,17 +177,17 @@ def _mask(lengths: Sequence[int]) -> npt.NDArray[np.bool_]:
 
 
 def collate_labels(
-    texts: Sequence[IntArray], labels: Sequence[IntArray] | IntArray, indices: IntArray, *, special: SpecialTokens
+    texts: Sequence[IntArray], labels: Sequence[IntArray] | IntArray, indices: IntArray, *, special_ids: SpecialIds
 ) -> LabelBatch:
     """Put BOS and EOS around the ids of each text, and pad.
 
     `labels` is one array with a label for each text, or a sequence of arrays with a label for each id.
     """
     mask = _mask([len(ids) + N_SPECIAL for ids in texts])
-    ids = np.full(mask.shape, special.pad, np.int64)
+    ids = np.full(mask.shape, special_ids.pad_id, np.int64)
     for row, text in enumerate(texts):
         end = len(text) + 1
-        ids[row, 0], ids[row, 1:end], ids[row, end] = special.start, text, special.end
+        ids[row, 0], ids[row, 1:end], ids[row, end] = special_ids.bos_id, text, special_ids.eos_id
     if isinstance(labels, np.ndarray) and labels.ndim == 1:
         padded = np.asarray(labels, np.int64)
     else:

@@ -36,7 +36,7 @@ from heedful.data.noising import Noised, mask_tokens
 from heedful.data.seeding import IntArray, derived_seed, rng
 from heedful.data.shards import Shards, Side
 from heedful.errors import UserError
-from heedful.text import SpecialTokens, Tokenizer, Tokenizers
+from heedful.text import SpecialIds, Tokenizer, Tokenizers
 
 N_ATTEMPTS = 4  # how often a segmentation is sampled again if it is longer than planned
 
@@ -123,25 +123,23 @@ class PairDataset(BatchDataset[Batch]):
     """The sentence pairs of one or more corpora.
 
     If the shards keep text, the segmentation of each text is sampled with `tokenizers`; lengths are then upper limits.
-    `bos_id` stands before the ids of each source and each target, as BART's <s>.
+    In a model with `special_ids.source_bos`, BOS stands before the ids of each source and each target, as BART's <s>.
     """
 
     def __init__(
         self,
         shards: Shards | Sequence[Shards],
         *,
-        special: SpecialTokens,
+        special_ids: SpecialIds,
         tokenizers: Tokenizers | None = None,
-        bos_id: int | None = None,
         pin_memory: bool = False,
     ) -> None:
         shards = [shards] if isinstance(shards, Shards) else list(shards)
         _check_pairs(shards, tokenizers)
         self.corpora = ShardedCorpora(shards, [len(corpus) for corpus in shards])
         self.tokenizers = tokenizers if shards[0].keep_text else None
-        self.special = special
-        self.prefix = [] if bos_id is None else [bos_id]
-        self._n_special = 1 + len(self.prefix)
+        self.special_ids = special_ids
+        self._n_special = 1 + special_ids.n_source_prefix
         super().__init__(
             [corpus.key for corpus in shards],
             self.corpora.sizes,
@@ -164,9 +162,10 @@ class PairDataset(BatchDataset[Batch]):
             limits = self.target_lengths[indices] - self._n_special
             targets = _sample(self.tokenizers.target, texts, limits, seed=derived_seed(seed, 1))
             sources, targets = [sources[row] for row in rows], [targets[row] for row in rows]
-        if self.prefix:
-            sources, targets = ([np.concatenate([self.prefix, ids]) for ids in side] for side in (sources, targets))
-        return collate_pairs(sources, targets, chosen, special=self.special)
+        if self.special_ids.source_bos:
+            bos = [self.special_ids.bos_id]
+            sources, targets = ([np.concatenate([bos, ids]) for ids in side] for side in (sources, targets))
+        return collate_pairs(sources, targets, chosen, special_ids=self.special_ids)
 
 
 def _check_pairs(shards: Sequence[Shards], tokenizers: Tokenizers | None) -> None:
@@ -277,16 +276,16 @@ class DenoisingDataset(BatchDataset[Batch]):
     """
 
     def __init__(
-        self, texts: DocumentChunks, noise: Noise, *, special: SpecialTokens, pin_memory: bool = False
+        self, texts: DocumentChunks, noise: Noise, *, special_ids: SpecialIds, pin_memory: bool = False
     ) -> None:
-        self.texts, self.noise, self.special = texts, noise, special
+        self.texts, self.noise, self.special_ids = texts, noise, special_ids
         lengths = (texts.lengths + 1).astype(np.uint32)
         super().__init__(texts.keys, texts.sizes, source_lengths=lengths, target_lengths=lengths, pin_memory=pin_memory)
 
     def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> Batch:
         noised = [self.noise(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)]
         inputs, targets = [pair.input for pair in noised], [pair.target for pair in noised]
-        return collate_pairs(inputs, targets, chosen, special=self.special)
+        return collate_pairs(inputs, targets, chosen, special_ids=self.special_ids)
 
 
 @dataclass(frozen=True)
@@ -297,7 +296,7 @@ class MlmMasking:
     tokens, are never masked or drawn.
     """
 
-    special: SpecialTokens
+    special_ids: SpecialIds
     mask_id: int
     vocab_size: int
     rate: float = 0.15
@@ -308,23 +307,23 @@ class MlmMasking:
         noised = mask_tokens(
             ids,
             generator,
-            special=self.special,
+            special_ids=self.special_ids,
             mask_id=self.mask_id,
             vocab_size=self.vocab_size,
             rate=self.rate,
             starts=None if self.starts is None else self.starts[ids],
             protected=self.protected,
         )
-        return noised.input, np.where(noised.target == self.special.pad, IGNORE_INDEX, noised.target)
+        return noised.input, np.where(noised.target == self.special_ids.pad_id, IGNORE_INDEX, noised.target)
 
 
 class MlmDataset(BatchDataset[LabelBatch]):
     """Chunks of text in which some ids are masked, in every epoch others; a label is the id that was masked."""
 
     def __init__(
-        self, texts: DocumentChunks, masking: MlmMasking, *, special: SpecialTokens, pin_memory: bool = False
+        self, texts: DocumentChunks, masking: MlmMasking, *, special_ids: SpecialIds, pin_memory: bool = False
     ) -> None:
-        self.texts, self.masking, self.special = texts, masking, special
+        self.texts, self.masking, self.special_ids = texts, masking, special_ids
         super().__init__(
             texts.keys,
             texts.sizes,
@@ -337,7 +336,7 @@ class MlmDataset(BatchDataset[LabelBatch]):
             self.masking(ids, rng(seed, int(row))) for ids, row in zip(self.texts.take(chosen), rows, strict=True)
         ]
         inputs, labels = [ids for ids, _ in masked], [labels for _, labels in masked]
-        return collate_labels(inputs, labels, chosen, special=self.special)
+        return collate_labels(inputs, labels, chosen, special_ids=self.special_ids)
 
 
 # Labelled texts
@@ -347,10 +346,10 @@ class ClassificationDataset(BatchDataset[LabelBatch]):
     """Texts with the number of each text's label; a text counts as one target token."""
 
     def __init__(
-        self, texts: DocumentChunks, labels: IntArray, *, special: SpecialTokens, pin_memory: bool = False
+        self, texts: DocumentChunks, labels: IntArray, *, special_ids: SpecialIds, pin_memory: bool = False
     ) -> None:
         assert len(texts) == len(labels), "a label for each text"
-        self.texts, self.labels, self.special = texts, np.asarray(labels, np.int64), special
+        self.texts, self.labels, self.special_ids = texts, np.asarray(labels, np.int64), special_ids
         super().__init__(
             texts.keys,
             texts.sizes,
@@ -360,7 +359,7 @@ class ClassificationDataset(BatchDataset[LabelBatch]):
         )
 
     def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LabelBatch:
-        return collate_labels(self.texts.take(chosen), self.labels[chosen], chosen, special=self.special)
+        return collate_labels(self.texts.take(chosen), self.labels[chosen], chosen, special_ids=self.special_ids)
 
 
 class TaggingDataset(BatchDataset[LabelBatch]):
@@ -372,16 +371,16 @@ class TaggingDataset(BatchDataset[LabelBatch]):
         labels: Sequence[IntArray],
         *,
         key: str,
-        special: SpecialTokens,
+        special_ids: SpecialIds,
         pin_memory: bool = False,
     ) -> None:
-        self.sentences, self.labels, self.special = sentences, labels, special
+        self.sentences, self.labels, self.special_ids = sentences, labels, special_ids
         lengths = np.array([len(ids) + N_SPECIAL for ids in sentences], np.uint32)
         super().__init__([key], [len(sentences)], target_lengths=lengths, pin_memory=pin_memory)
 
     def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LabelBatch:
         sentences, labels = [self.sentences[i] for i in chosen], [self.labels[i] for i in chosen]
-        return collate_labels(sentences, labels, chosen, special=self.special)
+        return collate_labels(sentences, labels, chosen, special_ids=self.special_ids)
 
 
 # Running text for language models
@@ -398,12 +397,12 @@ class PackedLmDataset(BatchDataset[LmBatch]):
         shards: Shards | Sequence[Shards],
         *,
         row_len: int,
-        special: SpecialTokens,
+        special_ids: SpecialIds,
         pin_memory: bool = False,
     ) -> None:
         shards = [shards] if isinstance(shards, Shards) else list(shards)
         require_plain_ids(shards)
-        self.row_len, self.special = row_len, special
+        self.row_len, self.special_ids = row_len, special_ids
         self.corpora = ShardedCorpora(shards, [-(-_n_tokens(corpus) // row_len) for corpus in shards])
         super().__init__(
             [f"{corpus.key} in rows of {row_len}" for corpus in shards],
@@ -414,7 +413,7 @@ class PackedLmDataset(BatchDataset[LmBatch]):
 
     def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LmBatch:
         arrays = np.zeros((4, len(chosen), self.row_len), np.int64)
-        arrays[:2], arrays[2] = self.special.pad, -1
+        arrays[:2], arrays[2] = self.special_ids.pad_id, -1
         for i, index in enumerate(chosen):
             corpus, row = self.corpora.locate(index)
             self._fill(arrays[:, i], self.corpora.shards[corpus], row)
@@ -447,10 +446,10 @@ class PackedLmDataset(BatchDataset[LmBatch]):
             # Position p of the stream predicts value p - document of the file, and reads the value before it.
             ids = stream.values.read(max(first, at - 1) - document, min(stop, last) - document)
             target_in[columns] = (
-                np.concatenate([[self.special.start], ids])[: stop - at] if at == first else ids[: stop - at]
+                np.concatenate([[self.special_ids.bos_id], ids])[: stop - at] if at == first else ids[: stop - at]
             )
             target_out[columns] = (
-                np.append(ids, self.special.end)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
+                np.append(ids, self.special_ids.eos_id)[-(stop - at) :] if stop > last else ids[-(stop - at) :]
             )
             documents[columns] = document
             positions[columns] = np.arange(stop - at)

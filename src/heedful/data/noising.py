@@ -1,7 +1,7 @@
 """Noise for models that learn to restore text: BERT's masking, T5's span corruption, BART's denoising.
 
 Each function takes ids and a generator and returns (input, target); equal ids and equal states of the generator give
-equal results. The special tokens of `special`, and the ids in `protected`, are never hidden and never drawn as random
+equal results. The ids in `special_ids`, and the ids in `protected`, are never hidden and never drawn as random
 replacements. No BOS or EOS is added: `heedful.data.collate` does that.
 
 BERT: Devlin et al. 2019, arXiv 1810.04805, section 3.1. T5: Raffel et al. 2020, arXiv 1910.10683, section 3.1.4.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from heedful.data.seeding import IntArray
 from heedful.errors import UserError
-from heedful.text import SpecialTokens
+from heedful.text import SpecialIds
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ def mask_tokens(
     ids: IntArray,
     generator: np.random.Generator,
     *,
-    special: SpecialTokens,
+    special_ids: SpecialIds,
     mask_id: int,
     vocab_size: int,
     rate: float = 0.15,
@@ -45,9 +45,9 @@ def mask_tokens(
     `starts`, which is True where a word begins, whole words are chosen.
     """
     ids = np.asarray(ids)
-    fixed = _fixed(special, protected, mask_id)
+    fixed = _fixed(special_ids, protected, mask_id)
     chosen = _choose(~np.isin(ids, fixed), generator, rate=rate, at_least=1, starts=starts)
-    noised, target = ids.copy(), np.full_like(ids, special.pad)
+    noised, target = ids.copy(), np.full_like(ids, special_ids.pad_id)
     target[chosen] = ids[chosen]
     dice = generator.random(len(ids))
     noised[chosen & (dice < 0.8)] = mask_id
@@ -60,7 +60,7 @@ def corrupt_spans(
     ids: IntArray,
     generator: np.random.Generator,
     *,
-    special: SpecialTokens,
+    special_ids: SpecialIds,
     sentinels: Sequence[int],
     rate: float = 0.15,
     mean_span: float = 3.0,
@@ -73,7 +73,7 @@ def corrupt_spans(
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
-    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special, protected, *sentinels)))
+    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special_ids, protected, *sentinels)))
     hidden = np.zeros(len(ids), bool)
     if len(ordinary) >= 2:
         n_hidden = int(np.clip(round(len(ordinary) * rate), 1, len(ordinary) - 1))
@@ -100,7 +100,7 @@ def infill(
     ids: IntArray,
     generator: np.random.Generator,
     *,
-    special: SpecialTokens,
+    special_ids: SpecialIds,
     mask_id: int,
     rate: float = 0.3,
     mean_span: float = 3.0,
@@ -112,7 +112,7 @@ def infill(
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
-    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special, protected, mask_id)))
+    ordinary = np.flatnonzero(~np.isin(ids, _fixed(special_ids, protected, mask_id)))
     n_hidden = round(len(ordinary) * rate)
     if not n_hidden:
         return Noised(ids.copy(), ids.copy())
@@ -149,10 +149,9 @@ def _check(*, rate: float, mean_span: float = 1.0) -> None:
         raise UserError(f"the mean length of hidden spans is {mean_span}: expected a number above 0, for example 3")
 
 
-def _fixed(special: SpecialTokens, protected: Collection[int], *more: int) -> IntArray:
+def _fixed(special_ids: SpecialIds, protected: Collection[int], *more: int) -> IntArray:
     """List the ids that noise must not touch, sorted."""
-    ids = [special.pad, special.unk, special.start, special.end, *protected, *more]
-    return np.unique(ids if special.mask is None else [*ids, special.mask])
+    return np.unique([*special_ids.all_ids, *protected, *more])
 
 
 def _choose(

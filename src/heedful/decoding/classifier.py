@@ -137,7 +137,7 @@ class Classifier:
         self.tally.limit = config.max_len
         self.tally.n_cut += sum(row.n_cut > 0 for row in rows)
         results: dict[int, Tensor] = {}
-        for numbers, ids, mask in batches(rows, pad_id=config.marks.pad_id):
+        for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             segments = segments_of([rows[n] for n in numbers], ids.size(1), n_segments=config.n_segments)
             segments = None if segments is None else segments.to(device)
             logits = self.model(ids.to(device), mask.to(device), segments).cpu()

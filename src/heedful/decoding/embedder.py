@@ -64,7 +64,7 @@ class Embedder:
                 vectors[start : start + len(states)] = self._pooled(states, None, pool)
             return vectors
         rows = self._rows([str(text) for text in inputs])
-        for numbers, ids, mask in batches(rows, pad_id=self.model.config.marks.pad_id):
+        for numbers, ids, mask in batches(rows, pad_id=self.model.config.special_ids.pad_id):
             states, real = self._states(ids, mask)
             vectors[numbers] = self._pooled(states, real, pool)
         return vectors
@@ -76,7 +76,7 @@ class Embedder:
             raise UserError(f"{self.where}: takes images, which have no tokens")
         rows = self._rows(texts)
         found: dict[int, Tensor] = {}
-        for numbers, ids, mask in batches(rows, pad_id=self.model.config.marks.pad_id):
+        for numbers, ids, mask in batches(rows, pad_id=self.model.config.special_ids.pad_id):
             states, _ = self._states(ids, mask)
             found |= {number: states[i, : len(rows[number].ids)].float().cpu() for i, number in enumerate(numbers)}
         return [(self.tokenizer.pieces(row.ids), found[number]) for number, row in enumerate(rows)]
@@ -90,13 +90,13 @@ class Embedder:
     def _row(self, ids: list[int]) -> Row:
         """A text with the marks that this family reads it with, cut to what it takes."""
         assert not isinstance(self.model, Vit) and self.tokenizer is not None
-        marks = self.model.config.marks
+        special_ids = self.model.config.special_ids
         if isinstance(self.model, Bert):
-            before, after = [marks.start_id], [marks.end_id]
+            before, after = [special_ids.bos_id], [special_ids.eos_id]
         elif isinstance(self.model, Gpt):
-            ids, before, after = marks.begun(ids, opens=self.tokenizer.special.opens), [], []
+            ids, before, after = special_ids.with_bos(ids), [], []
         else:
-            before, after = [] if marks.first_id is None else [marks.first_id], [marks.end_id]
+            before, after = [*special_ids.with_source_bos([])], [special_ids.eos_id]
         room = (getattr(self.model.config, "max_len", None) or len(ids) + 2) - len(before) - len(after)
         return Row([*before, *ids[:room], *after], n_cut=max(0, len(ids) - room))
 

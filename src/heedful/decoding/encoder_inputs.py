@@ -44,7 +44,7 @@ class Tally:
 def make_row(ids: list[int], config: BertConfig) -> Row:
     """One text between its marks, cut to the positions that the model has."""
     room = max(config.max_len - 2, 0)
-    return Row([config.marks.start_id, *ids[:room], config.marks.end_id], n_cut=max(0, len(ids) - room))
+    return Row([config.special_ids.bos_id, *ids[:room], config.special_ids.eos_id], n_cut=max(0, len(ids) - room))
 
 
 def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
@@ -53,7 +53,7 @@ def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
     lengths = [len(first), len(second)]
     for _ in range(n_cut):
         lengths[lengths[0] <= lengths[1]] -= 1
-    start, end = config.marks.start_id, config.marks.end_id
+    start, end = config.special_ids.bos_id, config.special_ids.eos_id
     before = [start, *first[: lengths[0]], end]
     return Row([*before, *second[: lengths[1]], end], n_cut=n_cut, second=len(before))
 
@@ -70,7 +70,7 @@ def segments_of(rows: Sequence[Row], width: int, *, n_segments: int) -> Tensor |
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The ids of each word by itself, never none: a model that labels words learns and answers at the first of each."""
-    return [ids or [tokenizer.special.unk] for ids in tokenizer.encode_batch(words)]
+    return [ids or [tokenizer.special_ids.unk_id] for ids in tokenizer.encode_batch(words)]
 
 
 def batches(

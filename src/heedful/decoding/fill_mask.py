@@ -35,8 +35,12 @@ class FillMask:
             raise UserError(
                 f"{where}: has the head '{model.config.head}', which finds no hidden words; that needs head = 'masked'"
             )
+        mask_id = model.config.special_ids.mask_id
+        if mask_id is None:
+            raise UserError(f"{where}: has no mask token (special_ids.mask_id in config.json), so it cannot fill masks")
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.mask_id = mask_id
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "FillMask":
@@ -67,10 +71,10 @@ class FillMask:
         rows = [make_row(ids, config) for ids in whole]
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
-        for numbers, ids, mask in batches(rows, pad_id=config.marks.pad_id):
+        for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             states = self.model.states(ids.to(device), mask.to(device))
             for place, number in enumerate(numbers):
-                hidden = [i for i, one in enumerate(rows[number].ids) if one == config.mask_id]
+                hidden = [i for i, one in enumerate(rows[number].ids) if one == self.mask_id]
                 if not hidden:
                     raise _nothing_hidden(number, rows[number].n_cut)
                 shares = self.model.head(states[place, hidden]).float().softmax(dim=-1).cpu()
@@ -85,14 +89,15 @@ class FillMask:
         n_cut = sum(row.n_cut > 0 for row in rows)
         if n_cut:
             texts = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
-            mask_id = self.model.config.mask_id
-            n_lost = sum(ids.count(mask_id) - row.ids.count(mask_id) for ids, row in zip(whole, rows, strict=True))
+            n_lost = sum(
+                ids.count(self.mask_id) - row.ids.count(self.mask_id) for ids, row in zip(whole, rows, strict=True)
+            )
             lost = f", and {n_lost:,} {MASK} {'is' if n_lost == 1 else 'are'} not among them" if n_lost else ""
             warn(Notice(f"{texts} cut to the {self.model.config.max_len:,} tokens that the model takes{lost}"))
 
     def _ids(self, text: str, number: int) -> list[int]:
-        ids = masked_ids(self.tokenizer, checked(text, number), mask_id=self.model.config.mask_id)
-        if self.model.config.mask_id not in ids:
+        ids = masked_ids(self.tokenizer, checked(text, number), mask_id=self.mask_id)
+        if self.mask_id not in ids:
             raise _nothing_hidden(number, 0)
         return ids
 
@@ -106,7 +111,7 @@ class FillMask:
         return [self._candidate(ids, at, int(number), float(share[number])) for number in best]
 
     def _candidate(self, ids: list[int], at: int, token: int, score: float) -> Candidate:
-        hidden = self.model.config.mask_id
+        hidden = self.mask_id
         row = (*ids[:at], token, *ids[at + 1 :])
         filled = [one for one in row[1:-1] if one != hidden or one == token]
         known = token < self.tokenizer.vocab_size  # a table may have spare rows

@@ -139,7 +139,7 @@ class Generator:
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it."""
         ids = self.tokenizer.encode(checked(prompt, number))
-        return self.engine.shape.marks.begun(ids, opens=self.tokenizer.special.opens)
+        return self.engine.shape.special_ids.with_bos(ids)
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""

@@ -216,7 +216,7 @@ class FillMaskPipeline:
         return answers[0] if len(answers) == 1 else answers
 
     def _answer(self, candidate: Candidate, *, several: bool) -> dict[str, str | float | int]:
-        pad_id = self.filler.model.config.marks.pad_id
+        pad_id = self.filler.model.config.special_ids.pad_id
         return {
             "score": candidate.score,
             "token": candidate.token,

@@ -59,7 +59,7 @@ class TokenConstraints:
         runs = [ids for word in wording.forbidden for ids in (_inside(word, tokenizer), tokenizer.encode(word.strip()))]
         self.forbidden = [list(run) for run in dict.fromkeys(map(tuple, runs))]
         for word, ids in zip(wording.required, self.required, strict=True):
-            if tokenizer.special.unk in ids:
+            if tokenizer.special_ids.unk_id in ids:
                 raise UserError(f"required: the model has no token for a character of {word!r}, so it cannot write it")
 
     def requests(self, plan: SegmentedText, number: int, *, drawn: bool) -> list[Request]:

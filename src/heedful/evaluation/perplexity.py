@@ -13,8 +13,8 @@ from torch import Tensor
 from heedful.data.collate import Batch, collate_pairs
 from heedful.errors import UserError
 from heedful.models.encoder_decoder import EncoderDecoder, device_of
-from heedful.models.special_ids import SpecialIds
 from heedful.text import Tokenizers
+from heedful.text.special_ids import SpecialIds
 
 ROWS = 512  # rows of logits alive at a time
 
@@ -98,7 +98,7 @@ def likelihood(
     too_long = tuple(number for number, pair in enumerate(pairs) if pair.length > model.config.max_len)
     left_out = () if model.longest is None else too_long
     tell(n_done := len(left_out))
-    for batch in _batches(pairs, model.config.marks, batch_tokens, left_out=set(left_out)):
+    for batch in _batches(pairs, model.config.special_ids, batch_tokens, left_out=set(left_out)):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
             log_probs[row] = log_prob
         for row, n in zip(batch.indices.tolist(), batch.target_mask.sum(dim=1).tolist(), strict=True):
@@ -135,13 +135,19 @@ class _Pair(NamedTuple):
 def _encoded(
     model: EncoderDecoder, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str]
 ) -> list[_Pair]:
-    marks = model.config.marks
-    source_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.source.encode_batch(sources)]
-    target_ids = [np.array(marks.opened(ids), np.int64) for ids in tokenizers.target.encode_batch(references)]
+    special_ids = model.config.special_ids
+    source_ids = [
+        np.array(special_ids.with_source_bos(ids), np.int64) for ids in tokenizers.source.encode_batch(sources)
+    ]
+    target_ids = [
+        np.array(special_ids.with_source_bos(ids), np.int64) for ids in tokenizers.target.encode_batch(references)
+    ]
     return [_Pair(source, target) for source, target in zip(source_ids, target_ids, strict=True)]
 
 
-def _batches(pairs: Sequence[_Pair], marks: SpecialIds, batch_tokens: int, *, left_out: set[int]) -> Iterator[Batch]:
+def _batches(
+    pairs: Sequence[_Pair], special_ids: SpecialIds, batch_tokens: int, *, left_out: set[int]
+) -> Iterator[Batch]:
     """Pairs of like lengths together."""
     lengths = [pair.length for pair in pairs]
     order = sorted((i for i in range(len(pairs)) if i not in left_out), key=lengths.__getitem__)
@@ -155,6 +161,6 @@ def _batches(pairs: Sequence[_Pair], marks: SpecialIds, batch_tokens: int, *, le
             [pairs[i].source for i in numbers],
             [pairs[i].target for i in numbers],
             np.array(numbers),
-            special=marks.special,
+            special_ids=special_ids,
         )
         start = stop

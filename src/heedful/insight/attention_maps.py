@@ -21,7 +21,7 @@ from heedful.insight.packed_arrays import Kind, Packed, pack
 from heedful.insight.trace import M, Place, Trace
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.recording import record_attention, structural_copy
-from heedful.text import SPECIAL, Tokenizers
+from heedful.text import Tokenizers
 
 EXACT_SCORES = 1 << 20  # bytes of scores, all kinds together, above which they are written as halves
 PerHead = tuple[tuple[float, ...], ...]  # [layer][head]
@@ -40,9 +40,12 @@ class AttentionMaps:
 
 
 def attention_maps(
-    t: Trace[M], source: Sequence[int] = (), target: Sequence[int] = (), marks: Container[int] = (SPECIAL.end,)
+    t: Trace[M], source: Sequence[int] = (), target: Sequence[int] = (), special_ids: Container[int] = ()
 ) -> dict[str, AttentionMaps]:
-    """By kind, those that the model has; `source` and `target` are the ids with their marks, `marks` are no words."""
+    """By kind, those that the model has.
+
+    `source` and `target` are the ids with special tokens, which `special_ids` names: they are no words.
+    """
     body = anatomy(t.model)
     encoder = [] if body.encoder is None else body.encoder.places(t)
     decoder = [] if body.decoder is None else body.decoder.places(t)
@@ -64,24 +67,24 @@ def attention_maps(
             mask=pack(_allowed(t, places[kind][0], one, "by mask" if kind == "cross" else body.hides), "u8"),
             entropy=_per_head(_entropy(one)),
             locality=_per_head(_locality(one)),
-            alignment=_per_head(_alignment(one, source, target, marks)) if kind == "cross" else None,
+            alignment=_per_head(_alignment(one, source, target, special_ids)) if kind == "cross" else None,
         )
         for kind, one in weights.items()
     }
 
 
 def word_alignment(
-    weights: Tensor, source: Sequence[int], target: Sequence[int], marks: Container[int] = (SPECIAL.end,)
+    weights: Tensor, source: Sequence[int], target: Sequence[int], special_ids: Container[int]
 ) -> tuple[tuple[int, int], ...]:
     """(source token, target token): where each token looked most; (L, H, T, S) -> last layer, mean of its heads."""
     seen = weights[-1].mean(dim=0)  # (T, S)
-    words = [s for s, id in enumerate(source) if id not in marks]
+    words = [s for s, id in enumerate(source) if id not in special_ids]
     if not words:
         return ()
     return tuple(
         (max(words, key=lambda s, row=row: row[s]), t)  # type: ignore[misc]
         for t, row in enumerate(seen.tolist())
-        if target[t] not in marks
+        if target[t] not in special_ids
     )
 
 
@@ -111,9 +114,9 @@ def _locality(weights: Tensor) -> Tensor:
     return (weights * near).sum(dim=-1).mean(dim=-1)
 
 
-def _alignment(weights: Tensor, source: Sequence[int], target: Sequence[int], marks: Container[int]) -> Tensor:
-    rows = [t for t, id in enumerate(target) if id not in marks]
-    words = [s for s, id in enumerate(source) if id not in marks]
+def _alignment(weights: Tensor, source: Sequence[int], target: Sequence[int], special_ids: Container[int]) -> Tensor:
+    rows = [t for t, id in enumerate(target) if id not in special_ids]
+    words = [s for s, id in enumerate(source) if id not in special_ids]
     if not rows or not words:
         return torch.zeros(weights.shape[:2])
     return weights[:, :, rows][..., words].amax(dim=-1).mean(dim=-1)
@@ -145,7 +148,7 @@ def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target:
         [np.array(source_ids, np.int64)],
         [np.array(target_ids, np.int64)],
         np.zeros(1, np.int64),
-        special=model.config.marks.special,
+        special_ids=model.config.special_ids,
     )
     batch = batch.to(next(model.parameters()).device)
     with torch.inference_mode():

@@ -12,9 +12,9 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.reference import Seq2SeqState
 from heedful.models.encoder_decoder import EncoderDecoder
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.stacks import Memory
 from heedful.text import Tokenizer
+from heedful.text.special_ids import SpecialIds
 from heedful.text.tokenizer import decode_generated, generated_pieces
 
 
@@ -79,7 +79,7 @@ class MemoryStep:
         self.memory = memory
         self.device = memory.states[0].device
         self.max_len = model.longest
-        self.marks = model.config.marks
+        self.special_ids = model.config.special_ids
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
         if attention:
@@ -113,17 +113,17 @@ def search_watched(
         width=settings.beam,
         length_penalty=settings.length_penalty,
         limit=settings.limit(len(request)),
-        n_opening=step.marks.n_opening,
+        n_opening=step.special_ids.n_forced,
         events=_nodes(log.events, _follow(step, request, settings, log.events, paths, tokenizer, branches), tokenizer),
-        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.marks) for hypothesis in found),
+        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.special_ids) for hypothesis in found),
     )
     return found, beam
 
 
-def as_written(ids: Sequence[int], marks: SpecialIds, *, complete: bool) -> tuple[int, ...]:
+def as_written(ids: Sequence[int], special_ids: SpecialIds, *, complete: bool) -> tuple[int, ...]:
     """A text with the marks that a decoder writes around it."""
-    opening = marks.opened([])[: marks.n_opening]
-    return (*opening, *ids, marks.end_id) if complete else (*opening, *ids)
+    opening = special_ids.with_source_bos([])[: special_ids.n_forced]
+    return (*opening, *ids, special_ids.eos_id) if complete else (*opening, *ids)
 
 
 def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
@@ -150,11 +150,11 @@ def _follow(
     tokenizer: Tokenizer,
     branches: int,
 ) -> dict[int, Continuation]:
-    cut = [event for event in events if event.fate == "pruned" and event.token != step.marks.end_id][:branches]
+    cut = [event for event in events if event.fate == "pruned" and event.token != step.special_ids.eos_id][:branches]
     if not cut:
         return {}
     written = {event.node: event.token for event in events}
-    opening = step.marks.n_opening  # given, not asked for
+    opening = step.special_ids.n_forced  # given, not asked for
     prefixes = [[written[node] for node in paths[event.node][opening:]] for event in cut]
     greedy = SearchSettings(beam=1, max_len=settings.limit(len(request)))
     found = search(step, [Request(request.source, prefix) for prefix in prefixes], greedy)
@@ -194,10 +194,10 @@ def _found(
     events: Sequence[BeamEvent],
     paths: dict[int, tuple[int, ...]],
     tokenizer: Tokenizer,
-    marks: SpecialIds,
+    special_ids: SpecialIds,
 ) -> Found:
     token_of = {event.node: event.token for event in events}
-    written = as_written(hypothesis.ids, marks, complete=hypothesis.complete)
+    written = as_written(hypothesis.ids, special_ids, complete=hypothesis.complete)
     (nodes,) = (
         paths[event.node]
         for event in events

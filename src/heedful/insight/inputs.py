@@ -89,7 +89,9 @@ def open_subject(given: LookModel | Translator | LoadedModel | str | Path, *, lo
 
 def reach_of(model: Writer) -> SourceLimit:
     """What `read_reach` reads in a folder, of a model that is there."""
-    return SourceLimit(model.config.max_len - model.config.marks.n_before, ends_there=model.longest is not None)
+    return SourceLimit(
+        model.config.max_len - model.config.special_ids.n_source_prefix, ends_there=model.longest is not None
+    )
 
 
 def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> LookModel:

@@ -38,9 +38,9 @@ from heedful.insight.walk import Walk, walk_through
 from heedful.insight.word_spans import word_spans
 from heedful.models.config_checks import check_positions
 from heedful.models.model_io import LoadedModel
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.recording import structural_copy
 from heedful.text import Tokenizer
+from heedful.text.special_ids import SpecialIds
 from heedful.text.tokenizer import decode_generated, generated_pieces
 
 LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
@@ -205,7 +205,7 @@ class _Sentence:
         self.heads = heads
         self.masked_words = masked_words
         self.tokenizer: Tokenizer = subject.tokenizers.target
-        self.marks = subject.model.config.marks
+        self.special_ids = subject.model.config.special_ids
         self.device = next(subject.model.parameters()).device
         self.whole = structural_copy(subject.model).eval()  # the model itself stays in the mode it is in
         self.changed = without_heads(self.whole, heads) if heads else self.whole
@@ -218,7 +218,7 @@ class _Sentence:
         self.seen[0, list(self.source.masked)] = False
 
     def look(self, prefix: tuple[int, ...], branches: int) -> Look:
-        _check_prefix(prefix, self.tokenizer, self.marks)
+        _check_prefix(prefix, self.tokenizer, self.special_ids)
         request = Request(self.given, prefix)
         memory = self.changed.encode(self.source_ids, self.seen)
         step = MemoryStep(self.changed, memory)
@@ -226,7 +226,7 @@ class _Sentence:
         shown = self._shown(found[0], self.part.target, prefix)
         t, logits = self._traced(shown)
         target_in = torch.tensor([shown.input_ids], device=self.device)
-        no_words = {self.marks.start_id, self.marks.end_id, *self.marks.opened([])}
+        no_words = {self.special_ids.start_id, self.special_ids.eos_id, *self.special_ids.with_source_bos([])}
         maps = attention_maps(t, self.source.ids, shown.ids, no_words)
         return Look(
             model=model_facts(t, self.subject.name),
@@ -262,9 +262,9 @@ class _Sentence:
                 raise UserError(
                     f"target: {len(ids)} tokens; look takes at most {LONGEST_TARGET - 1}: give one sentence"
                 )
-        written = as_written(ids, self.marks, complete=complete)
+        written = as_written(ids, self.special_ids, complete=complete)
         _check_length(self.whole, len(written))
-        read = (self.marks.start_id, *written[:-1])
+        read = (self.special_ids.start_id, *written[:-1])
         tokens, inputs = tuple(generated_pieces(self.tokenizer, written)), tuple(generated_pieces(self.tokenizer, read))
         return TargetText(
             text=text,
@@ -275,7 +275,9 @@ class _Sentence:
             inputs=inputs,
             input_ids=read,
             input_words=tuple(word_spans(inputs)),
-            n_forced=len(written) if kind == "reference" else min(self.marks.n_opening + len(prefix), len(written)),
+            n_forced=len(written)
+            if kind == "reference"
+            else min(self.special_ids.n_forced + len(prefix), len(written)),
         )
 
     def _traced(self, shown: TargetText) -> tuple[Trace[Writer], Tensor]:
@@ -317,9 +319,9 @@ def _check_length(model: Writer, length: int) -> None:
 
 
 def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
-    tokenizer, marks = subject.tokenizers.source, subject.model.config.marks
+    tokenizer, special_ids = subject.tokenizers.source, subject.model.config.special_ids
     given = part.piece.ids
-    ids = (*marks.opened(given), marks.end_id)
+    ids = (*special_ids.with_source_bos(given), special_ids.eos_id)
     if len(ids) > LONGEST_SOURCE:
         which = "the text" if part.pieces is None else f"piece {part.pieces.number + 1} of the text"
         raise UserError(
@@ -340,9 +342,9 @@ def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) 
     return SourceText(part.piece.text, tokens, ids, words, masked)
 
 
-def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, marks: SpecialIds) -> None:
+def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, special_ids: SpecialIds) -> None:
     for id in prefix:
-        if not 0 <= id < tokenizer.vocab_size or id in (marks.pad_id, marks.start_id, marks.end_id):
+        if not 0 <= id < tokenizer.vocab_size or id in (special_ids.pad_id, special_ids.start_id, special_ids.eos_id):
             raise UserError(f"prefix: {id} is not the id of a piece; ids go from 0 to {tokenizer.vocab_size - 1}")
     if len(prefix) >= LONGEST_TARGET:
         raise UserError(f"prefix: {len(prefix)} ids; look takes at most {LONGEST_TARGET - 1}")

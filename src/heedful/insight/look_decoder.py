@@ -130,7 +130,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
         room = longest - max_len
         raise UserError(f"look: the prompt has {len(given)} tokens, and look shows {room} at most: give one sentence")
     [[best]] = generator.search_ids([given], max_len=max_len)
-    whole = [*given, *best.ids, *([gpt.config.marks.end_id] if best.complete else [])]
+    whole = [*given, *best.ids, *([gpt.config.special_ids.eos_id] if best.complete else [])]
     read, came = whole[:-1], whole[1:]
     with trace(structural_copy(gpt).eval()) as t:
         logits = t.model(torch.tensor([read], device=next(gpt.parameters()).device))[0]

@@ -170,7 +170,9 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
         most = min(LONGEST, config.max_len) - 2
         raise UserError(f"look: the text has {len(ids)} tokens, and look shows {most} at most: give one sentence")
     answer: Answer = ()
-    hidden = tuple(place for place, id in enumerate(row) if id == config.mask_id and config.head == "masked")
+    hidden = tuple(
+        place for place, id in enumerate(row) if id == config.special_ids.mask_id and config.head == "masked"
+    )
     if hidden:
         answer = tuple(tuple(place) for place in FillMask(model, tokenizer, where=where).fill(text))
     elif config.head == "classify":
@@ -184,8 +186,8 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
 
 def _ids(tokenizer: Tokenizer, text: str, config: BertConfig) -> list[int]:
     """As the head reads a text: with hidden words, or word by word, or as a whole."""
-    if config.head == "masked":
-        return masked_ids(tokenizer, text, mask_id=config.mask_id)
+    if config.head == "masked" and config.special_ids.mask_id is not None:
+        return masked_ids(tokenizer, text, mask_id=config.special_ids.mask_id)
     if config.head == "label_tokens":
         return list(chain.from_iterable(encode_words(tokenizer, text.split())))
     return tokenizer.encode(text)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_positions, check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -28,6 +27,7 @@ from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import LayerNorm
 from heedful.nn.positions import Learned
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, Memory
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -55,14 +55,14 @@ class BartConfig:
     activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "gelu"
     max_len: int = 1024  # learned positions
     scaled_embedding: bool = False  # times the root of d_model
-    marks: SpecialIds = field(default_factory=SpecialIds)
+    special_ids: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
         check_shares(self, "dropout", "attention_dropout", "activation_dropout")
         if self.d_model % self.n_heads:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
-        self.marks.check(self.vocab_size)
+        self.special_ids.check(self.vocab_size)
 
 
 class Bart(nn.Module):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_labels, check_positions, check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -24,6 +23,7 @@ from heedful.nn.masks import padding_mask
 from heedful.nn.norms import LayerNorm
 from heedful.nn.positions import Learned
 from heedful.nn.stacks import Encoder, LastLayer
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -56,8 +56,7 @@ class BertConfig:
     exclusive: bool = True  # one label alone is right: softmax; otherwise each is right or not for itself
     tied: bool = True  # of "masked": the embedding's own numbers write words
     pooler: bool = False  # of "masked": that of pre-training is kept beside it; "classify" and "pool" always have one
-    marks: SpecialIds = field(default_factory=SpecialIds)  # a text is start ([CLS]) ids end ([SEP])
-    mask_id: int = 4
+    special_ids: SpecialIds = field(default_factory=SpecialIds)  # a text is bos ([CLS]) ids eos ([SEP])
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -69,9 +68,7 @@ class BertConfig:
         check_labels(self.head, self.labels, needed_by=("classify", "label_tokens"), exclusive=self.exclusive)
         if self.pooler and self.head != "masked":
             raise UserError(f"pooler = true: is for head = 'masked'; head = '{self.head}' has one where it needs one")
-        self.marks.check(self.vocab_size)
-        if self.mask_id < 0 or (self.mask_id != 4 and self.mask_id >= self.vocab_size):  # a model for four ids has none
-            raise UserError(f"'mask_id' is {self.mask_id}, and the vocabulary has 0 to {self.vocab_size - 1}")
+        self.special_ids.check(self.vocab_size)
 
     @property
     def n_labels(self) -> int:

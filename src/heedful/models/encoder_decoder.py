@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from heedful.models.model_info import ENCODER_DECODERS, wrong_family
 from heedful.models.model_io import LoadedModel
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.kv_cache import Cache
 from heedful.nn.stacks import Memory
+from heedful.text.special_ids import SpecialIds
 
 
 class Settings(Protocol):
     @property
-    def marks(self) -> SpecialIds: ...
+    def special_ids(self) -> SpecialIds: ...
 
     @property
     def max_len(self) -> int:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention, attend_causal
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -25,6 +24,7 @@ from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.masks import document_mask, padding_mask
 from heedful.nn.norms import NORMS
 from heedful.nn.positions import Learned, NoPositions, RopeScaling, Rotary
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -90,7 +90,7 @@ class GptConfig:
         "head"  # divided by sqrt(K), by the layer's number
     )
     tied: bool = True  # the output layer is the embedding
-    marks: SpecialIds = field(default_factory=SpecialIds)
+    special_ids: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)

@@ -65,6 +65,7 @@ def is_builtin(folder: Path) -> bool:
 
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"  # of a model folder
+FORMAT = 2  # of config.json
 BUILTIN = Path(__file__).resolve().parents[1] / "builtin"  # the models that come with heedful, by their languages
 ADAPTER = "adapter_config.json"  # of a folder of peft's
 Precision = Literal["float32", "float16", "int8"]  # of the weights in its file
@@ -100,7 +101,7 @@ def find_model_folder(path: str | Path) -> Path:
     path = Path(path)
     for folder in (path, path / "best", path / "average", path / "last"):
         if (folder / CONFIG).is_file():
-            refuse_hf_folder(folder)
+            refuse_other_formats(folder)
             return folder
     if not path.exists():
         if str(path) in (builtin := builtin_folders()):
@@ -113,12 +114,19 @@ def find_model_folder(path: str | Path) -> Path:
     raise UserError(f"{path}: neither a model folder (there is no {CONFIG}) nor a run that has a model yet")
 
 
-def refuse_hf_folder(folder: Path) -> None:
-    """Refuse a folder of Hugging Face's, which is to be read into one of heedful's first, and say how."""
+def refuse_other_formats(folder: Path) -> None:
+    """Refuse the folder of a Hugging Face model or of an earlier heedful; the error says what to do with it."""
     try:
         values = read_json(folder / CONFIG)
-    except UserError:  # no settings, or damaged ones: whoever loads the model says it
+    except UserError:  # missing or damaged: the error comes when the model is loaded
         return
+    version = values.get("format")
+    if "family" in values and type(version) is int and version < FORMAT:
+        raise UserError(
+            f"{folder}: was written by an earlier heedful, in format {version}, and this one reads format {FORMAT}: "
+            "write it anew by the command that made it (heedful train, heedful convert), or with "
+            "scripts/upgrade_model_folder.py from heedful's repository"
+        )
     if "model_type" in values:
         raise UserError(
             f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
@@ -173,9 +181,9 @@ def read_reach(folder: Path) -> SourceLimit:
     max_len = values.get("max_len")
     if type(max_len) is not int or max_len < 1:
         raise UserError(f"{folder / CONFIG}: 'max_len' must be a whole number of at least 1, found {max_len!r}")
-    marks = values.get("marks")
-    if isinstance(marks, dict) and marks.get("first_id") is not None:
-        max_len -= 1  # it stands before each source
+    special_ids = values.get("special_ids")
+    if isinstance(special_ids, dict) and special_ids.get("source_bos") is True:
+        max_len -= 1  # BOS stands before each source
     ends_there = values.get("positions") == "learned" or values.get("family") == "bart"
     return SourceLimit(max_len, ends_there=ends_there)
 

@@ -30,10 +30,11 @@ from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_info import (
     CARD,
     CONFIG,
+    FORMAT,
     WEIGHTS,
     Precision,
     find_model_folder,
-    refuse_hf_folder,
+    refuse_other_formats,
     wrong_family,
 )
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -55,8 +56,6 @@ __all__ = [
     "save_model",
     "weights_of",
 ]
-
-FORMAT = 1
 
 Model = Seq2Seq | Bart | Gpt | T5 | Universal | Bert | Vit
 
@@ -131,7 +130,7 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu", as_sto
     folder = Path(folder) if (Path(folder) / MANIFEST).is_file() else find_model_folder(folder)
     place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
-    refuse_hf_folder(folder)
+    refuse_other_formats(folder)
     family, settings = _read_config(folder / CONFIG)
     kind, module = FAMILIES[family]
     config = config_from_dict(kind, settings, where=str(folder / CONFIG))

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_positions, check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -27,6 +26,7 @@ from heedful.nn.norms import NORMS
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from heedful.nn.sparse_attention import RULES, PatternAttention, Sparse, TopKAttention
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer, Memory
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -83,7 +83,7 @@ class Seq2SeqConfig:
     tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
     init: Literal["xavier", "t5", "gpt2"] = "xavier"
     logits_bias: bool = False  # a number added to the logit of each word, as Marian's models have it
-    marks: SpecialIds = field(default_factory=SpecialIds)
+    special_ids: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -106,7 +106,7 @@ class Seq2SeqConfig:
             raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
         if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
             raise UserError(f"positions = '{self.positions}' come in pairs: d_model = {self.d_model} must be even")
-        self.marks.check(min(self.source_vocab_size, self.target_vocab_size))
+        self.special_ids.check(min(self.source_vocab_size, self.target_vocab_size))
 
 
 class Seq2Seq(nn.Module):

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -31,6 +30,7 @@ from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import RMSNorm
 from heedful.nn.positions import RelativeBias
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, Memory
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -64,7 +64,7 @@ class T5Config:
     norm_eps: float = 1e-6
     tied: bool = True  # version 1.0: the output layer is the embedding
     scaled: bool | None = None  # its input is divided by the root of d_model; by default when it is tied
-    marks: SpecialIds = field(default_factory=SpecialIds)
+    special_ids: SpecialIds = field(default_factory=SpecialIds)
     prefixes: dict[str, str] = field(default_factory=dict)  # task -> what is told before each text, e.g. "summarize: "
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class T5Config:
             raise UserError(
                 f"max_distance = {self.max_distance}: must be above half of n_buckets, where single distances end"
             )
-        self.marks.check(self.vocab_size)
+        self.special_ids.check(self.vocab_size)
 
     @property
     def output_scale(self) -> float:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.config_checks import check_shares, check_sizes
-from heedful.models.special_ids import SpecialIds
 from heedful.nn.adaptive_computation import ActOutput, Halting, Recurrence
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
@@ -28,6 +27,7 @@ from heedful.nn.layers import DecoderLayer, EncoderLayer, PostNorm
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import LayerNorm
 from heedful.nn.stacks import Memory
+from heedful.text import SpecialIds
 
 # Far above any model: a damaged or hostile config.json must be refused, not built for hours.
 LARGEST = {
@@ -59,7 +59,7 @@ class UniversalConfig:
     ponder_weight: float = 0.01  # what a step costs, beside the loss of a token
     max_len: int = 1024  # the length that training stays below
     tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
-    marks: SpecialIds = field(default_factory=SpecialIds)
+    special_ids: SpecialIds = field(default_factory=SpecialIds)
 
     def __post_init__(self) -> None:
         check_sizes(self, LARGEST)
@@ -75,7 +75,7 @@ class UniversalConfig:
             )
         if self.d_model % self.n_heads or self.d_model % 2:
             raise UserError(f"d_model = {self.d_model} must be even, and a multiple of n_heads = {self.n_heads}")
-        self.marks.check(min(self.source_vocab_size, self.target_vocab_size))
+        self.special_ids.check(min(self.source_vocab_size, self.target_vocab_size))
 
 
 class Universal(nn.Module):

@@ -16,10 +16,10 @@ from heedful.errors import UserError
 from heedful.models.model_info import CARD, card_languages, find_model_folder
 from heedful.serving.errors import ApiError, quoted
 from heedful.serving.languages import base, canonical, name_of
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)")
-SHORTEST = Request((SPECIAL.unk,))  # what a search is asked to do with it, it is asked to do with any text
+SHORTEST = Request((SPECIAL_IDS.unk_id,))  # what a search is asked to do with it, it is asked to do with any text
 
 
 @dataclass(frozen=True)

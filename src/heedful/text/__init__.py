@@ -3,12 +3,11 @@
 from heedful.text.hf_tokenizer import HFTokenizer
 from heedful.text.normalize import Normalizer
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from heedful.text.special_ids import SPECIAL_IDS, SpecialIds
 from heedful.text.tokenizer import (
     MASK_PIECE,
-    SPECIAL,
     SPECIAL_PIECES,
     UNKNOWN_SIGN,
-    SpecialTokens,
     Tokenizer,
     Tokenizers,
 )
@@ -18,13 +17,13 @@ from heedful.text.train_tokenizer import learn_tokenizer, learn_tokenizers
 
 __all__ = [
     "MASK_PIECE",
-    "SPECIAL",
+    "SPECIAL_IDS",
     "SPECIAL_PIECES",
     "UNKNOWN_SIGN",
     "HFTokenizer",
     "Normalizer",
     "SentencePieceTokenizer",
-    "SpecialTokens",
+    "SpecialIds",
     "Tokenizer",
     "TokenizerConfig",
     "Tokenizers",

@@ -35,7 +35,7 @@ def own_content(tokenizer: SentencePieceTokenizer, *, model_type: str) -> tuple[
     roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": START, "eos_token": END}
     if model_type == "bert":
         roles |= {"cls_token": START, "sep_token": END}
-    if tokenizer.special.mask is not None:
+    if tokenizer.special_ids.mask_id is not None:
         roles["mask_token"] = MASK_PIECE
     vocabulary = {piece: number for number, piece in enumerate(facts.pieces)}
     controls = [piece for piece, kind in zip(facts.pieces, facts.types, strict=True) if kind == CONTROL]

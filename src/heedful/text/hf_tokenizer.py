@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import MissingExtra, UserError
 from heedful.text.normalize import Normalizer
-from heedful.text.tokenizer import SpecialTokens
+from heedful.text.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -215,7 +215,7 @@ class HFTokenizer:
         self._vocab_size = max(vocabulary.values(), default=-1) + 1
         starts = [vocabulary.get(self.roles.get(role, "")) for role in ("cls_token", "bos_token")]
         first = next(iter(self._backend.encode("a").ids), None)  # with the marks that its file asks for
-        self.special = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
+        self.special_ids = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
 
     def __reduce__(self) -> tuple[type["HFTokenizer"], tuple[str, dict[str, str], bool]]:
         # to another process; the rest is made from it again
@@ -272,7 +272,7 @@ class HFTokenizer:
 
     def count_unknown(self, text: str) -> int:
         """0 where the tokenizer has no piece for the unknown."""
-        return self.encode(text).count(self.special.unk) if "unk_token" in self.roles else 0
+        return self.encode(text).count(self.special_ids.unk_id) if "unk_token" in self.roles else 0
 
     def save(self, path: str | Path) -> None:
         """The tokenizer.json; its `roles` are another file's."""
@@ -302,7 +302,7 @@ def open_foreign(
     return HFTokenizer(checked, roles, splits_special, where=where)
 
 
-def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialTokens:
+def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialIds:
     """Ids for the parts. What a tokenizer has no piece for stands where it does least harm, as in Hugging Face's own
     examples: padding is the end, a start that nobody writes is padding.
     """
@@ -312,13 +312,13 @@ def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: 
     ids = {role: vocabulary[piece] for role, piece in roles.items()}
     end = ids.get("sep_token", ids.get("eos_token", ids.get("pad_token", 0)))
     pad = ids.get("pad_token", end)
-    return SpecialTokens(
-        pad=pad,
-        unk=ids.get("unk_token", pad),
-        start=ids.get("cls_token", ids.get("bos_token", pad)),
-        end=end,
-        mask=ids.get("mask_token"),
-        opens=opens,
+    return SpecialIds(
+        pad_id=pad,
+        unk_id=ids.get("unk_token", pad),
+        bos_id=ids.get("cls_token", ids.get("bos_token", pad)),
+        eos_id=end,
+        mask_id=ids.get("mask_token"),
+        adds_bos=opens,
     )
 
 

@@ -16,7 +16,8 @@ import sentencepiece
 from heedful.errors import UserError
 from heedful.text.normalize import Normalizer
 from heedful.text.sentencepiece_model import read_model
-from heedful.text.tokenizer import UNKNOWN_SIGN, SpecialTokens
+from heedful.text.special_ids import SpecialIds
+from heedful.text.tokenizer import UNKNOWN_SIGN
 
 UNKNOWN, END, PAD = "<unk>", "</s>", "<pad>"
 MAX_IDS = 2**20
@@ -36,11 +37,11 @@ class MarianTokenizer:
         _check_ids(self.ids, where=where)
         self._pieces = {number: piece for piece, number in self.ids.items()}
         self._vocab_size = max(self._pieces) + 1
-        self.special = SpecialTokens(
-            pad=self.ids.get(PAD, self.ids[END]),
-            unk=self.ids[UNKNOWN],
-            start=self.ids.get(PAD, self.ids[END]),  # Marian begins to write after the padding
-            end=self.ids[END],
+        self.special_ids = SpecialIds(
+            pad_id=self.ids.get(PAD, self.ids[END]),
+            unk_id=self.ids[UNKNOWN],
+            bos_id=self.ids.get(PAD, self.ids[END]),  # Marian begins to write after the padding
+            eos_id=self.ids[END],
         )
         special = sorted(
             (re.escape(piece) for piece in (UNKNOWN, END, PAD) if piece in self.ids), key=len, reverse=True
@@ -86,8 +87,10 @@ class MarianTokenizer:
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         if not skip_special_tokens:
             return "".join(self.pieces(ids)).replace(_MARK, " ").removeprefix(" ")
-        special = {self.special.pad, self.special.end}
-        pieces = [UNKNOWN_SIGN if n == self.special.unk else piece for n, piece in self._known(ids) if n not in special]
+        ends = {self.special_ids.pad_id, self.special_ids.eos_id}
+        pieces = [
+            UNKNOWN_SIGN if n == self.special_ids.unk_id else piece for n, piece in self._known(ids) if n not in ends
+        ]
         return "".join(pieces).replace(_MARK, " ").removeprefix(" ")
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
@@ -102,7 +105,7 @@ class MarianTokenizer:
         return self.ids[piece]
 
     def count_unknown(self, text: str) -> int:
-        return self.encode(text).count(self.special.unk)
+        return self.encode(text).count(self.special_ids.unk_id)
 
     def save(self, path: str | Path) -> None:
         """The SentencePiece model; the ids are another file's."""
@@ -123,7 +126,7 @@ class MarianTokenizer:
         return pieces
 
     def _id_of(self, piece: str) -> int:
-        return self.ids.get(piece, self.special.unk)
+        return self.ids.get(piece, self.special_ids.unk_id)
 
     def _known(self, ids: Sequence[int]) -> list[tuple[int, str]]:
         for number in ids:

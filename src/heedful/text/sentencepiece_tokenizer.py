@@ -30,8 +30,9 @@ from heedful.text.sentencepiece_model import (
     read_model,
     with_settings,
 )
+from heedful.text.special_ids import SPECIAL_IDS
 from heedful.text.subword_regularization import Sampler, Vocabulary, bpe_dropout, unigram_sampling
-from heedful.text.tokenizer import MASK_PIECE, SPECIAL, UNKNOWN_SIGN
+from heedful.text.tokenizer import MASK_PIECE, UNKNOWN_SIGN
 from heedful.text.tokenizer_config import SAMPLING_KINDS, Kind, TokenizerConfig, cannot_sample
 
 MARK = "▁"  # U+2581, SentencePiece's sign for a space
@@ -66,8 +67,10 @@ class SentencePieceTokenizer:
         self._before, self._after = _edges(facts)
         self._texts = [_text_of(facts, number) for number in range(len(facts.pieces))]
         self._ids = {piece: number for number, piece in enumerate(facts.pieces)}
-        self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL.unk) for byte in range(256)]
-        self.special = replace(SPECIAL, mask=self._ids.get(MASK_PIECE) if MASK_PIECE in config.special_tokens else None)
+        self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL_IDS.unk_id) for byte in range(256)]
+        self.special_ids = replace(
+            SPECIAL_IDS, mask_id=self._ids.get(MASK_PIECE) if MASK_PIECE in config.special_tokens else None
+        )
         self._sampler = _sampler(facts, config, self._spell)
         self._processor = _processor(model + _NO_RULES, where=where)
         self._rules = _processor(model + _NO_ADDED_SPACE, where=where) if facts.own_rules else None
@@ -146,7 +149,7 @@ class SentencePieceTokenizer:
 
     def count_unknown(self, text: str) -> int:
         """Unknown words at word level, stretches of unknown characters elsewhere; 0 with byte fallback."""
-        return self.encode(text).count(SPECIAL.unk)
+        return self.encode(text).count(SPECIAL_IDS.unk_id)
 
     def save(self, path: str | Path) -> None:
         """One file, which `load_tokenizer` reads; to other programs it is a plain SentencePiece model."""
@@ -189,7 +192,7 @@ class SentencePieceTokenizer:
     def _look_up(self, text: str) -> list[int]:
         suffix = MARK if self.facts.suffix else ""
         prefix = "" if self.facts.suffix else MARK
-        return [self._ids.get(prefix + word + suffix, SPECIAL.unk) for word in text.split(" ")] if text else []
+        return [self._ids.get(prefix + word + suffix, SPECIAL_IDS.unk_id) for word in text.split(" ")] if text else []
 
     def _segment(self, texts: list[str]) -> list[list[int]]:
         n_threads = min(len(texts) // _TEXTS_PER_THREAD, n_cores())
@@ -201,13 +204,13 @@ class SentencePieceTokenizer:
     def _spell(self, character: str) -> list[int]:
         """A character that the vocabulary lacks, and U+2581, which SentencePiece would take for a space."""
         if not self.facts.byte_fallback:
-            return [SPECIAL.unk]
+            return [SPECIAL_IDS.unk_id]
         return [self._byte_ids[byte] for byte in character.encode()]
 
     def _decode_with_specials(self, ids: Sequence[int]) -> str:
         pieces = zip(ids, self.pieces(ids), strict=True)
-        special = (CONTROL, UNKNOWN)
-        parts = [piece.encode() if self.facts.types[id] in special else self._texts[id] for id, piece in pieces]
+        special_types = (CONTROL, UNKNOWN)
+        parts = [piece.encode() if self.facts.types[id] in special_types else self._texts[id] for id, piece in pieces]
         text = b"".join(parts).decode("utf-8", "replace")
         return text.removeprefix(self._before).removesuffix(self._after)
 
@@ -256,7 +259,7 @@ def _processor(model: bytes, *, where: str) -> sentencepiece.SentencePieceProces
 
 
 def _check_special_ids(facts: SentencePieceInfo, *, where: str) -> None:
-    found = facts.types[: SPECIAL.end + 1]
+    found = facts.types[: SPECIAL_IDS.eos_id + 1]
     if found != [CONTROL, UNKNOWN, CONTROL, CONTROL]:
         raise UserError(
             f"{where}: the first four pieces are {', '.join(facts.pieces[:4])}; heedful needs the special tokens "

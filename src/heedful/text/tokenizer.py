@@ -8,20 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-
-@dataclass(frozen=True)
-class SpecialTokens:
-    """The ids that are not text. Tokenizers learned here all have the same; those of public models have their own."""
-
-    pad: int = 0
-    unk: int = 1
-    start: int = 2
-    end: int = 3
-    mask: int | None = None  # stands for a hidden word, where there is such an id
-    opens: bool | None = None  # whether the start stands before a prompt; None: if it is not the end as well
-
-
-SPECIAL = SpecialTokens()
+from heedful.text.special_ids import SpecialIds
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
 MASK_PIECE = "<mask>"  # the symbol, if it is among a tokenizer's, that stands for a hidden word
@@ -41,7 +28,7 @@ class Tokenizer(Protocol):
         """The number of ids: every id is in `range(vocab_size)`."""
 
     @property
-    def special(self) -> SpecialTokens:
+    def special_ids(self) -> SpecialIds:
         """The ids that are not text."""
 
     @property

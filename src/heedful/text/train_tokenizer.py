@@ -10,7 +10,8 @@ import sentencepiece
 
 from heedful.errors import UserError
 from heedful.text.sentencepiece_tokenizer import MARK, SentencePieceTokenizer, configured
-from heedful.text.tokenizer import SPECIAL, Tokenizers
+from heedful.text.special_ids import SPECIAL_IDS
+from heedful.text.tokenizer import Tokenizers
 from heedful.text.tokenizer_config import TokenizerConfig
 
 # What SentencePiece's trainer keeps for itself: it drops a line with U+2585 and puts none of the others into a piece.
@@ -91,10 +92,10 @@ def _train(lines: Iterator[str], config: TokenizerConfig) -> bytes:
         control_symbols=list(config.special_tokens),
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
-        pad_id=SPECIAL.pad,
-        unk_id=SPECIAL.unk,
-        bos_id=SPECIAL.start,
-        eos_id=SPECIAL.end,
+        pad_id=SPECIAL_IDS.pad_id,
+        unk_id=SPECIAL_IDS.unk_id,
+        bos_id=SPECIAL_IDS.bos_id,
+        eos_id=SPECIAL_IDS.eos_id,
         num_threads=_THREADS,
         minloglevel=2,
     )

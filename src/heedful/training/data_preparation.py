@@ -68,12 +68,12 @@ class Reduced:
         return (replace(example, source=self.extract(example.source)) for example in self.examples)
 
 
-def extractor_of(settings: Settings, tokenizer: Tokenizer, *, language: str, n_marks: int = 0) -> Extractor | None:
-    """The extractor that a run wants; None: long sources are left out. `n_marks` stand before each source."""
+def extractor_of(settings: Settings, tokenizer: Tokenizer, *, language: str, n_special: int = 0) -> Extractor | None:
+    """The extractor that a run wants; None: long sources are left out. `n_special` stand before each source."""
     data = settings.data
     if data.long != "extract":
         return None
-    return Extractor(tokenizer, max_len=data.max_len - n_marks, language=language)
+    return Extractor(tokenizer, max_len=data.max_len - n_special, language=language)
 
 
 Say = Callable[[str], None]

@@ -54,9 +54,9 @@ def make_objective(
 
     def objective(model: EncoderDecoder, batch: Batch, step: int) -> Tensor:
         if r_drop > 0.0:
-            batch = _joined(batch, _hiding(batch, settings.token_cutoff, model.config.marks.pad_id))
+            batch = _joined(batch, _hiding(batch, settings.token_cutoff, model.config.special_ids.pad_id))
         elif settings.token_cutoff > 0.0:
-            batch = _hiding(batch, settings.token_cutoff, model.config.marks.pad_id)
+            batch = _hiding(batch, settings.token_cutoff, model.config.special_ids.pad_id)
         memory = model.encode(batch.source, batch.source_mask)
         inputs = change(model, batch, memory, replaced_share(step, settings))
         states = model.states(inputs, memory, target_mask=batch.target_mask)

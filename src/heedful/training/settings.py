@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.config import config_from_dict, read_toml, with_overrides
+from heedful.config import config_from_dict, config_to_dict, read_toml, with_overrides
 from heedful.errors import UserError, did_you_mean, invalid_choice
 from heedful.models.model_info import ENCODER_DECODERS
 from heedful.models.model_io import FAMILIES
@@ -179,6 +179,8 @@ class Settings:
         usual = {name: value for name, value in from_data.items() if _may_be_given(name)}
         fixed = {name: value for name, value in from_data.items() if name not in usual}
         values = {**self._usual(kind), **usual, **self.model, **fixed}
+        if "special_ids" in usual:
+            values["special_ids"] = {**config_to_dict(usual["special_ids"]), **self.model.get("special_ids", {})}
         return config_from_dict(kind, values, where="settings", table="model")
 
     def _usual(self, kind: type[Any]) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def find_recipe(recipe: str | Path) -> Path:
 
 
 def _may_be_given(name: str) -> bool:
-    return name.endswith("_id") or name in ("vocab_size", "n_channels", "mean", "std")
+    return name in ("vocab_size", "special_ids", "n_channels", "mean", "std")
 
 
 _REMEDIES = {

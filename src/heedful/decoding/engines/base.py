@@ -13,7 +13,7 @@ from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.models.model_info import CONFIG
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
@@ -36,12 +36,14 @@ class DecoderOnlyInfo:
 
     vocab_size: int
     window: int  # the tokens that it reads at once
-    marks: SpecialIds
+    special_ids: SpecialIds
 
     @property
     def ends(self) -> list[int]:
         """The ids that end a text; a model may have an end outside of its vocabulary, and then never ends."""
-        return [number for number in (self.marks.end_id, *self.marks.other_ends) if number < self.vocab_size]
+        return [
+            number for number in (self.special_ids.eos_id, *self.special_ids.extra_eos_ids) if number < self.vocab_size
+        ]
 
     def check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
         """Refuse ids that the model does not have."""
@@ -76,5 +78,5 @@ def read_shape(folder: Path) -> DecoderOnlyInfo:
     for name in ("vocab_size", "max_len"):
         if type(values.get(name)) is not int or values[name] < 1:
             raise UserError(f"{folder / CONFIG}: '{name}' must be a whole number above 0, found {values.get(name)!r}")
-    marks = config_from_dict(SpecialIds, values.get("marks", {}), where=str(folder / CONFIG))
-    return DecoderOnlyInfo(values["vocab_size"], values["max_len"], marks)
+    special_ids = config_from_dict(SpecialIds, values.get("special_ids", {}), where=str(folder / CONFIG))
+    return DecoderOnlyInfo(values["vocab_size"], values["max_len"], special_ids)

@@ -76,7 +76,7 @@ def why_not_prompt(request: Request, settings: SearchSettings, shape: DecoderOnl
     refusals = {
         RANDOM: settings.sampling is not None,
         "filters do not see the prompt there, and change its scores": is_filtered(settings)
-        or bool(shape.marks.forbidden),
+        or bool(shape.special_ids.forbidden_ids),
         "it looks at no source, so that there is no coverage": settings.coverage_penalty > 0,
         "it cannot be made to use given words": bool(request.required or request.prefix),
         "a beam of texts that end in several ways holds some of them twice": several,

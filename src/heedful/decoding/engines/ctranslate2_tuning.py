@@ -21,7 +21,7 @@ from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import FACTS, user_cache
 from heedful.interop.ctranslate2.library import library, placed
 from heedful.interop.ctranslate2.spec import source_token
-from heedful.text import SPECIAL
+from heedful.text import SPECIAL_IDS
 
 LENGTH = 12  # tokens of each sentence that is measured, and of its translation
 BATCHES = (256, 512, 1024, 2048)  # source tokens
@@ -147,7 +147,7 @@ def _cheapest(costs: dict[int, Cost], device: str) -> int:
 
 def _sources(vocab_size: int, *, n_sentences: int) -> list[list[str]]:
     choose = random.Random(0)
-    first = min(SPECIAL.end + 1, vocab_size - 1)
+    first = min(SPECIAL_IDS.eos_id + 1, vocab_size - 1)
     return [[source_token(choose.randrange(first, vocab_size)) for _ in range(LENGTH)] for _ in range(n_sentences)]
 
 

@@ -125,15 +125,15 @@ def with_attention(
         ids = [found[i][j].ids for i, j in part]
         state = step.begin([requests[i].source for i, _ in part], 1, attention=True)
         rows: list[list[list[float]]] = [[] for _ in part]
-        opening = [step.marks.start_id, *step.marks.opened([])][: 1 + step.marks.n_opening]
-        for position in range(max(map(len, ids), default=0) + step.marks.n_opening):
-            fed = [([*opening, *row] + [step.marks.pad_id] * position)[position] for row in ids]
+        opening = [step.special_ids.start_id, *step.special_ids.with_source_bos([])][: 1 + step.special_ids.n_forced]
+        for position in range(max(map(len, ids), default=0) + step.special_ids.n_forced):
+            fed = [([*opening, *row] + [step.special_ids.pad_id] * position)[position] for row in ids]
             step(torch.tensor(fed, device=step.device), state)
             assert state.attention is not None
             for row, weights, (i, _) in zip(rows, state.attention.tolist(), part, strict=True):
                 row.append(weights[: len(requests[i])])
         for (i, j), row, written in zip(part, rows, ids, strict=True):
-            attention = row[step.marks.n_opening :][: len(written)]
+            attention = row[step.special_ids.n_forced :][: len(written)]
             looked[i][j] = replace(found[i][j], attention=attention)
     return looked
 
@@ -148,7 +148,7 @@ class TorchWriter:
 
     def __init__(self, model: Gpt, *, batch_rows: int = 64, lanes: int | None = None) -> None:
         self.model = model
-        self.shape = DecoderOnlyInfo(model.config.vocab_size, model.config.max_len, model.config.marks)
+        self.shape = DecoderOnlyInfo(model.config.vocab_size, model.config.max_len, model.config.special_ids)
         self.batch_rows = batch_rows
         self.lanes = lanes  # batches at a time; None: for many prompts one for each thread that torch may use
         self.step = FastDecoderOnlyStep(model)

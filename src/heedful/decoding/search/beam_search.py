@@ -120,9 +120,9 @@ class BeamLog:
             if not np.isfinite(score):
                 continue
             fate: Fate = "pruned"
-            if (token == board.marks.end_id or last) and number < board.width:
+            if (token == board.special_ids.eos_id or last) and number < board.width:
                 fate = "finished"
-            elif token != board.marks.end_id and not last and len(rows) < board.width:
+            elif token != board.special_ids.eos_id and not last and len(rows) < board.width:
                 fate = "kept"
             node = len(self.events) + 1
             rank = board.rank(0, row, score, step)
@@ -153,7 +153,7 @@ def _set_aside(board: LiveHypotheses, found: Candidates) -> None:
     """Finish those of the first W candidates that end, or that reach the limit of their length."""
     first = slice(0, board.width)
     last = (board.lengths + 1 >= board.limits)[:, None]
-    ends = (found.tokens[:, first] == board.marks.end_id) | last
+    ends = (found.tokens[:, first] == board.special_ids.eos_id) | last
     ends &= np.isfinite(found.scores[:, first]) & ~board.over[:, None]
     for place, number in np.argwhere(ends):
         parent, token = int(found.parents[place, number]), int(found.tokens[place, number])
@@ -163,7 +163,7 @@ def _set_aside(board: LiveHypotheses, found: Candidates) -> None:
 
 def _go_on(board: LiveHypotheses, found: Candidates) -> Ints:
     """The first W candidates that do not end become the rows; their parents (B, W)."""
-    ending = found.tokens == board.marks.end_id
+    ending = found.tokens == board.special_ids.eos_id
     order = np.argsort(ending, axis=1, kind="stable")[:, : board.width]
     missing = board.width - order.shape[1]
     if missing > 0:  # a vocabulary smaller than the beam

@@ -21,7 +21,7 @@ def with_required(board: LiveHypotheses, found: Candidates, prediction: NextToke
         if entry.request.required and not board.over[place]:
             chosen = _choose(board, place, found, prediction)
             for number in range(found.scores.shape[1]):
-                score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, board.marks.pad_id)
+                score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, board.special_ids.pad_id)
                 found.scores[place, number], found.parents[place, number] = score, row
                 found.tokens[place, number] = token
     return found
@@ -54,8 +54,12 @@ def _choose(board: LiveHypotheses, place: int, found: Candidates, prediction: Ne
     ending: list[Candidate] = []
     banks: dict[int, list[Candidate]] = {}
     for score, row, token in sorted(_all(board, place, found, prediction, written), reverse=True):
-        have = progress(written[row], runs) if token == board.marks.end_id else progress([*written[row], token], runs)
-        if token == board.marks.end_id:
+        have = (
+            progress(written[row], runs)
+            if token == board.special_ids.eos_id
+            else progress([*written[row], token], runs)
+        )
+        if token == board.special_ids.eos_id:
             if have == total and len(ending) < board.width:
                 ending.append((score, row, token))
         elif total - have <= left - 1:  # what is missing must still fit in
@@ -84,7 +88,7 @@ def _all(
     for row in range(board.width):
         before = board.scores[place, row]
         if np.isfinite(before):
-            for token in {board.marks.end_id} | next_tokens(written[row], board.entries[place].request.required):
+            for token in {board.special_ids.eos_id} | next_tokens(written[row], board.entries[place].request.required):
                 score = float(before) + prediction.gain(place * board.width + row, token)
                 if (row, token) not in known and np.isfinite(score):
                     listed.add((score, row, token))

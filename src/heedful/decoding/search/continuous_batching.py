@@ -94,8 +94,8 @@ def run_batch(
 ) -> Iterator[None]:
     """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
     width = settings.beam if settings.sampling is None else settings.n_best
-    board = LiveHypotheses(first, width, settings, step.marks)
-    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.marks)
+    board = LiveHypotheses(first, width, settings, step.special_ids)
+    filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.special_ids)
     watched = settings.coverage_penalty > 0
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
     while len(board):
@@ -141,14 +141,14 @@ def _taken(waiting: deque[ActiveRequest], n: int) -> list[ActiveRequest]:
 
 def _opened(said: Tensor, board: LiveHypotheses) -> Tensor:
     """Where a model's targets open with a given mark, nothing else can come first, and it costs nothing."""
-    if board.marks.n_opening == 0 or (board.lengths > 0).all():
+    if board.special_ids.n_forced == 0 or (board.lengths > 0).all():
         return said
     begins = torch.from_numpy(board.lengths == 0).repeat_interleave(board.width).to(said.device)
     given = torch.full_like(said, -torch.inf)
-    given[:, board.marks.first_id] = 0.0
+    given[:, board.special_ids.bos_id] = 0.0
     return torch.where(begins[:, None], given, said)
 
 
 def _limit(step: Step[S], request: Request, settings: SearchSettings) -> int:
-    limit = settings.limit(len(request)) + step.marks.n_opening
+    limit = settings.limit(len(request)) + step.special_ids.n_forced
     return limit if step.max_len is None else min(limit, step.max_len)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -35,10 +35,10 @@ class LiveHypotheses:
     """B sentences with W hypotheses each. Lengths count the tokens written, which all rows of a sentence share."""
 
     def __init__(
-        self, entries: Sequence[ActiveRequest], width: int, settings: SearchSettings, marks: SpecialIds | None = None
+        self, entries: Sequence[ActiveRequest], width: int, settings: SearchSettings, special_ids: SpecialIds
     ) -> None:
         self.settings = settings
-        self.marks = marks or SpecialIds()
+        self.special_ids = special_ids
         self.width = width
         self.entries = list(entries)
         self.finished: list[list[Hypothesis]] = [[] for _ in entries]
@@ -48,7 +48,7 @@ class LiveHypotheses:
         self.ended = np.zeros((len(entries), width), bool)  # rows that wrote their end mark (a beam's rows never do)
         self.scores = np.zeros((len(entries), width), np.float64)
         self.written = np.zeros((len(entries), width, 32), np.int64)
-        self.tokens = np.full((len(entries), width), self.marks.start_id, np.int64)  # the newest of each row
+        self.tokens = np.full((len(entries), width), self.special_ids.start_id, np.int64)  # the newest of each row
         self.coverage: Floats | None = None  # (B, W, S): how much each source token has been looked at
         self.fresh(np.arange(len(entries)))
 
@@ -61,7 +61,7 @@ class LiveHypotheses:
         if self.settings.sampling is None:
             self.scores[places, 1:] = -np.inf
         self.lengths[places] = 0
-        self.tokens[places] = self.marks.start_id
+        self.tokens[places] = self.special_ids.start_id
         self.over[places] = False
         self.ended[places] = False
         if self.coverage is not None:
@@ -118,11 +118,11 @@ class LiveHypotheses:
     def finish(self, place: int, row: int, score: float, token: int | None = None) -> None:
         """Set a hypothesis aside: what the row has written and, if it did not end, one token more."""
         ids = self.row(place, row)
-        complete = token is None or token == self.marks.end_id
+        complete = token is None or token == self.special_ids.eos_id
         if not complete:
             ids.append(token)  # type: ignore[arg-type]
         rank = self.rank(place, row, score, len(ids) + complete)
-        self.finished[place].append(Hypothesis(ids[self.marks.n_opening :], score, rank, complete))
+        self.finished[place].append(Hypothesis(ids[self.special_ids.n_forced :], score, rank, complete))
 
     def best(self, place: int) -> list[Hypothesis]:
         ranked = sorted(self.finished[place], key=lambda hypothesis: -hypothesis.rank)

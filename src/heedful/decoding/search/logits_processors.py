@@ -8,18 +8,18 @@ from torch import Tensor
 from heedful.decoding.search.hypotheses import LiveHypotheses
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 Filter = Callable[[Tensor, Tensor, LiveHypotheses], None]  # logits (N, V) to change, as the model said them, the board
 
 
-def filters_of(settings: SearchSettings, requests: Sequence[Request], marks: SpecialIds) -> list[Filter]:
+def filters_of(settings: SearchSettings, requests: Sequence[Request], special_ids: SpecialIds) -> list[Filter]:
     """The filters that a search needs, in the order in which they apply."""
     wanted: list[tuple[bool, Filter]] = [
-        (bool(marks.other_ends), join_ends),
+        (bool(special_ids.extra_eos_ids), join_ends),
         (settings.repetition_penalty != 1.0, dampen_repetition),
         (settings.no_repeat_ngram > 0, forbid_ngrams),
-        (bool(settings.forbidden or marks.forbidden), forbid_tokens),
+        (bool(settings.forbidden or special_ids.forbidden_ids), forbid_tokens),
         (any(request.forbidden for request in requests), forbid_runs),
         (settings.min_len > 0, forbid_early_end),
         (any(request.prefix for request in requests), force_prefix),
@@ -31,7 +31,7 @@ def join_ends(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """A search knows one end: the likeliest of several stands for it, and the others for nothing. They change places in
     what the model said as well, so that the end counts what it counted there.
     """
-    end, others = board.marks.end_id, list(board.marks.other_ends)
+    end, others = board.special_ids.eos_id, list(board.special_ids.extra_eos_ids)
     ends = torch.tensor([end, *others], device=said.device)
     likeliest = ends[said[:, ends].argmax(dim=1)][:, None]  # (N, 1)
     value = said.gather(1, likeliest)
@@ -61,7 +61,7 @@ def forbid_ngrams(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
 
 
 def forbid_tokens(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    logits[:, [*board.settings.forbidden, *board.marks.forbidden]] = -torch.inf
+    logits[:, [*board.settings.forbidden, *board.special_ids.forbidden_ids]] = -torch.inf
 
 
 def forbid_runs(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
@@ -74,17 +74,17 @@ def forbid_runs(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
 
 
 def forbid_early_end(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    early = torch.from_numpy(board.lengths < board.settings.min_len + board.marks.n_opening).repeat_interleave(
+    early = torch.from_numpy(board.lengths < board.settings.min_len + board.special_ids.n_forced).repeat_interleave(
         board.width
     )
-    if board.marks.end_id < logits.size(1):  # a model may have an end outside of its vocabulary: it never ends
-        logits[early.to(logits.device), board.marks.end_id] = -torch.inf
+    if board.special_ids.eos_id < logits.size(1):  # a model may have an end outside of its vocabulary: it never ends
+        logits[early.to(logits.device), board.special_ids.eos_id] = -torch.inf
 
 
 def force_prefix(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
     """Where a request prescribes the next token, no other is possible, whatever else is forbidden."""
     for place, entry in enumerate(board.entries):
-        prefix, length = entry.request.prefix, int(board.lengths[place]) - board.marks.n_opening
+        prefix, length = entry.request.prefix, int(board.lengths[place]) - board.special_ids.n_forced
         if 0 <= length < len(prefix):
             rows = slice(place * board.width, (place + 1) * board.width)
             logits[rows] = -torch.inf

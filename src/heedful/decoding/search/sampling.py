@@ -21,7 +21,7 @@ def greedy_step(board: LiveHypotheses, prediction: NextTokenScores) -> None:
 def append_tokens(board: LiveHypotheses, tokens: Ints, gains: Floats) -> None:
     """Every row goes on with its own token (B, W); a sentence is over when all its rows have ended."""
     scores = board.scores + gains
-    ends = (tokens == board.marks.end_id) | (board.lengths + 1 >= board.limits)[:, None]
+    ends = (tokens == board.special_ids.eos_id) | (board.lengths + 1 >= board.limits)[:, None]
     ends &= ~board.ended & ~board.over[:, None]
     for place, row in np.argwhere(ends):
         board.finish(place, row, float(scores[place, row]), int(tokens[place, row]))

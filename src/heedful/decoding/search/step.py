@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 
 class State(Protocol):
@@ -40,7 +40,7 @@ class Step(Protocol[S]):
         """The most tokens that it can write, if there is a limit."""
 
     @property
-    def marks(self) -> SpecialIds:
+    def special_ids(self) -> SpecialIds:
         """The model's ids that are not text."""
 
     @property

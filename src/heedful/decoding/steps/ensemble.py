@@ -34,10 +34,10 @@ class EnsembleStep:
     """The step of models with one vocabulary."""
 
     def __init__(self, steps: Sequence[Step[Any]]) -> None:
-        if any(step.marks != steps[0].marks for step in steps):
-            raise UserError("these models cannot translate together: the marks of their vocabularies differ")
+        if any(step.special_ids != steps[0].special_ids for step in steps):
+            raise UserError("these models cannot translate together: their special ids differ")
         self.steps = steps
-        self.marks = steps[0].marks
+        self.special_ids = steps[0].special_ids
         self.device = steps[0].device
         self.max_len = min((step.max_len for step in steps if step.max_len is not None), default=None)
         self.refills = all(step.refills for step in steps)

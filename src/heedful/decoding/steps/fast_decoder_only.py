@@ -61,7 +61,7 @@ class FastDecoderOnlyStep:
     def __init__(self, model: Gpt) -> None:
         config = model.config
         self.model = model
-        self.marks = config.marks
+        self.special_ids = config.special_ids
         self.window = config.max_len
         self.device = next(model.parameters()).device
         self.table = model.embedding.table.weight.detach()
@@ -114,7 +114,7 @@ class FastDecoderOnlyStep:
         """Feed whole texts to rows that forget what they had; a row for each text."""
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         longest = int(lengths.max())
-        ids = torch.full((len(texts), longest), self.marks.pad_id, dtype=torch.int64)
+        ids = torch.full((len(texts), longest), self.special_ids.pad_id, dtype=torch.int64)
         for row, text in enumerate(texts):
             ids[row, longest - len(text) :] = torch.tensor(text, dtype=torch.int64)
         ids = ids.to(self.device)

@@ -28,7 +28,7 @@ BLOCK = 32  # columns taken at a time
 
 def supports_fast_step(config: Seq2SeqConfig) -> bool:
     """Whether this step computes that model: full attention, and norms that look at one token."""
-    return config.pattern.kind == "full" and config.norm != "batch" and config.marks.first_id is None
+    return config.pattern.kind == "full" and config.norm != "batch" and not config.special_ids.source_bos
 
 
 class FastSeq2SeqState:
@@ -132,7 +132,7 @@ class FastSeq2SeqStep:
         self.model = model
         self.device = next(model.parameters()).device
         self.max_len = model.longest
-        self.marks = model.config.marks
+        self.special_ids = model.config.special_ids
         self.table, self.scale = model.target_embedding.table.weight, model.target_embedding.scale
         self.positions = model.target_positions
         self.codes = self.table.new_empty(0)  # of sinusoidal positions, as many as were needed so far
@@ -179,7 +179,7 @@ class FastSeq2SeqStep:
         return x + codes[positions]
 
     def _read(self, sources: Sequence[Sequence[int]]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        source, mask = (x.to(self.device) for x in pad_sources(sources, special=self.marks.special))
+        source, mask = (x.to(self.device) for x in pad_sources(sources, special_ids=self.special_ids))
         states = self.model.encode(source, mask).states
         return [
             layer.remember(states[number if len(states) > 1 else 0]) for number, layer in enumerate(self.layers)

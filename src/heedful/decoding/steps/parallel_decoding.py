@@ -16,7 +16,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 
 @dataclass(frozen=True)
@@ -33,41 +33,43 @@ def look_ahead(model: Seq2Seq, request: Request, *, block: int = 8, settings: Se
     """
     settings = settings or SearchSettings(beam=1)
     _refuse_the_rest(request, settings)
-    device, marks = next(model.parameters()).device, model.config.marks
-    source, mask = (x.to(device) for x in pad_sources([marks.opened(request.source)], special=marks.special))
+    device, special_ids = next(model.parameters()).device, model.config.special_ids
+    source, mask = (
+        x.to(device) for x in pad_sources([special_ids.with_source_bos(request.source)], special_ids=special_ids)
+    )
     memory, cache = model.encode(source, mask), model.make_cache()
-    limit = settings.limit(len(request)) + marks.n_opening
+    limit = settings.limit(len(request)) + special_ids.n_forced
     limit = min(limit, model.longest or limit)
-    ids = [*marks.opened(request.prefix)] if marks.n_opening else [*request.prefix]
-    if marks.end_id in ids:
-        return Looked(ids[marks.n_opening : ids.index(marks.end_id)], 0)
-    unread, guesses, rounds = [marks.start_id, *ids], [marks.end_id] * (block - 1), 0
+    ids = [*special_ids.with_source_bos(request.prefix)] if special_ids.n_forced else [*request.prefix]
+    if special_ids.eos_id in ids:
+        return Looked(ids[special_ids.n_forced : ids.index(special_ids.eos_id)], 0)
+    unread, guesses, rounds = [special_ids.start_id, *ids], [special_ids.eos_id] * (block - 1), 0
     while len(ids) < limit:
         guesses = guesses[: limit - len(ids) - 1]
         fed = torch.tensor([[*unread, *guesses]], device=device)
         logits = model.decode(fed, memory, cache=cache)[0, len(unread) - 1 :]  # (1 + guesses, V)
-        said = _likeliest(logits, len(ids), settings, marks)
+        said = _likeliest(logits, len(ids), settings, special_ids)
         rounds += 1
         n_right = next((i for i, guess in enumerate(guesses) if guess != said[i]), len(guesses))
         settled = said[: n_right + 1]  # the first prediction after the last right guess is right as well
-        if marks.end_id in settled:
-            return Looked([*ids, *settled[: settled.index(marks.end_id)]][marks.n_opening :], rounds)
+        if special_ids.eos_id in settled:
+            return Looked([*ids, *settled[: settled.index(special_ids.eos_id)]][special_ids.n_forced :], rounds)
         ids += settled
         unread = ids[-1:]
         cache.cut(len(ids))  # forget the columns of wrong guesses
-        guesses = [*said[n_right + 1 :], *[marks.end_id] * block][: block - 1]
-    return Looked(ids[marks.n_opening : limit], rounds)
+        guesses = [*said[n_right + 1 :], *[special_ids.eos_id] * block][: block - 1]
+    return Looked(ids[special_ids.n_forced : limit], rounds)
 
 
-def _likeliest(logits: Tensor, n_written: int, settings: SearchSettings, marks: SpecialIds) -> list[int]:
+def _likeliest(logits: Tensor, n_written: int, settings: SearchSettings, special_ids: SpecialIds) -> list[int]:
     """Of each row the likeliest token that may stand there; row 0 is that of token `n_written`. As in `filters`."""
-    if marks.other_ends:
-        logits[:, marks.end_id] = logits[:, [marks.end_id, *marks.other_ends]].amax(dim=1)
-        logits[:, list(marks.other_ends)] = -torch.inf
-    logits[:, [*settings.forbidden, *marks.forbidden]] = -torch.inf
-    early = max(0, settings.min_len + marks.n_opening - n_written)
-    if marks.end_id < logits.size(1):
-        logits[:early, marks.end_id] = -torch.inf
+    if special_ids.extra_eos_ids:
+        logits[:, special_ids.eos_id] = logits[:, [special_ids.eos_id, *special_ids.extra_eos_ids]].amax(dim=1)
+        logits[:, list(special_ids.extra_eos_ids)] = -torch.inf
+    logits[:, [*settings.forbidden, *special_ids.forbidden_ids]] = -torch.inf
+    early = max(0, settings.min_len + special_ids.n_forced - n_written)
+    if special_ids.eos_id < logits.size(1):
+        logits[:early, special_ids.eos_id] = -torch.inf
     likeliest: list[int] = logits.argmax(dim=-1).tolist()
     return likeliest
 

@@ -40,13 +40,13 @@ class Seq2SeqStep:
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
-        self.marks = model.config.marks
+        self.special_ids = model.config.special_ids
         self.device = device_of(model)
         self.max_len = model.longest
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
-        opened = [self.marks.opened(ids) for ids in sources]
-        source, mask = (x.to(self.device) for x in pad_sources(opened, special=self.marks.special))
+        opened = [self.special_ids.with_source_bos(ids) for ids in sources]
+        source, mask = (x.to(self.device) for x in pad_sources(opened, special_ids=self.special_ids))
         model, records = self.model, None
         if attention:
             twin, recorded = record_attention(module_of(model))
@@ -61,6 +61,6 @@ class Seq2SeqStep:
         logits = state.model.decode(tokens[:, None], state.memory, cache=state.cache)[:, -1]
         if state.records is not None:
             looked = state.records[-1].mean(dim=1).flatten(0, -2)  # (n, H, width, S) -> (N, S)
-            state.attention = looked[:, self.marks.n_before :]
+            state.attention = looked[:, self.special_ids.n_source_prefix :]
             state.records.clear()
         return logits

@@ -27,7 +27,7 @@ from heedful.atomic_io import MANIFEST, Unwritable, atomic_folder, check_manifes
 from heedful.config import config_from_dict, read_json
 from heedful.errors import Notice, UserError
 from heedful.interop.ctranslate2.library import library
-from heedful.models.model_info import is_builtin, refuse_hf_folder
+from heedful.models.model_info import is_builtin, refuse_other_formats
 from heedful.text import Tokenizers, load_tokenizers
 from heedful.text.tokenizer_files import JOINT, SOURCE, TARGET
 
@@ -112,7 +112,7 @@ def refusal(model: Path, reason: str) -> NotConvertible:
 
 def key_of(model: Path) -> str:
     if not (model / MANIFEST).is_file():
-        refuse_hf_folder(model)
+        refuse_other_formats(model)
         raise UserError(f"{model}: has no {MANIFEST}; it is not a folder that heedful wrote, or it was not finished")
     parts = ((model / MANIFEST).read_bytes(), library().__version__.encode(), str(LAYOUT).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
@@ -265,7 +265,7 @@ def facts_of(outline: "Ct2ModelConfig", key: str, model: Path) -> ConversionInfo
         target_vocab_size=outline.target_vocab_size,
         n_positions=outline.n_positions,
         learned_positions=outline.positions == "learned",
-        end_id=outline.marks.end_id,
-        forbidden=outline.marks.forbidden,
+        end_id=outline.special_ids.eos_id,
+        forbidden=outline.special_ids.forbidden_ids,
         tokenizers=hashes,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from heedful.config import config_from_dict
-from heedful.models.special_ids import SpecialIds
+from heedful.text.special_ids import SpecialIds
 
 # CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
 # source of 4,096 tokens and a translation as long as a search may make of it (8,208).
@@ -35,7 +35,7 @@ class Ct2ModelConfig:
     n_layers: int
     n_decoder_layers: int
     n_heads: int
-    marks: SpecialIds
+    special_ids: SpecialIds
     activation: str
     embedding_scale: float
     n_kv_heads: int | None = None
@@ -65,9 +65,9 @@ def outline_of(values: Mapping[str, Any]) -> Ct2ModelConfig:
 
 def _common(values: Mapping[str, Any]) -> dict[str, Any]:
     names = ("family", "d_model", "n_layers", "n_heads", "activation", "max_len")
-    marks = config_from_dict(SpecialIds, dict(values["marks"]), where="marks")
+    special_ids = config_from_dict(SpecialIds, dict(values["special_ids"]), where="special_ids")
     n_decoder_layers = values.get("n_decoder_layers") or values["n_layers"]
-    return {name: values[name] for name in names} | {"marks": marks, "n_decoder_layers": n_decoder_layers}
+    return {name: values[name] for name in names} | {"special_ids": special_ids, "n_decoder_layers": n_decoder_layers}
 
 
 def _seq2seq(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from heedful.config import config_to_dict
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.model_config import DECODERS, EPSILONS, OUTLINES, POSITIONS, Ct2ModelConfig, outline_of
-from heedful.models.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from heedful.models.bart import BartConfig
@@ -213,7 +212,7 @@ def why_not_values(values: Mapping[str, Any]) -> str | None:
         "it always adds the residual": values.get("residual") == "none",
         "its encoder has no ALiBi": values.get("positions") == "alibi",
         "its decoder layers all read the last encoder layer": values.get("join", "last") != "last",
-        "it writes no mark before the first token": (values.get("marks") or {}).get("first_id") is not None,
+        "it writes no mark before the first token": bool((values.get("special_ids") or {}).get("source_bos")),
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
 
@@ -241,19 +240,19 @@ def write_model(
     if outline.family in DECODERS:
         _write_decoder(outline, weights, folder, tokenizers)
         return
-    spec, marks = EncoderDecoder(outline, weights).spec(), outline.marks
+    spec, special_ids = EncoderDecoder(outline, weights).spec(), outline.special_ids
     sources = [source_token(number) for number in range(outline.source_vocab_size)]
     targets = [target_token(number) for number in range(outline.target_vocab_size)]
-    unknown = 1 if marks == SpecialIds() else marks.end_id  # no id of ours is unknown
+    unknown = special_ids.unk_id
     if tokenizers is not None:
         sources, targets = _pieces(tokenizers.source, sources), _pieces(tokenizers.target, targets)
-        unknown = tokenizers.target.special.unk
+        unknown = tokenizers.target.special_ids.unk_id
         spec.config.add_source_eos = True
     spec.register_source_vocabulary(sources)
     spec.register_target_vocabulary(targets)
     spec.config.unk_token = targets[unknown]
-    spec.config.bos_token = spec.config.decoder_start_token = targets[marks.start_id]
-    spec.config.eos_token = targets[marks.end_id]
+    spec.config.bos_token = spec.config.decoder_start_token = targets[special_ids.start_id]
+    spec.config.eos_token = targets[special_ids.eos_id]
     _save(spec, outline, folder)
 
 
@@ -261,18 +260,20 @@ def _write_decoder(
     outline: Ct2ModelConfig, weights: Mapping[str, Floats], folder: Path, tokenizers: "Tokenizers | None"
 ) -> None:
     """A decoder without an encoder: one vocabulary, and prompts that bring their marks along."""
-    spec, marks = decoder_only(outline, weights), outline.marks
+    spec, special_ids = decoder_only(outline, weights), outline.special_ids
     names = [target_token(number) for number in range(outline.target_vocab_size)]
     unknown = 0  # no id of ours is
     if tokenizers is not None:
-        if marks.end_id >= len(names):
-            raise UserError(f"its end is the id {marks.end_id}, which no token has, and CTranslate2 must have one")
-        names, unknown = _pieces(tokenizers.target, names), tokenizers.target.special.unk
+        if special_ids.eos_id >= len(names):
+            raise UserError(
+                f"its end is the id {special_ids.eos_id}, which no token has, and CTranslate2 must have one"
+            )
+        names, unknown = _pieces(tokenizers.target, names), tokenizers.target.special_ids.unk_id
     spec.register_vocabulary(names)
     spec.config.unk_token = names[unknown]
     # A model may have marks outside of its vocabulary: heedful's engine then names no end at all.
-    spec.config.bos_token = names[marks.start_id if marks.start_id < len(names) else unknown]
-    spec.config.eos_token = names[marks.end_id if marks.end_id < len(names) else unknown]
+    spec.config.bos_token = names[special_ids.start_id if special_ids.start_id < len(names) else unknown]
+    spec.config.eos_token = names[special_ids.eos_id if special_ids.eos_id < len(names) else unknown]
     _save(spec, outline, folder)
 
 

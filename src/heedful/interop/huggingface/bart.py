@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, warn_of_prefixes
+from heedful.interop.huggingface.config_files import HFConfig, special_ids_from, special_ids_to, warn_of_prefixes
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.bart import BartConfig
 
@@ -57,7 +57,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BartConfig:
         activation=given.choice("activation_function", ACTIVATIONS, "gelu"),  # type: ignore[arg-type]
         max_len=given.whole("max_position_embeddings"),
         scaled_embedding=given.flag("scale_embedding", False),
-        marks=marks_from(given, first_id=given.whole_or_none("bos_token_id")),
+        special_ids=special_ids_from(given, bos_id=given.whole_or_none("bos_token_id")),
     )
     warn_of_prefixes(given)
     given.warn_unread(
@@ -88,8 +88,8 @@ def config_to(config: BartConfig) -> dict[str, Any]:
         "scale_embedding": config.scaled_embedding,
         "max_position_embeddings": config.max_len,
         "tie_word_embeddings": True,
-        **marks_to(config.marks),
-        "bos_token_id": config.marks.first_id,
+        **special_ids_to(config.special_ids),
+        "bos_token_id": config.special_ids.bos_id if config.special_ids.source_bos else None,
         "use_cache": True,
     }
 

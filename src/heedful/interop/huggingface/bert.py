@@ -81,12 +81,12 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
         "head": head,
         "labels": labels,
         "exclusive": exclusive_from(given, labels) if labels else True,
-        "marks": {
+        "special_ids": {
             "pad_id": given.whole("pad_token_id", 0),
-            "start_id": given.whole("cls_token_id", 2),
-            "end_id": given.whole("sep_token_id", 3),
+            "bos_id": given.whole("cls_token_id", 2),
+            "eos_id": given.whole("sep_token_id", 3),
+            "mask_id": given.whole_or_none("mask_token_id"),
         },
-        "mask_id": given.whole("mask_token_id", 4),
     }
     if given.get("classifier_dropout") is not None:
         ours["classifier_dropout"] = given.number("classifier_dropout")
@@ -121,9 +121,10 @@ def complete(config: BertConfig, folder: Path, tokenizers: Tokenizers | None) ->
     """The marks as the tokenizer has them: their config.json does not say where [CLS], [SEP] and [MASK] stand."""
     if tokenizers is None:
         return config
-    special = tokenizers.source.special
-    marks = replace(config.marks, pad_id=special.pad, start_id=special.start, end_id=special.end)
-    return replace(config, marks=marks, mask_id=config.mask_id if special.mask is None else special.mask)
+    special_ids = tokenizers.source.special_ids
+    if special_ids.mask_id is None:
+        special_ids = replace(special_ids, mask_id=config.special_ids.mask_id)
+    return replace(config, special_ids=special_ids)
 
 
 def config_to(config: BertConfig) -> dict[str, Any]:
@@ -143,10 +144,10 @@ def config_to(config: BertConfig) -> dict[str, Any]:
         "type_vocab_size": config.n_segments,
         "layer_norm_eps": config.norm_eps,
         "tie_word_embeddings": config.tied,
-        "pad_token_id": config.marks.pad_id,
-        "cls_token_id": config.marks.start_id,
-        "sep_token_id": config.marks.end_id,
-        "mask_token_id": config.mask_id,
+        "pad_token_id": config.special_ids.pad_id,
+        "cls_token_id": config.special_ids.bos_id,
+        "sep_token_id": config.special_ids.eos_id,
+        "mask_token_id": config.special_ids.mask_id,
         **labels_to(config.labels, exclusive=config.exclusive),
     }
 

@@ -23,7 +23,7 @@ from typing import Any
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.models.model_info import ANY_TASK, CONFIG
-from heedful.models.special_ids import SpecialIds
+from heedful.text import SpecialIds, Tokenizers
 
 # Names, training, searching: nothing here changes what a model computes.
 HARMLESS = frozenset(
@@ -199,8 +199,8 @@ DRAWING = {
 }
 
 
-def marks_from(values: HFConfig, *, first_id: int | None = None) -> SpecialIds:
-    """The ids that are not text, from config.json; `first_id` stands before each source."""
+def special_ids_from(values: HFConfig, *, bos_id: int | None = None) -> SpecialIds:
+    """Read the special ids of an encoder-decoder from config.json; `bos_id` stands before each source."""
     ends = values.get("eos_token_id")
     if isinstance(ends, list) and len(ends) == 1:
         ends = ends[0]
@@ -208,54 +208,70 @@ def marks_from(values: HFConfig, *, first_id: int | None = None) -> SpecialIds:
         raise values.wrong("eos_token_id", "one whole number")
     pad = values.whole("pad_token_id")
     # The second is what the first was called in the first BART folders.
-    opens = _opens(values, first_id) or values.flag("force_bos_token_to_be_generated", False)
-    return SpecialIds(
+    opens = _forces_bos(values, bos_id) or values.flag("force_bos_token_to_be_generated", False)
+    start_id = values.whole("decoder_start_token_id", pad)
+    special_ids = SpecialIds(
         pad_id=pad,
-        start_id=values.whole("decoder_start_token_id", pad),
-        end_id=ends,
-        first_id=first_id,
-        opens_target=opens,
-        forbidden=_forbidden(values.get("bad_words_ids"), values.where),
+        unk_id=ends,  # config.json does not name it: the tokenizer does
+        bos_id=start_id if bos_id is None else bos_id,
+        eos_id=ends,
+        source_bos=bos_id is not None,
+        force_bos=bos_id is not None and opens,
+        forbidden_ids=_forbidden(values.get("bad_words_ids"), values.where),
     )
+    return with_start(special_ids, start_id)
 
 
-def marks_to(marks: SpecialIds) -> dict[str, Any]:
+def with_start(special_ids: SpecialIds, start_id: int) -> SpecialIds:
+    """Let the decoder begin with this id, which is BOS in a model that has no BOS elsewhere."""
+    if not special_ids.source_bos:
+        return dataclasses.replace(special_ids, bos_id=start_id)
+    return dataclasses.replace(special_ids, decoder_start_id=None if start_id == special_ids.bos_id else start_id)
+
+
+def with_ids_of_tokenizer(special_ids: SpecialIds, tokenizers: Tokenizers | None) -> SpecialIds:
+    """Fill in what only the tokenizer knows: its unknown token, its mask, and whether it adds BOS to a prompt."""
+    if tokenizers is None:
+        return special_ids
+    own = tokenizers.target.special_ids
+    return dataclasses.replace(special_ids, unk_id=own.unk_id, mask_id=own.mask_id, adds_bos=own.adds_bos)
+
+
+def special_ids_to(special_ids: SpecialIds) -> dict[str, Any]:
     """The same in Hugging Face's words."""
     return {
-        "pad_token_id": marks.pad_id,
-        "bos_token_id": marks.start_id if marks.first_id is None else marks.first_id,
-        "eos_token_id": marks.end_id,
-        "decoder_start_token_id": marks.start_id,
-        "forced_bos_token_id": marks.first_id if marks.n_opening else None,
+        "pad_token_id": special_ids.pad_id,
+        "bos_token_id": special_ids.bos_id,
+        "eos_token_id": special_ids.eos_id,
+        "decoder_start_token_id": special_ids.start_id,
+        "forced_bos_token_id": special_ids.bos_id if special_ids.n_forced else None,
         "forced_eos_token_id": None,  # Hugging Face's default would write an end at the longest length
     }
 
 
-def complete(config: Any, folder: Path, tokenizers: object) -> Any:
+def complete(config: Any, folder: Path, tokenizers: Tokenizers | None) -> Any:
     """What generation_config.json says of the marks: a first token that is given, ids that must not be written.
 
     Where there is such a file, Hugging Face takes them from there, and from config.json, in old folders, otherwise.
     """
     warn_of_search(folder)
     path = folder / GENERATION
+    special_ids = with_ids_of_tokenizer(config.special_ids, tokenizers)
     if not path.is_file():
-        return config
-    values, marks = HFConfig(read_json(path), where=str(path)), config.marks
-    ends = values.get("eos_token_id", marks.end_id)
-    if ends not in (marks.end_id, [marks.end_id]):
+        return dataclasses.replace(config, special_ids=special_ids)
+    values = HFConfig(read_json(path), where=str(path))
+    ends = values.get("eos_token_id", special_ids.eos_id)
+    if ends not in (special_ids.eos_id, [special_ids.eos_id]):
         raise UserError(
-            f"{path}: 'eos_token_id' is {ends!r}, and {CONFIG} has {marks.end_id}: a text has one end in heedful's "
-            "encoder-decoders"
+            f"{path}: 'eos_token_id' is {ends!r}, and {CONFIG} has {special_ids.eos_id}: heedful's "
+            "encoder-decoders have one EOS id"
         )
-    changed = dataclasses.replace(
-        marks,
-        opens_target=_opens(values, marks.first_id),
-        start_id=values.whole("decoder_start_token_id", marks.start_id),
-        forbidden=_forbidden(values.get("bad_words_ids"), str(path)),
+    special_ids = dataclasses.replace(
+        with_start(special_ids, values.whole("decoder_start_token_id", special_ids.start_id)),
+        force_bos=special_ids.source_bos and _forces_bos(values, special_ids.bos_id),
+        forbidden_ids=_forbidden(values.get("bad_words_ids"), str(path)),
     )
-    if config.marks == changed:
-        return config
-    return dataclasses.replace(config, marks=changed)
+    return dataclasses.replace(config, special_ids=special_ids)
 
 
 def warn_of_search(folder: Path) -> None:
@@ -279,11 +295,11 @@ def warn_of_search(folder: Path) -> None:
 
 def write(config: Any, folder: Path) -> None:
     """How Hugging Face searches by default: as heedful does, as far as it can."""
-    marks: SpecialIds = config.marks
+    special_ids: SpecialIds = config.special_ids
     longest = read_json(folder / CONFIG).get("max_position_embeddings", config.max_len)
     values = {
-        **marks_to(marks),
-        "bad_words_ids": [[number] for number in marks.forbidden] or None,
+        **special_ids_to(special_ids),
+        "bad_words_ids": [[number] for number in special_ids.forbidden_ids] or None,
         "max_length": min(512, longest),
         "num_beams": 5,
         "length_penalty": 1.0,
@@ -292,15 +308,15 @@ def write(config: Any, folder: Path) -> None:
     (folder / GENERATION).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 
-def _opens(values: HFConfig, first_id: int | None) -> bool:
+def _forces_bos(values: HFConfig, bos_id: int | None) -> bool:
     """Whether the mark before each source is also the first token of each target."""
     given = values.get("forced_bos_token_id")
-    if given is not None and given != first_id:
+    if given is not None and given != bos_id:
         raise UserError(
             f"{values.where}: 'forced_bos_token_id' is {given!r}: heedful has a place for the mark before each source "
-            f"only ({first_id})"
+            f"only ({bos_id})"
         )
-    return first_id is None or given is not None
+    return given is not None
 
 
 def _forbidden(words: object, where: str) -> tuple[int, ...]:

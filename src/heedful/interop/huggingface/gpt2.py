@@ -10,10 +10,10 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.interop.huggingface.config_files import GENERATION, HFConfig, warn_of_search
+from heedful.interop.huggingface.config_files import GENERATION, HFConfig, warn_of_search, with_ids_of_tokenizer
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.gpt import GptConfig
-from heedful.models.special_ids import SpecialIds
+from heedful.text import SpecialIds, Tokenizers
 
 # Theirs -> ours; of several names for one the first is written.
 ACTIVATIONS = {
@@ -64,7 +64,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
         max_len=read.whole("n_positions", 1024),
         score_scale=SCALES[scale],  # type: ignore[arg-type]
         tied=read.flag("tie_word_embeddings", True),
-        marks=marks_from(read, start=50256, end=50256),
+        special_ids=special_ids_from(read, start=50256, end=50256),
     )
     read.warn_unread(HARMLESS)
     return config
@@ -102,7 +102,7 @@ def config_to(config: GptConfig) -> dict[str, Any]:
         "scale_attn_weights": by_head,
         "scale_attn_by_inverse_layer_idx": by_layer,
         "tie_word_embeddings": config.tied,
-        **marks_to(config.marks),
+        **special_ids_to(config.special_ids),
     }
 
 
@@ -139,13 +139,15 @@ def _layer(theirs: str, ours: str) -> list[TensorMap]:
     return rows
 
 
-def marks_from(read: HFConfig, *, start: int, end: int) -> SpecialIds:
+def special_ids_from(read: HFConfig, *, start: int, end: int) -> SpecialIds:
     """Start and end; of several ends the first is the model's own, and the others end a text as well."""
     ends = read.get("eos_token_id", end)
     ends = ends if isinstance(ends, list) else [ends]
     if not ends or any(type(one) is not int for one in ends):
         raise read.wrong("eos_token_id", "an id or a list of ids")
-    return SpecialIds(start_id=read.whole("bos_token_id", start), end_id=ends[0], other_ends=tuple(ends[1:]))
+    return SpecialIds(
+        unk_id=ends[0], bos_id=read.whole("bos_token_id", start), eos_id=ends[0], extra_eos_ids=tuple(ends[1:])
+    )
 
 
 def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> GptConfig:
@@ -158,28 +160,32 @@ def settle(config: GptConfig, theirs: Mapping[str, Tensor], *, where: str) -> Gp
     return config
 
 
-def complete(config: GptConfig, folder: Path, tokenizers: object) -> GptConfig:
+def complete(config: GptConfig, folder: Path, tokenizers: Tokenizers | None) -> GptConfig:
     """Ends that stand in generation_config.json alone, as those of Llama 3's chat models do.
 
     One that the model has no row for is never written: beside others that it can write it is left out.
     """
     warn_of_search(folder)
-    path, marks = folder / GENERATION, config.marks
-    ends = [marks.end_id, *marks.other_ends]
+    path, special_ids = folder / GENERATION, with_ids_of_tokenizer(config.special_ids, tokenizers)
+    ends = [special_ids.eos_id, *special_ids.extra_eos_ids]
     if path.is_file():
-        more = marks_from(HFConfig(read_json(path), where=str(path)), start=marks.start_id, end=marks.end_id)
-        ends += [more.end_id, *more.other_ends]
-    end, *others = dict.fromkeys([one for one in ends if one < config.vocab_size] or [marks.end_id])
-    return replace(config, marks=replace(marks, end_id=end, other_ends=tuple(others)))
+        more = special_ids_from(
+            HFConfig(read_json(path), where=str(path)), start=special_ids.start_id, end=special_ids.eos_id
+        )
+        ends += [more.eos_id, *more.extra_eos_ids]
+    end, *others = dict.fromkeys([one for one in ends if one < config.vocab_size] or [special_ids.eos_id])
+    return replace(config, special_ids=replace(special_ids, eos_id=end, extra_eos_ids=tuple(others)))
 
 
 def finish_export(config: GptConfig, folder: Path) -> None:
-    text = json.dumps({"_from_model_config": True, **marks_to(config.marks)}, indent=1)
+    text = json.dumps({"_from_model_config": True, **special_ids_to(config.special_ids)}, indent=1)
     (folder / GENERATION).write_text(text + "\n", encoding="utf-8")
 
 
-def marks_to(marks: SpecialIds) -> dict[str, Any]:
+def special_ids_to(special_ids: SpecialIds) -> dict[str, Any]:
     return {
-        "bos_token_id": marks.start_id,
-        "eos_token_id": [marks.end_id, *marks.other_ends] if marks.other_ends else marks.end_id,
+        "bos_token_id": special_ids.bos_id,
+        "eos_token_id": [special_ids.eos_id, *special_ids.extra_eos_ids]
+        if special_ids.extra_eos_ids
+        else special_ids.eos_id,
     }

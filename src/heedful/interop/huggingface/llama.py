@@ -5,7 +5,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.interop.huggingface.config_files import HFConfig
-from heedful.interop.huggingface.gpt2 import marks_from, marks_to
+from heedful.interop.huggingface.gpt2 import special_ids_from, special_ids_to
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.gpt import GptConfig, RotaryConfig
 
@@ -42,7 +42,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> GptConfig:
         attention_bias=read.flag("attention_bias", False),
         feed_forward_bias=read.flag("mlp_bias", False),
         tied=read.flag("tie_word_embeddings", False),
-        marks=marks_from(read, start=1, end=2),
+        special_ids=special_ids_from(read, start=1, end=2),
     )
     read.warn_unread(HARMLESS)
     return config
@@ -77,7 +77,7 @@ def config_to(config: GptConfig) -> dict[str, Any]:
         "mlp_bias": config.feed_forward_bias,
         "tie_word_embeddings": config.tied,
         **_rotary_to(config.rotary),
-        **marks_to(config.marks),
+        **special_ids_to(config.special_ids),
     }
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, warn_of_prefixes
+from heedful.interop.huggingface.config_files import HFConfig, special_ids_from, special_ids_to, warn_of_prefixes
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.model_info import CONFIG
 from heedful.models.seq2seq import Seq2SeqConfig
@@ -59,7 +59,7 @@ def why_not_in(theirs: str, config: Seq2SeqConfig) -> str | None:
         f"join = '{config.join}': {theirs}'s decoder reads the last encoder layer": config.join != "last",
         f"n_kv_heads: {theirs} has as many key as query heads": config.n_kv_heads not in (None, config.n_heads),
         f"d_head = {d_head}: {theirs}'s heads share d_model among them": d_head * config.n_heads != config.d_model,
-        f"marks.first_id: {theirs} puts nothing before a source": config.marks.first_id is not None,
+        f"special_ids.source_bos: {theirs} puts nothing before a source": config.special_ids.source_bos,
         "init = 't5': such a model does without the division by the root of d_head": config.init == "t5",
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
@@ -101,7 +101,7 @@ def sizes_to(config: Seq2SeqConfig) -> dict[str, Any]:
         "static_position_embeddings": True,
         "normalize_embedding": False,
         "max_position_embeddings": max(FEWEST_POSITIONS, config.max_len),
-        **marks_to(config.marks),
+        **special_ids_to(config.special_ids),
         "use_cache": True,
     }
 
@@ -139,7 +139,7 @@ def sizes_from(given: HFConfig, **settings: Any) -> Seq2SeqConfig:
         activation=given.choice("activation_function", NAMED, "gelu"),  # type: ignore[arg-type]
         positions="sinusoidal_halves",
         max_len=given.whole("max_position_embeddings", FEWEST_POSITIONS),
-        marks=marks_from(given),
+        special_ids=special_ids_from(given),
         **settings,
     )
     warn_of_prefixes(given)

@@ -12,7 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.interop.huggingface.config_files import HFConfig, marks_from, marks_to, prefixes_from, prefixes_to
+from heedful.interop.huggingface.config_files import (
+    HFConfig,
+    prefixes_from,
+    prefixes_to,
+    special_ids_from,
+    special_ids_to,
+)
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.t5 import T5Config
 
@@ -57,7 +63,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> T5Config:
         norm_eps=given.number("layer_norm_epsilon", 1e-6),
         tied=given.flag("tie_word_embeddings", True),
         scaled=None if given.get(SCALED) is None else given.flag(SCALED),
-        marks=marks_from(given),
+        special_ids=special_ids_from(given),
         prefixes=prefixes_from(given),
     )
     given.warn_unread(
@@ -79,7 +85,7 @@ def settle(config: T5Config, theirs: Mapping[str, Tensor], *, where: str) -> T5C
 
 def config_to(config: T5Config) -> dict[str, Any]:
     named = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    marks = marks_to(config.marks)
+    special_ids = special_ids_to(config.special_ids)
     return {
         "architectures": ["T5ForConditionalGeneration"],
         "is_encoder_decoder": True,
@@ -98,7 +104,7 @@ def config_to(config: T5Config) -> dict[str, Any]:
         "n_positions": config.max_len,
         "tie_word_embeddings": config.output_scale != 1.0,  # as Transformers 4 reads it: whether to divide
         SCALED: config.output_scale != 1.0,
-        **{name: marks[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
+        **{name: special_ids[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
         "use_cache": True,
         **prefixes_to(config.prefixes),
     }

@@ -17,8 +17,8 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.model_io import Model
-from heedful.models.special_ids import SpecialIds
 from heedful.text import MASK_PIECE, Tokenizer
+from heedful.text.special_ids import SpecialIds
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.settings import NoiseSettings, Settings
 from heedful.training.tasks.base import PreparedTask, Say, Task, build
@@ -43,11 +43,11 @@ MakeNoise = Callable[[Tokenizer, NoiseSettings], Noise]
 
 def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask:
     config = config_for(texts.tokenizers, settings)
-    noise = opened(make(texts.tokenizer, settings.noise), config.marks)
-    longest = settings.data.max_len - 1 - config.marks.n_opening
+    noise = opened(make(texts.tokenizer, settings.noise), config.special_ids)
+    longest = settings.data.max_len - 1 - config.special_ids.n_forced
 
     def dataset(stretches: DocumentChunks, pin_memory: bool = False) -> DenoisingDataset:
-        return DenoisingDataset(stretches, noise, special=config.marks.special, pin_memory=pin_memory)
+        return DenoisingDataset(stretches, noise, special_ids=config.special_ids, pin_memory=pin_memory)
 
     return PreparedTask(
         tokenizers=texts.tokenizers,
@@ -74,24 +74,26 @@ def lesson(texts: Texts, settings: Settings, *, make: MakeNoise) -> PreparedTask
 
 def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """T5: each hidden span becomes a sentinel, and the target says what stood for each."""
-    rate, sentinels, special = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), tokenizer.special
+    rate, sentinels, special_ids = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), tokenizer.special_ids
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
-        return corrupt_spans(ids, random, special=special, sentinels=sentinels, rate=rate, mean_span=settings.mean_span)
+        return corrupt_spans(
+            ids, random, special_ids=special_ids, sentinels=sentinels, rate=rate, mean_span=settings.mean_span
+        )
 
     return noise
 
 
 def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
     """BART: sentences in another order, spans behind one mask each; the target is the whole text."""
-    mask_id, ends, special = mask_id_of(tokenizer), sentence_ends(tokenizer), tokenizer.special
+    mask_id, ends, special_ids = mask_id_of(tokenizer), sentence_ends(tokenizer), tokenizer.special_ids
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
         shuffled = permute_sentences(ids, random, ends=ends[ids]) if len(ids) else Noised(ids, ids)
         hidden = infill(
             shuffled.input,
             random,
-            special=special,
+            special_ids=special_ids,
             mask_id=mask_id,
             rate=settings.rate or INFILL_RATE,
             mean_span=settings.mean_span,
@@ -114,13 +116,15 @@ def sentence_ends(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
     return np.array([piece.rstrip("▁").endswith((".", "!", "?", "。", "！", "？")) for piece in pieces_of(tokenizer)])
 
 
-def opened(noise: Noise, marks: SpecialIds) -> Noise:
+def opened(noise: Noise, special_ids: SpecialIds) -> Noise:
     """The same noise; a model whose texts begin with a mark (BART's <s>) gets it before both sides."""
-    if marks.first_id is None:
+    if not special_ids.source_bos:
         return noise
 
     def with_mark(ids: IntArray, random: np.random.Generator) -> Noised:
-        return Noised(*(np.asarray(marks.opened(side.tolist()), np.int64) for side in noise(ids, random)))
+        return Noised(
+            *(np.asarray(special_ids.with_source_bos(side.tolist()), np.int64) for side in noise(ids, random))
+        )
 
     return with_mark
 
@@ -142,9 +146,9 @@ class RestoringValidator:
         return Validation(loss=loss, metrics=metrics, scores=(score,), n_scored=self.n_texts, samples=samples)
 
     def _restore(self, model: EncoderDecoder, batch: Batch) -> ValidationSample:
-        marks = model.config.marks
-        source = batch.source[0, batch.source_mask[0]].tolist()[marks.n_opening : -1]
-        wanted = batch.target_out[0, batch.target_mask[0]].tolist()[marks.n_opening : -1]
+        special_ids = model.config.special_ids
+        source = batch.source[0, batch.source_mask[0]].tolist()[special_ids.n_forced : -1]
+        wanted = batch.target_out[0, batch.target_mask[0]].tolist()[special_ids.n_forced : -1]
         found = TorchEngine(model).search([Request(source)], SearchSettings(beam=1))[0][0].ids
         shown = [" ".join(self.tokenizer.pieces(ids)) for ids in (source, wanted, list(found))]
         return ValidationSample(*shown)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import Model
-from heedful.text import SpecialTokens, Tokenizer
+from heedful.text import SpecialIds, Tokenizer
 from heedful.training.auxiliary_losses import auxiliary_heads, with_auxiliary_heads
 from heedful.training.losses import linear_cross_entropy
 from heedful.training.settings import Settings
@@ -27,11 +28,13 @@ N_SAMPLES, PROMPT, CONTINUATION = 3, 16, 48  # shown when a run validates, in to
 
 
 def lesson(texts: Texts, settings: Settings) -> PreparedTask:
-    config = settings.model_config(vocab_size=texts.tokenizer.vocab_size, **stream_marks(texts.tokenizer, settings))
+    config = settings.model_config(
+        vocab_size=texts.tokenizer.vocab_size, special_ids=special_ids_for(texts.tokenizer, settings)
+    )
     isolate_documents = settings.data.isolate_documents and settings.data.rows == "packed"
     return PreparedTask(
         tokenizers=texts.tokenizers,
-        make_dataset=lambda pin: make_dataset(texts, settings, config.marks.special, pin_memory=pin),
+        make_dataset=lambda pin: make_dataset(texts, settings, config.special_ids, pin_memory=pin),
         make_model=partial(_make_model, config, settings),
         objective=lambda model, batch, step: next_token_loss(
             model,
@@ -41,7 +44,7 @@ def lesson(texts: Texts, settings: Settings) -> PreparedTask:
             done=step / settings.run.steps,
         ),
         make_validator=lambda say: TextValidator(
-            texts, settings, config.marks.special, isolate_documents=isolate_documents
+            texts, settings, config.special_ids, isolate_documents=isolate_documents
         ),
         about=about_texts(
             texts,
@@ -59,19 +62,21 @@ def _make_model(config: GptConfig, settings: Settings) -> Gpt:
     return with_auxiliary_heads(model, settings.auxiliary) if settings.auxiliary.any else model
 
 
-def stream_marks(tokenizer: Tokenizer, settings: Settings) -> dict[str, dict[str, int]]:
-    """A text without documents has no mark for a beginning: there, what it writes begins after the end of a line."""
-    if settings.data.rows != "random" or "marks" in settings.model:
-        return {}
+def special_ids_for(tokenizer: Tokenizer, settings: Settings) -> SpecialIds:
+    """Return the tokenizer's special ids; in a text without documents, generation begins after a line break."""
+    if settings.data.rows != "random":
+        return tokenizer.special_ids
     pieces = pieces_of(tokenizer)
-    found = next((pieces.index(piece) for piece in ("\n", "<0x0A>", "Ċ") if piece in pieces), None)
-    return {} if found is None else {"marks": {"start_id": found}}
+    line_break = next((pieces.index(piece) for piece in ("\n", "<0x0A>", "Ċ") if piece in pieces), None)
+    return tokenizer.special_ids if line_break is None else replace(tokenizer.special_ids, bos_id=line_break)
 
 
-def make_dataset(texts: Texts, settings: Settings, special: SpecialTokens, *, pin_memory: bool) -> Dataset[TensorBatch]:
+def make_dataset(
+    texts: Texts, settings: Settings, special_ids: SpecialIds, *, pin_memory: bool
+) -> Dataset[TensorBatch]:
     if settings.data.rows == "random":
         return RandomWindowDataset(texts.train, length=settings.data.max_len, pin_memory=pin_memory)
-    return PackedLmDataset(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special=special)
+    return PackedLmDataset(texts.train, row_len=settings.data.max_len, pin_memory=pin_memory, special_ids=special_ids)
 
 
 def next_token_loss(
@@ -101,9 +106,9 @@ def next_token_loss(
 class TextValidator:
     """The held-out text, every token of it foretold once; and how the model goes on from a few beginnings."""
 
-    def __init__(self, texts: Texts, settings: Settings, special: SpecialTokens, *, isolate_documents: bool) -> None:
+    def __init__(self, texts: Texts, settings: Settings, special_ids: SpecialIds, *, isolate_documents: bool) -> None:
         self.texts, self.isolate_documents = texts, isolate_documents
-        self.batches = validation_batches(texts, settings, special)
+        self.batches = validation_batches(texts, settings, special_ids)
         self.prompts = [batch.target_in[0, : batch.n_target_tokens] for batch in self.batches[:N_SAMPLES]]
 
     def __call__(self, model: Model) -> Validation:
@@ -137,14 +142,14 @@ def go_on(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
     cache, ids, new = model.make_cache(), prompt[None], []
     for _ in range(n_new):
         best = int(model.head(model.states(ids, cache=cache)[:, -1]).argmax())
-        if best == model.config.marks.end_id:
+        if best == model.config.special_ids.eos_id:
             break
         new.append(best)
         ids = torch.tensor([[best]], device=prompt.device)
     return new
 
 
-def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens) -> Sequence[LmBatch]:
+def validation_batches(texts: Texts, settings: Settings, special_ids: SpecialIds) -> Sequence[LmBatch]:
     length, n_ids = settings.data.max_len, n_tokens(texts.valid)
     n_rows = max(1, settings.data.batch_tokens // length)
     needed = 2 if settings.data.rows == "random" else 1  # without marks, the first token is not foretold
@@ -153,7 +158,7 @@ def validation_batches(texts: Texts, settings: Settings, special: SpecialTokens)
         raise UserError(f"{tokens} too few, at least {needed} are needed: give --valid a longer text, or hold out more")
     if settings.data.rows == "random":
         return sequential_windows(texts.valid, length=min(length, n_ids - 1), n_rows=n_rows)
-    rows = PackedLmDataset(texts.valid, row_len=length, special=special)
+    rows = PackedLmDataset(texts.valid, row_len=length, special_ids=special_ids)
     groups = np.array_split(np.arange(sum(rows.sizes)), -(-sum(rows.sizes) // n_rows))
     return [rows.batch(group, np.arange(len(group)), seed=0) for group in groups]
 

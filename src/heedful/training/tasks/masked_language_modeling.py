@@ -36,20 +36,20 @@ N_SAMPLES = 3
 def lesson(texts: Texts, settings: Settings) -> PreparedTask:
     tokenizer = texts.tokenizer
     config: BertConfig = settings.model_config(
-        vocab_size=tokenizer.vocab_size, mask_id=mask_id_of(tokenizer), head="masked"
+        vocab_size=tokenizer.vocab_size, special_ids=tokenizer.special_ids, head="masked"
     )
     longest = settings.data.max_len - N_SPECIAL
     masking = MlmMasking(
-        special=tokenizer.special,
-        mask_id=config.mask_id,
+        special_ids=tokenizer.special_ids,
+        mask_id=mask_id_of(tokenizer),
         vocab_size=tokenizer.vocab_size,  # spare rows of a model to start from are no words
         rate=settings.noise.rate or RATE,
         starts=word_starts(tokenizer) if settings.noise.whole_words else None,
     )
-    special = config.marks.special
+    special_ids = config.special_ids
 
     def dataset(texts: DocumentChunks, pin_memory: bool = False) -> MlmDataset:
-        return MlmDataset(texts, masking, special=special, pin_memory=pin_memory)
+        return MlmDataset(texts, masking, special_ids=special_ids, pin_memory=pin_memory)
 
     return PreparedTask(
         tokenizers=texts.tokenizers,

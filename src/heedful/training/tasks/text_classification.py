@@ -92,14 +92,14 @@ def reopen_labelled(folder: Path, settings: Settings) -> LabelledTexts:
 def lesson(prepared: LabelledTexts, settings: Settings) -> PreparedTask:
     tokenizer = prepared.tokenizers.source
     config: BertConfig = settings.model_config(
-        vocab_size=tokenizer.vocab_size, head="classify", labels=list(prepared.names)
+        vocab_size=tokenizer.vocab_size, special_ids=tokenizer.special_ids, head="classify", labels=list(prepared.names)
     )
-    special = config.marks.special
+    special_ids = config.special_ids
     stretches = partial(DocumentChunks, max_len=settings.data.max_len - N_SPECIAL, truncate=True)
     return PreparedTask(
         tokenizers=prepared.tokenizers,
         make_dataset=lambda pin: ClassificationDataset(
-            stretches(prepared.train), prepared.labels, special=special, pin_memory=pin
+            stretches(prepared.train), prepared.labels, special_ids=special_ids, pin_memory=pin
         ),
         make_model=partial(build, config, settings),
         objective=lambda model, batch, step: text_label_loss(
@@ -167,7 +167,7 @@ def _batches(prepared: LabelledTexts, settings: Settings, config: BertConfig, sa
     plan = plan_batches(lengths, np.ones_like(lengths), batch_tokens=data.batch_tokens, seed=0, epoch=0)
     check_plan(plan, len(texts), "texts", max_len=data.max_len, batch_tokens=data.batch_tokens, say=say)
     return [
-        collate_labels([texts[i] for i in numbers], labels[numbers], numbers, special=config.marks.special)
+        collate_labels([texts[i] for i in numbers], labels[numbers], numbers, special_ids=config.special_ids)
         for numbers in plan
     ]
 

@@ -98,7 +98,7 @@ def about_texts(texts: Texts, *, what: str, output: str, tag: str, command: str)
 
 def mask_id_of(tokenizer: Tokenizer) -> int:
     """The id that hides others."""
-    found = tokenizer.special.mask
+    found = tokenizer.special_ids.mask_id
     if found is None:
         raise UserError(
             f"the tokenizer has no piece that hides others ({MASK_PIECE}): learn a new one, or, if it is one of T5's, "

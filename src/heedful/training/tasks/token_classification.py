@@ -112,7 +112,10 @@ def lesson(prepared: TaggedTexts, settings: Settings) -> PreparedTask:
         )
     tokenizer = prepared.tokenizers.source
     config: BertConfig = settings.model_config(
-        vocab_size=tokenizer.vocab_size, head="label_tokens", labels=list(prepared.names)
+        vocab_size=tokenizer.vocab_size,
+        special_ids=tokenizer.special_ids,
+        head="label_tokens",
+        labels=list(prepared.names),
     )
 
     def dataset(sentences: Sequence[Sentence], pin_memory: bool = False) -> TaggingDataset:
@@ -120,7 +123,7 @@ def lesson(prepared: TaggedTexts, settings: Settings) -> PreparedTask:
         encoded = [encode(sentence, tokenizer, prepared.names, longest) for sentence in sentences]
         ids, labels = [a for a, _ in encoded], [b for _, b in encoded]
         key = f"{_sha256(sentences)} up to {longest}"
-        return TaggingDataset(ids, labels, key=key, special=config.marks.special, pin_memory=pin_memory)
+        return TaggingDataset(ids, labels, key=key, special_ids=config.special_ids, pin_memory=pin_memory)
 
     return PreparedTask(
         tokenizers=prepared.tokenizers,

@@ -19,8 +19,8 @@ from heedful.decoding.translator import translate_greedily
 from heedful.errors import UserError
 from heedful.evaluation.metrics import bleu, chrf, tokenize_for
 from heedful.models.model_io import FAMILIES, Model
-from heedful.models.special_ids import SpecialIds
 from heedful.text import Tokenizers
+from heedful.text.special_ids import SpecialIds
 from heedful.training.data_preparation import Extractor, Prepared, Reduced, extractor_of, prepare_data, reopen_data
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.run_config import Files, RunRecord, sentence_language
@@ -57,13 +57,13 @@ def prepare(given: Preparation) -> None:
 
 def make_extractor(settings: Settings, language: str, tokenizers: Tokenizers) -> Extractor | None:
     """What reduces long sources, if the run wants that: in training, in validation, and as summaries are made later."""
-    n_marks = config_for(tokenizers, settings).marks.n_before
-    return extractor_of(settings, tokenizers.source, language=language, n_marks=n_marks)
+    n_special = config_for(tokenizers, settings).special_ids.n_source_prefix
+    return extractor_of(settings, tokenizers.source, language=language, n_special=n_special)
 
 
 def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
     config = config_for(prepared.tokenizers, settings)
-    marks = config.marks
+    special_ids = config.special_ids
     extract = make_extractor(settings, prepared.language, prepared.tokenizers)
     return PreparedTask(
         tokenizers=prepared.tokenizers,
@@ -71,8 +71,7 @@ def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
             prepared.train,
             tokenizers=prepared.tokenizers,
             pin_memory=pin,
-            special=marks.special,
-            bos_id=marks.first_id,
+            special_ids=special_ids,
         ),
         make_model=partial(build, config, settings),
         objective=make_objective(
@@ -88,7 +87,7 @@ def lesson(prepared: Prepared, settings: Settings) -> PreparedTask:
             max_len=settings.data.max_len,
             last_position=settings.last_position,
             sentences=settings.run.validation_sentences,
-            marks=marks,
+            special_ids=special_ids,
             say=say,
         ),
         about=about_pairs(prepared, summaries=extract is not None),
@@ -112,11 +111,12 @@ def about_pairs(prepared: Prepared, *, summaries: bool) -> TaskDescription:
 def config_for(tokenizers: Tokenizers, settings: Settings) -> Any:
     """The config of an encoder-decoder: one that keeps its sides apart has two vocabularies, even if they are one."""
     source, target = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    special_ids = tokenizers.target.special_ids
     if "source_vocab_size" in {field.name for field in fields(FAMILIES[settings.family][0])}:
-        return settings.model_config(source_vocab_size=source, target_vocab_size=target)
+        return settings.model_config(source_vocab_size=source, target_vocab_size=target, special_ids=special_ids)
     if not tokenizers.joint:
         raise UserError(f"the family '{settings.family}' has one vocabulary for both sides: set tokenizer.joint = true")
-    return settings.model_config(vocab_size=source)
+    return settings.model_config(vocab_size=source, special_ids=special_ids)
 
 
 class PairsValidator:
@@ -131,15 +131,17 @@ class PairsValidator:
         max_len: int,
         last_position: int | None,
         sentences: int,
-        marks: SpecialIds,
+        special_ids: SpecialIds,
         say: Say,
     ) -> None:
         self.tokenizers = tokenizers
-        self.batches = _batches(examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, marks=marks, say=say)
+        self.batches = _batches(
+            examples, tokenizers, batch_tokens=batch_tokens, max_len=max_len, special_ids=special_ids, say=say
+        )
         examples = _spread(examples, sentences)
         self.chosen = list(examples[:sentences])
         if last_position is not None and sentences:
-            readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, marks=marks)
+            readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, special_ids=special_ids)
             self.chosen = _first_readable(examples, sentences, readable, last_position=last_position, say=say)
         self.tokenize = tokenize_for([example.target for example in self.chosen])
 
@@ -177,11 +179,11 @@ def _batches(
     *,
     batch_tokens: int,
     max_len: int,
-    marks: SpecialIds,
+    special_ids: SpecialIds,
     say: Say,
 ) -> list[Batch]:
     sources, targets = (
-        [np.array(marks.opened(ids)) for ids in tokenizer.encode_batch(texts)]
+        [np.array(special_ids.with_source_bos(ids)) for ids in tokenizer.encode_batch(texts)]
         for tokenizer, texts in (
             (tokenizers.source, [example.source for example in examples]),
             (tokenizers.target, [example.target for example in examples]),
@@ -191,7 +193,7 @@ def _batches(
     plan = plan_batches(*lengths, batch_tokens=batch_tokens, max_len=max_len, seed=0, epoch=0)
     check_plan(plan, len(examples), "pairs", max_len=max_len, batch_tokens=batch_tokens, say=say)
     return [
-        collate_pairs([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special=marks.special)
+        collate_pairs([sources[i] for i in numbers], [targets[i] for i in numbers], numbers, special_ids=special_ids)
         for numbers in plan
     ]
 
@@ -233,10 +235,10 @@ def _first_readable(
 
 
 def _readable(
-    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, marks: SpecialIds
+    examples: Sequence[Example], *, tokenizers: Tokenizers, last_position: int, special_ids: SpecialIds
 ) -> list[Example]:
     sources = tokenizers.source.encode_batch([example.source for example in examples])
-    lengths = [len(marks.opened(ids)) + 1 for ids in sources]
+    lengths = [len(special_ids.with_source_bos(ids)) + 1 for ids in sources]
     return [example for example, n in zip(examples, lengths, strict=True) if n <= last_position]
 
 
