@@ -168,7 +168,7 @@ def test_with_weight_one_each_epoch_has_each_example_once_in_another_order():
 
 
 def test_weights_that_cannot_be_are_refused():
-    with pytest.raises(UserError, match="2 corpora but 1 weights"):
+    with pytest.raises(UserError, match="2 corpora, but 1 weights"):
         epoch_order([3, 4], [1.0], seed=0, epoch=0)
     for weight in (-0.5, float("nan"), float("inf")):
         with pytest.raises(UserError, match="from 0 upwards"):

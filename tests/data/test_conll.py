@@ -38,7 +38,7 @@ def test_the_tag_may_stand_first(columns: tuple[int, int], tmp_path: Path) -> No
 
 
 def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a:2: 1 column \('alone'\), where a word and its tag"):
+    with pytest.raises(UserError, match=r"a:2: 1 column \('alone'\), but a word and its tag"):
         sentences(tmp_path / "a", "word O\nalone\n")
 
 

@@ -241,7 +241,7 @@ def test_when_all_epochs_are_done_there_is_nothing_more(plain):
 def test_a_state_that_does_not_fit_is_refused(plain):
     with pytest.raises(UserError, match="seed 4"):
         make_loader(plain, state=LoaderState(0, 0, 4))
-    with pytest.raises(UserError, match=r"cannot go on from .*10000.*batches"):
+    with pytest.raises(UserError, match=r"cannot resume the data from .*10000.*batches"):
         make_loader(plain, state=LoaderState(0, 10_000, 3))
     for state in (LoaderState(0, -1, 3), LoaderState(-1, 0, 3), LoaderState(0, 0, -3)):
         with pytest.raises(UserError, match="from 0 upwards"):
@@ -283,7 +283,7 @@ def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
     with pytest.raises(UserError, match=r"60 are longer than data\.batch_tokens = 2"):
         make_loader(plain, batch_tokens=2)
     for weight in (0.0, 0.01):  # six tenths of an example are none in the first epoch
-        with pytest.raises(UserError, match=rf"the weights \[{weight}\] give none of the 60 examples to epoch 0"):
+        with pytest.raises(UserError, match=rf"with the weights \[{weight}\], epoch 0 has none of the 60 examples"):
             make_loader(plain, weights=[weight])
 
 

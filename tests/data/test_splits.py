@@ -1,4 +1,4 @@
-"""What in running text stands for itself, and what of it is held out."""
+"""Documents of running text, and those that are held out."""
 
 import json
 from pathlib import Path
@@ -17,11 +17,11 @@ def write_records(path: Path, texts: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("divided", ["lines", "paragraphs"])
-def test_each_record_is_a_document(divided, tmp_path: Path) -> None:
-    """Records are divided already, and no blank line stands between them: joined, all would be one document."""
+@pytest.mark.parametrize("unit", ["lines", "paragraphs"])
+def test_each_record_is_a_document(unit, tmp_path: Path) -> None:
+    """No blank lines separate the records of JSONL: joined as lines, they would be one document."""
     corpus = read_text(write_records(tmp_path / "a.jsonl", TEXTS), keep_empty=True)
-    assert [document.source for document in every_document(corpus, divided)] == TEXTS
+    assert [document.source for document in every_document(corpus, unit)] == TEXTS
 
 
 def test_too_few_paragraphs_may_be_lines(tmp_path: Path) -> None:

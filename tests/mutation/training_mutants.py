@@ -41,29 +41,29 @@ IN_TRAINING = [
     Mutant(
         "every rank draws windows of its own",
         "data/datasets.py",
-        "places = generator(seed).random(len(indices))",
-        "places = generator(seed, len(rows)).random(len(indices))",
+        "places = rng(seed).random(len(indices))",
+        "places = rng(seed, len(rows)).random(len(indices))",
         LOSSES,
     ),
     Mutant(
         "what is hidden depends on the rank",
         "data/datasets.py",
-        "self.masking(ids, generator(seed, int(row)))",
-        "self.masking(ids, generator(seed, len(rows)))",
+        "self.masking(ids, rng(seed, int(row)))",
+        "self.masking(ids, rng(seed, len(rows)))",
         LOSSES,
     ),
     Mutant(
         "noise depends on the rank",
         "data/datasets.py",
-        "self.noise(ids, generator(seed, int(row)))",
-        "self.noise(ids, generator(seed, len(rows)))",
+        "self.noise(ids, rng(seed, int(row)))",
+        "self.noise(ids, rng(seed, len(rows)))",
         LOSSES,
     ),
     Mutant(
         "pictures are changed by rank",
         "data/images.py",
-        "[generator(seed, int(row)) for row in rows]",
-        "[generator(seed, len(rows)) for row in rows]",
+        "[rng(seed, int(row)) for row in rows]",
+        "[rng(seed, len(rows)) for row in rows]",
         LOSSES,
     ),
     Mutant(
@@ -83,8 +83,8 @@ IN_TRAINING = [
     Mutant(
         "the end of a file is trained on and held out",
         "data/splits.py",
-        "training: list[Iterable[Example]] = [Part(corpus, 0.0, kept) for corpus in corpora]",
-        "training: list[Iterable[Example]] = [Part(corpus, 0.0, 1.0) for corpus in corpora]",
+        "training: list[Iterable[Example]] = [CharacterSlice(corpus, 0.0, kept) for corpus in corpora]",
+        "training: list[Iterable[Example]] = [CharacterSlice(corpus, 0.0, 1.0) for corpus in corpora]",
         LOSSES,
     ),
     Mutant(
@@ -125,8 +125,8 @@ IN_TRAINING = [
     Mutant(
         "a stretch runs into the next of its name",
         "data/conll.py",
-        'kind in ("B", "S", "U", "O") or own != name',
-        'kind in ("S", "U", "O") or own != name',
+        'kind in ("B", "S", "U", "O") or label != name',
+        'kind in ("S", "U", "O") or label != name',
         TAGGED,
     ),
     Mutant(

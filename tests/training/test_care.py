@@ -44,7 +44,7 @@ def test_a_folder_with_somebodys_files_is_not_taken_for_a_runs(
 
 
 def test_a_refused_run_takes_away_what_it_has_made(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"data\.hold_out = 0 holds nothing out"):
+    with pytest.raises(UserError, match=r"data\.hold_out = 0 leaves nothing to validate with"):
         learn(tmp_path / "run", corpus, "data.hold_out=0")
     assert not {"data", "tokenizers", "settings.toml"} & {path.name for path in (tmp_path / "run").iterdir()}
     assert learn(tmp_path / "run", corpus).step == 4

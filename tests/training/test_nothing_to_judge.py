@@ -55,7 +55,9 @@ def test_a_share_that_holds_out_nothing_is_refused(rows: str, tmp_path: Path) ->
 def test_nothing_held_out_on_purpose_is_not_too_little_data(kind: str, tmp_path: Path) -> None:
     said = refusal(kind, tmp_path, "data.hold_out=0")
     option = "--valid-source and --valid-target" if kind == "translation bart" else "--valid"
-    assert said == f"data.hold_out = 0 holds nothing out to validate with: give {option}, or raise it"
+    assert said == (
+        f"data.hold_out = 0 leaves nothing to validate with: give {option}, or set data.hold_out to a higher number"
+    )
 
 
 def test_one_token_has_none_to_foretell(tmp_path: Path) -> None:

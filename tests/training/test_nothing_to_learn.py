@@ -44,6 +44,6 @@ def test_if_all_of_it_is_held_out(name: str, unit: str, n: int, tmp_path: Path) 
         train(folder=tmp_path / "run", family=case.family, overrides=options, **write_files(case.kind, tmp_path, n))  # type: ignore[arg-type]
     valid = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
     assert str(refused.value) == (
-        f"no {unit} are left to learn from: all {n} are held out for validation, where a text is held out wherever it "
+        f"no {unit} are left to train on: all {n} are held out for validation, because all copies of a held-out text "
         f"stands. Give {valid}, or more data"
     )

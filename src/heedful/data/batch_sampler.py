@@ -1,7 +1,7 @@
-"""Which examples make which batch: pure functions of lengths and a seed.
+"""Divide the examples of an epoch into batches with a token budget: pure functions of the lengths and a seed.
 
-The unit is the batch of one step over all ranks together, so that neither the number of ranks nor of loader workers nor
-of micro-batches changes which examples a step sees. Lengths are those that stand in the batch, marks included.
+A batch is that of one training step, of all ranks together: so the number of ranks, of loader workers and of
+micro-batches does not change which examples a step has. Lengths include the special tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,24 +15,24 @@ import numpy.typing as npt
 from heedful.data.seeding import IntArray, rng
 from heedful.errors import UserError
 
-# Batches that are sorted together. On Multi30k fewer than about a hundred push the real tokens below 95 %; many more
-# only take memory, since every window is cut from a fresh shuffle of the whole corpus.
+# Number of batches whose examples are sorted together. With fewer than about a hundred, padding exceeds 5 % on
+# Multi30k; many more only take memory, because windows are cut from a new shuffle of the whole corpus in every epoch.
 BATCHES_PER_WINDOW = 256
-# Lengths are blurred by this many tokens before sorting, so that the same sentences do not meet in every epoch.
+# Random noise, in tokens, added to the lengths before sorting: otherwise the same sentences would often share a batch.
 LENGTH_JITTER = 0.75
 
-# Streams of random numbers that must not be alike although seed and epoch are.
+# Keys of random streams that must differ although seed and epoch are equal.
 _ORDER, _WINDOW, _SEQUENCE = range(3)
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The batches of one epoch: `plan[i]` holds the example numbers of its i-th step, for all ranks together."""
+    """The batches of one epoch: `plan[i]` is the array of the example numbers of step i, for all ranks together."""
 
-    order: IntArray  # example numbers, batch beside batch
+    order: IntArray  # example numbers, one batch after the other
     starts: IntArray  # batch k is order[starts[k] : starts[k + 1]]
-    sequence: IntArray  # the k of the first step, of the second, ...
-    left_out: IntArray  # examples that fit into no batch, sorted
+    sequence: IntArray  # the batch k of each step
+    left_out: IntArray  # examples that are too long for any batch, sorted
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -56,11 +56,16 @@ def plan_batches(
     max_len: int | None = None,
     order: IntArray | None = None,
 ) -> EpochPlan:
-    """Cut an epoch into batches of like lengths, none above the ceiling.
+    """Divide an epoch into batches of examples with similar lengths, none above the token budget.
 
-    The ceiling counts padding: rows x longest target <= batch_tokens, and rows x longest source <= source_tokens (by
-    default `source_ceiling`). An example above a ceiling, or longer than `max_len` on either side, is in no batch but
-    in `plan.left_out`. `order` has the example numbers of the epoch (`epoch_order`), by default a shuffle of all.
+    The budget counts padding: rows x longest target <= batch_tokens, and rows x longest source <= source_tokens (by
+    default `source_ceiling`). An example above the budget, or longer than `max_len` on either side, is in no batch but
+    in `plan.left_out`. `order` is the example numbers of the epoch (`epoch_order`), by default a shuffle of all.
+
+    >>> lengths = np.array([3, 9, 4, 8])
+    >>> plan = plan_batches(lengths, lengths, batch_tokens=18, seed=1, epoch=0)
+    >>> sorted(sorted(batch.tolist()) for batch in plan)
+    [[0, 2], [1, 3]]
     """
     if source_tokens is None:
         source_tokens = source_ceiling(source_lengths, target_lengths, batch_tokens=batch_tokens)
@@ -82,10 +87,10 @@ def plan_batches(
 
 
 def source_ceiling(source_lengths: IntArray, target_lengths: IntArray, *, batch_tokens: int) -> int:
-    """The default ceiling for rows x longest source: twice what the corpus' own proportion would need.
+    """Compute the default budget for rows x longest source: 2 x batch_tokens x (source tokens / target tokens).
 
-    `batch_tokens` speaks of target tokens alone. The factor two keeps the source from deciding the size of an ordinary
-    batch; the ceiling keeps a few long sources beside short targets from filling the memory.
+    `batch_tokens` counts target tokens only. With the factor two, sources do not limit the size of ordinary batches;
+    the limit keeps a few long sources with short targets from filling the memory.
     """
     proportion = _total(source_lengths) / max(1, _total(target_lengths))
     return int(np.ceil(2 * batch_tokens * max(1.0, proportion)))
@@ -99,7 +104,7 @@ def fits_budget(
     source_tokens: int,
     max_len: int | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """True for each example that is short enough to be in some batch."""
+    """Return True for each example that is short enough for a batch."""
     longest_target = batch_tokens if max_len is None else min(batch_tokens, max_len)
     longest_source = source_tokens if max_len is None else min(source_tokens, max_len)
     fits: npt.NDArray[np.bool_] = (target_lengths <= longest_target) & (source_lengths <= longest_source)
@@ -107,76 +112,80 @@ def fits_budget(
 
 
 def epoch_order(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> IntArray:
-    """The example numbers of one epoch, shuffled; corpora are numbered one after the other.
+    """Shuffle the example numbers of one epoch; examples are numbered one corpus after the other.
 
-    A corpus of n examples gives weight x n of them; what is over a whole number adds up until it is an example. It
-    deals them from one shuffled pack after the other, and goes on in the next epoch where this one stopped: with weight
-    1 each example comes once in each epoch, with weight 0.25 once in four epochs, with weight 2 twice in one.
+    A corpus of n examples contributes weight x n of them; fractions add up over the epochs. They are taken from one
+    permutation of the corpus after the other, and an epoch continues where the last one stopped: with weight 1 each
+    example occurs once in an epoch, with weight 0.25 once in four epochs, with weight 2 twice in an epoch.
     """
     if len(sizes) != len(weights):
-        raise UserError(f"{len(sizes)} corpora but {len(weights)} weights: give one weight for each corpus")
+        raise UserError(f"{len(sizes)} corpora, but {len(weights)} weights: give one weight for each corpus")
     for weight in weights:
         if not 0 <= weight < float("inf"):
             raise UserError(f"a corpus has the weight {weight}: expected a number from 0 upwards, for example 0.5")
-    kind = np.uint32 if sum(sizes) < 2**32 else np.int64  # half the memory for any corpus of this world
-    dealt: list[IntArray] = []
+    kind = np.uint32 if sum(sizes) < 2**32 else np.int64  # half the memory, for any real corpus
+    parts: list[IntArray] = []
     first = 0
     for corpus, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         numbers: IntArray = np.arange(first, first + size, dtype=kind)
-        dealt += list(_deal(numbers, examples_per_epoch(size, weight), (seed, _ORDER, corpus), epoch))
+        parts += list(_deal(numbers, examples_per_epoch(size, weight), (seed, _ORDER, corpus), epoch))
         first += size
-    order: IntArray = dealt[0] if len(dealt) == 1 else np.concatenate([np.zeros(0, kind), *dealt])
-    if len(dealt) > 1:  # a single part is shuffled already
+    order: IntArray = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+    if len(parts) > 1:  # a single part is shuffled already
         rng(seed, _ORDER, len(sizes), epoch).shuffle(order)
     return order
 
 
 def examples_per_epoch(size: int, weight: float) -> Fraction:
-    """How many examples of a corpus an epoch has, whole or not: of 10 at the weight 0.3 exactly 3.
+    """Compute the number of examples that a corpus contributes to an epoch, as an exact fraction.
 
-    The weight is the number that was written, not the binary one beside it: a little less than 3 would lose an example.
+    The weight counts as the decimal number that was written: as a binary float, 0.3 x 10 might be less than 3, and an
+    example would be lost.
+
+    >>> examples_per_epoch(10, 0.3)
+    Fraction(3, 1)
     """
     return size * Fraction(weight).limit_denominator(10**9)
 
 
 def split_rows(source_lengths: IntArray, target_lengths: IntArray, n_parts: int) -> list[IntArray]:
-    """Divide the rows of one batch over ranks or micro-batches: like lengths together, tokens in balance.
+    """Divide the rows of one batch among ranks or micro-batches, with similar lengths together and tokens balanced.
 
-    Every row is in exactly one part. With fewer rows than parts the last parts are empty.
+    Each row is in exactly one part. With fewer rows than parts, the last parts are empty.
     """
     rows = np.lexsort((source_lengths, target_lengths))
     ends = np.cumsum(source_lengths[rows].astype(np.int64) + target_lengths[rows])
     total = ends[-1] if len(rows) else 0
-    wanted = total * np.arange(1, n_parts) / n_parts
-    cuts = np.searchsorted(ends, wanted, side="left") + 1  # a row belongs to the part in which it begins
+    balanced = total * np.arange(1, n_parts) / n_parts
+    cuts = np.searchsorted(ends, balanced, side="left") + 1  # a row belongs to the part in which it begins
     number = np.arange(1, n_parts)
-    # No part stays empty for the sake of balance while another has rows to give: each cut is beyond the one before it,
-    # and leaves a row for each part after it.
+    # No part is empty if there are enough rows: each cut is at least one row after the previous one, and leaves one
+    # row for each part after it.
     cuts = np.maximum.accumulate(cuts - number) + number
     cuts = np.minimum(np.minimum(cuts, np.maximum(len(rows) - n_parts + number, number)), len(rows))
     return np.split(rows, cuts)
 
 
 def real_share(plan: EpochPlan, lengths: IntArray) -> float:
-    """The share of real tokens among all, padding included."""
+    """Compute the share of tokens that are not padding."""
     real = sum(int(lengths[batch].sum(dtype=np.int64)) for batch in plan)
     padded = sum(int(lengths[batch].max()) * len(batch) for batch in plan)
     return real / max(1, padded)
 
 
 def _deal(numbers: IntArray, share: Fraction, key: tuple[int, ...], epoch: int) -> Iterator[IntArray]:
-    """The numbers that this epoch deals, `share` of them on average, from each shuffled pack that it touches."""
+    """Yield this epoch's examples, `share` of them on average, from the permutations that they fall into."""
     begin, end = floor(epoch * share), floor((epoch + 1) * share)
     while begin < end:
-        pack, offset = divmod(begin, len(numbers))
-        shuffled = rng(*key, pack).permutation(numbers)
+        permutation, offset = divmod(begin, len(numbers))
+        shuffled = rng(*key, permutation).permutation(numbers)
         part = shuffled[offset : offset + end - begin]
         yield part
         begin += len(part)
 
 
 def _windows(order: IntArray, target_lengths: IntArray, batch_tokens: int) -> list[IntArray]:
-    """The order in equal parts of about BATCHES_PER_WINDOW batches each, as views."""
+    """Divide the order into equal views of about BATCHES_PER_WINDOW batches each."""
     if not len(order):
         return []
     sample = order[:100_000]
@@ -186,10 +195,10 @@ def _windows(order: IntArray, target_lengths: IntArray, batch_tokens: int) -> li
 
 
 def _sort_by_length(source: IntArray, target: IntArray, random: np.random.Generator) -> IntArray:
-    """Neighbours are alike on both sides: classes of the longer side, through each class from end to end and back.
+    """Sort examples so that neighbours have similar lengths on both sides; return their order.
 
-    Both sides must be alike, and one sort can serve only one of them. Within a class of the longer side (the source
-    scaled to the target's mean) the other side runs up in one class and down in the next, so that no jump is made.
+    Examples are sorted by the length of the longer side (the source scaled to the target's mean). Among equal lengths,
+    the other side is sorted upwards and downwards in turn, so that it does not jump from one length to the next.
     """
     scaled = source * (_total(target) / max(1, _total(source)))
     classes = np.ceil(np.maximum(target, scaled)).astype(np.int64)
@@ -199,9 +208,9 @@ def _sort_by_length(source: IntArray, target: IntArray, random: np.random.Genera
 
 
 def _cut(source: IntArray, target: IntArray, source_tokens: int, batch_tokens: int, first: float) -> IntArray:
-    """Where each batch ends: as many rows as the ceilings allow, in the first batch only the share `first` of them.
+    """Find the end of each batch: it takes as many rows as the budgets allow, the first one only the share `first`.
 
-    The first batch is random in size so that the cuts fall elsewhere in every epoch.
+    The first batch has a random size so that examples are grouped differently in every epoch.
     """
     cuts: list[int] = []
     begin = 0
@@ -210,7 +219,7 @@ def _cut(source: IntArray, target: IntArray, source_tokens: int, batch_tokens: i
         rows = np.arange(1, min(most, len(target)) - begin + 1)
         longest_target = np.maximum.accumulate(target[begin:most])
         longest_source = np.maximum.accumulate(source[begin:most])
-        # Both products only grow with the rows, so the allowed rows are a prefix.
+        # Both products grow with the number of rows, so the allowed rows are a prefix.
         fits = (rows * longest_target <= batch_tokens) & (rows * longest_source <= source_tokens)
         allowed = int(np.count_nonzero(fits))
         begin += allowed if cuts else max(1, int(allowed * first))

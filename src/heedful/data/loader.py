@@ -1,8 +1,12 @@
-"""Batches without end, and a state of three numbers that brings back the very next one.
+"""Load batches endlessly, and resume from a state of three numbers.
 
 The plan of an epoch is a function of the lengths, the seed and the epoch; a batch is a function of the plan and the
-position. So the state is where the *consumer* stands: what workers have made ahead of it is simply made again. It is
-given to the constructor, never to a loader that runs (PrimeIntellect-ai/prime-rl#3332).
+position in it. So the state is the position of the *consumer*; batches that workers have made ahead are made again. A
+state is passed to the constructor and never to a running loader (PrimeIntellect-ai/prime-rl#3332).
+
+    loader = Loader(dataset, batch_tokens=4096, seed=1)
+    batch = next(loader)
+    resumed = Loader(dataset, batch_tokens=4096, seed=1, state=loader.state)
 """
 
 import hashlib
@@ -30,12 +34,12 @@ from heedful.errors import UserError
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
 
-PLAN_VERSION = 2  # raise it when the same numbers give other batches
-BATCHES_AHEAD = 2  # for each worker
+PLAN_VERSION = 2  # raise it when equal states give other batches
+BATCHES_AHEAD = 2  # per worker
 
 
 class Dataset(Protocol[B_co]):
-    """What a loader draws from: examples of some corpora, how long each is in a batch, and the batch of chosen ones."""
+    """The examples of one or more corpora: their lengths in a batch, and a method that makes batches of them."""
 
     keys: list[str]  # hashes of the corpora
     sizes: list[int]  # how many examples each corpus has
@@ -43,12 +47,15 @@ class Dataset(Protocol[B_co]):
     target_lengths: IntArray
 
     def batch(self, indices: IntArray, rows: IntArray, *, seed: int) -> B_co:
-        """The rows `rows` of the step made of the examples `indices`; a function of its arguments, in any thread."""
+        """Make the batch of the rows `rows` of the step with the examples `indices` and the seed `seed`.
+
+        It must be a pure function, and may be called from any thread.
+        """
 
 
 @dataclass(frozen=True)
 class LoaderState:
-    """Where the data stands: the next batch is number `position` of `epoch`, both from 0."""
+    """The next batch is number `position` of epoch `epoch`, both from 0."""
 
     epoch: int
     position: int
@@ -56,9 +63,11 @@ class LoaderState:
 
 
 class Loader(Generic[B]):
-    """An iterator over this rank's part of each step, epoch after epoch (or for `epochs` of them).
+    """An iterator over this rank's batch of each step, for `epochs` epochs or endlessly.
 
-    The state after the last batch of an epoch is position 0 of the next.
+    `batch_tokens`, `source_tokens` and `max_len` are those of `plan_batches`; `weights` are those of the corpora
+    (`epoch_order`). `n_workers` threads make batches ahead. The state after the last batch of an epoch is position 0 of
+    the next.
     """
 
     def __init__(
@@ -89,17 +98,17 @@ class Loader(Generic[B]):
         if self._state.seed != seed:
             raise UserError(f"the state was saved with seed {self._state.seed}, the run has {seed}: use the same seed")
         if min(asdict(self._state).values()) < 0:
-            raise UserError(f"{self._state}: epoch, position and seed are numbers from 0 upwards")
+            raise UserError(f"{self._state}: epoch, position and seed must be at least 0")
         self._plan = self._plan_epoch(self._state.epoch)
         self._state = self._checked(self._state)
-        self._next = self._state  # the batch to be asked for next; ahead of the state when workers run
+        self._next = self._state  # the batch to be made next; with workers it is ahead of the state
         self._pool = ThreadPoolExecutor(n_workers, thread_name_prefix="loader") if n_workers else None
         self._n_ahead = 1 + BATCHES_AHEAD * n_workers
         self._ahead: deque[tuple[Callable[[], B], LoaderState]] = deque()
 
     @property
     def state(self) -> LoaderState:
-        """Where the consumer stands, after the last batch that it was given."""
+        """The position after the last batch that was returned."""
         return self._state
 
     @property
@@ -109,13 +118,16 @@ class Loader(Generic[B]):
 
     @property
     def n_batches(self) -> int:
-        """The steps of the epoch that is being planned; epochs differ a little."""
+        """The number of steps in the current epoch; epochs differ a little."""
         return len(self._plan)
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two loaders exactly when a state of one means the same in the other, whatever the ranks."""
-        # Version 2 differs where parts of examples add up over the epochs; all other plans are those of version 1.
+        """A hash that is equal for two loaders if a state of one gives the same batches in the other.
+
+        It does not depend on the number of ranks or workers.
+        """
+        # Version 2 differs only where fractions of examples add up over the epochs; all other plans are those of 1.
         shares = [
             examples_per_epoch(size, weight) for size, weight in zip(self.dataset.sizes, self.weights, strict=True)
         ]
@@ -142,7 +154,7 @@ class Loader(Generic[B]):
         if not self._ahead:
             raise StopIteration
         make, after = self._ahead[0]
-        batch = make()  # may raise: then nothing was consumed
+        batch = make()  # if it raises, nothing was consumed
         self._ahead.popleft()
         self._state = after
         return batch
@@ -172,8 +184,8 @@ class Loader(Generic[B]):
         order = epoch_order(self.dataset.sizes, self.weights, seed=seed, epoch=epoch)
         if not len(order):
             raise UserError(
-                f"no batch can be made: the weights {self.weights} give none of the {sum(self.dataset.sizes):,} "
-                f"examples to epoch {epoch}. Raise them (data.weights)."
+                f"no batch can be made: with the weights {self.weights}, epoch {epoch} has none of the "
+                f"{sum(self.dataset.sizes):,} examples. Set data.weights to higher numbers."
             )
         plan = plan_batches(
             self.dataset.source_lengths,
@@ -185,27 +197,27 @@ class Loader(Generic[B]):
             seed=seed,
             epoch=epoch,
         )
-        if not len(plan):  # otherwise a loader without an end would turn without a batch
-            raise self._nothing_to_give(plan)
+        if not len(plan):  # an endless loader would search for a batch forever
+            raise self._nothing_fits(plan)
         self._plan_of = epoch
         return plan
 
     def _checked(self, state: LoaderState) -> LoaderState:
-        """The state in its one form: the end of an epoch is the beginning of the next."""
+        """Check that the position exists, and turn the end of an epoch into the beginning of the next."""
         n_batches = len(self._plan)
         if state.position > n_batches:
             raise UserError(
-                f"the data cannot go on from {asdict(state)}: this epoch has {n_batches} batches. "
+                f"cannot resume the data from {asdict(state)}: this epoch has {n_batches} batches. "
                 "The corpus, the weights or data.batch_tokens are not those of the saved run."
             )
         if state.position < n_batches:
             return state
         return LoaderState(state.epoch + 1, 0, state.seed)
 
-    def _nothing_to_give(self, plan: EpochPlan) -> UserError:
+    def _nothing_fits(self, plan: EpochPlan) -> UserError:
         total = sum(self.dataset.sizes)
         return UserError(
-            f"no batch can be made: of {total:,} examples {len(plan.left_out):,} are longer than "
-            f"data.batch_tokens = {self.batch_tokens} or max_len = {self.max_len} allow (weights {self.weights}). "
-            "Raise them, or give a corpus of shorter texts."
+            f"no batch can be made: {len(plan.left_out):,} of {total:,} examples are longer than "
+            f"data.batch_tokens = {self.batch_tokens} or max_len = {self.max_len} allows (weights {self.weights}). "
+            "Set higher limits, or give a corpus of shorter texts."
         )
