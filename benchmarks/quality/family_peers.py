@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.data.images import Images, flip, normalised, open_images, shift, splits_of
+from heedful.data import Images, flip, normalised, open_images, shift, splits_of
 from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
 

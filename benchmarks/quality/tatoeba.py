@@ -28,8 +28,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from heedful.data import Example
 from heedful.data.augment import strip_final_punctuation
-from heedful.data.corpus import Example
 from multi30k import copy_records
 
 # Tatoeba's language names -> the codes of model cards

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heedful.data.corpus import read_text
+from heedful.data import read_text
 
 # archive[file][system] -> the lines of that file
 Archive = dict[str, dict[str, list[str]]]

@@ -109,7 +109,7 @@ def prepare(options: argparse.Namespace, work: Path) -> dict:
 
 
 def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, needs_marian: bool) -> dict:
-    from heedful.data.corpus import read_text
+    from heedful.data import read_text
     from heedful.interop.ctranslate2.cache import convert
     from heedful.interop.ctranslate2.spec import source_token
     from heedful.models.model_info import find_model_folder
@@ -129,7 +129,7 @@ def _prepare(path: Path, source: Path, n_sentences: int, marian: Path, needs_mar
 
 
 def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
-    from heedful.data.corpus import read_text
+    from heedful.data import read_text
     from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
@@ -138,7 +138,7 @@ def _learn_shortlist(path: Path, text: Path, quick: bool) -> None:
 
 def _bleu(model: str, reference: Path, outputs: dict[str, list[list[int]]]) -> dict[str, float]:
     """Return the BLEU of each program's translations with natural lengths; runs in a child process like `_prepare`."""
-    from heedful.data.corpus import read_text
+    from heedful.data import read_text
     from heedful.evaluation.metrics import bleu
     from heedful.text import load_tokenizers
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.data.corpus import read_text
+from heedful.data import read_text
 from heedful.decoding.search.request import Request
 from heedful.decoding.steps.parallel_decoding import look_ahead
 from heedful.models.model_info import find_model_folder

@@ -20,9 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heedful.cli.system_info import processor
-from heedful.data.binarize import prepare
-from heedful.data.corpus import Corpus, open_corpus
-from heedful.data.shards import Shards
+from heedful.data import Corpus, Shards, open_corpus, prepare
 from heedful.devices import n_cores
 from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
 
@@ -110,7 +108,7 @@ def random_sentences(n: int) -> Sides:
 
 
 def read_batches(shards: Shards, n_batches: int) -> int:
-    from heedful.data.datasets import PairDataset
+    from heedful.data import PairDataset
     from heedful.data.loader import Loader  # imported here because it imports torch, which earlier stages do not need
 
     loader = Loader(PairDataset(shards, special_ids=SPECIAL_IDS), batch_tokens=25_000, seed=1, n_workers=1)

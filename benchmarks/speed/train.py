@@ -28,7 +28,7 @@ from pathlib import Path
 
 from heedful.cli.doctor import rate
 from heedful.cli.system_info import processor
-from heedful.data.corpus import open_corpus
+from heedful.data import open_corpus
 from heedful.text import TokenizerConfig, learn_tokenizers, save_tokenizers
 from watch import Failed, Watched, Window, busy_cores, watch
 

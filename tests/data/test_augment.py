@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from heedful.data import Example
 from heedful.data.augment import InformalCopies, strip_final_punctuation
-from heedful.data.corpus import Example
 from heedful.errors import UserError
 from heedful.training.settings import DataSettings
 

@@ -140,8 +140,8 @@ def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path,
 # No `if __name__ == "__main__"`: a plain script must do.
 ENDLESS = """
 import itertools, sys
-from heedful.data.corpus import Example
-from heedful.data.binarize import prepare
+from heedful.data import Example
+from heedful.data import prepare
 from heedful.text import load_tokenizers
 tokenizers = load_tokenizers(sys.argv[1], probe=False)
 endless = (Example("a dog runs %d" % n, "the cat sits") for n in itertools.count())

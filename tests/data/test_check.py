@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data import check
+from heedful.data import check, open_corpus, read_labelled, read_text
 from heedful.data.check import DuplicateDetector, Report, check_corpus, read_test_sources
-from heedful.data.corpus import open_corpus, read_labelled, read_text
 from heedful.data.problems import KINDS
 from heedful.data.unicode_scripts import ScriptOf, fits, main_script
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from heedful.data import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.data.clean import LineWriter, clean_names, write_clean
-from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.errors import UserError
 
 

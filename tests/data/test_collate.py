@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.collate import Batch, collate_pairs, pad_sources
+from heedful.data import Batch, collate_pairs, pad_sources
 from heedful.text import SPECIAL_IDS
 
 ids = st.lists(st.integers(4, 99), max_size=12)

@@ -5,9 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data.collate import IGNORE_INDEX, collate_labels
-from heedful.data.conll import Sentence, read_tagged, spans_of
-from heedful.data.corpus import read_text
+from heedful.data import IGNORE_INDEX, Sentence, collate_labels, read_tagged, read_text, spans_of
 from heedful.errors import UserError
 from heedful.text import SPECIAL_IDS
 

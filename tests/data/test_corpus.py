@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.corpus import Corpus, Example, open_corpus, read_labelled, read_text
+from heedful.data import Corpus, Example, open_corpus, read_labelled, read_text
 from heedful.data.formats import first_shifted_line
 from heedful.data.problems import Problem, excerpt
 from heedful.errors import MissingExtra, UserError

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from heedful.cli.main import run
-from heedful.data.corpus import Corpus, open_corpus
+from heedful.data import Corpus, open_corpus
 from heedful.errors import UserError
 
 N = 60  # enough for something to be usual

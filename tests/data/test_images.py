@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.data.images import Images, flip, normalised, open_images, read_image, shift, splits_of
+from heedful.data import Images, flip, normalised, open_images, read_image, shift, splits_of
 from heedful.errors import UserError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "images"

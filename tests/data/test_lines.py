@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.corpus import Example, open_corpus
+from heedful.data import Example, open_corpus
 from heedful.data.lines import count_lines, read_lines, split_lines
 from heedful.errors import UserError
 

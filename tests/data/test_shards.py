@@ -11,10 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data import binarize, shards
-from heedful.data.binarize import prepare
-from heedful.data.corpus import Example, open_corpus
-from heedful.data.shards import Shards
+from heedful.data import Example, Shards, binarize, open_corpus, prepare, shards
 from heedful.errors import UserError
 from prepared_corpus import make_examples, prepared, tokenizers
 

@@ -1,11 +1,12 @@
 """Documents of running text, and those that are held out."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
-from heedful.data.corpus import read_text
+from heedful.data import Example, join_lines, read_text
 from heedful.data.splits import every_document, split_documents
 from heedful.errors import UserError
 
@@ -32,3 +33,12 @@ def test_too_few_paragraphs_may_be_lines(tmp_path: Path) -> None:
         split_documents([corpus], "paragraphs", hold_out=10, share=0.1)
     training, held_out, _ = split_documents([corpus], "lines", hold_out=10, share=0.1)
     assert len(list(training[0])) + len(list(held_out[0])) == 200
+
+
+def test_lines_become_documents():
+    lines = [Example(text) for text in ["", "a", "b", " ", "", "c", "", "d", "e"]]
+    assert [document.source for document in join_lines(lines)] == ["a\nb", "c", "d\ne"]
+    long = [Example("word " * 10) for _ in range(10)]
+    assert [len(document.source) for document in join_lines(long, max_characters=120)] == [101] * 5
+    endless = (Example("line") for _ in itertools.count())
+    assert next(join_lines(endless, max_characters=50)).source.startswith("line\nline")

@@ -8,8 +8,7 @@ import torch
 from deterministic import fill
 from encoder_models import SIZES, bert_folder, own_tokenizers, picture, vit_folder
 from heedful import UserError, load_model, pipeline
-from heedful.data.collate import IGNORE_INDEX, pad_sources
-from heedful.data.conll import Sentence
+from heedful.data import IGNORE_INDEX, Sentence, pad_sources
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.embedder import Embedder
 from heedful.decoding.encoder_inputs import image_tensor, make_pair

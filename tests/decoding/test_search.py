@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.data.collate import pad_sources
+from heedful.data import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
 from heedful.decoding.search.beam_search import extend_beam, likeliest, top
 from heedful.decoding.search.continuous_batching import search

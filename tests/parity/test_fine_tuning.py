@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from encoder_folders import folder_of
-from heedful.data.loader import Loader
+from heedful.data import Loader
 from heedful.interop.huggingface.checkpoint import import_huggingface
 from heedful.models.model_io import load_model
 from heedful.training.resolve_settings import resolve_settings

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.data.collate import pad_sources
+from heedful.data import pad_sources
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.interop.huggingface.marian import POSITION_TABLES, table, why_not

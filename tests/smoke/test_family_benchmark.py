@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.data.images import open_images
+from heedful.data import open_images
 from heedful.models.model_io import load_model, save_model
 from heedful.models.vit import Vit, VitConfig
 from heedful.training.settings import read_settings

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.data.demo import demo_corpus
+from heedful.data import demo_corpus
 from heedful.decoding.translator import Translator
 from heedful.serving.limits import Limits
 from heedful.serving.service import WARM_UPS

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from deterministic import largest_difference, whole_numbers
-from heedful.data.collate import pad_sources
+from heedful.data import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings

@@ -4,9 +4,7 @@ import functools
 import random
 from pathlib import Path
 
-from heedful.data.binarize import prepare
-from heedful.data.corpus import Example
-from heedful.data.shards import Shards
+from heedful.data import Example, Shards, prepare
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 TEXT = "a an the dog cat man woman child runs walks sits red blue green small big house street with and on under"

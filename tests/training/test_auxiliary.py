@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from deterministic import fill
 from heedful import UserError, load_model
-from heedful.data.collate import LmBatch
+from heedful.data import LmBatch
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.training.auxiliary_losses import AuxiliarySettings, auxiliary_heads, with_auxiliary_heads
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint

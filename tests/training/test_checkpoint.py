@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.atomic_io import clear_unfinished
-from heedful.data.loader import LoaderState
+from heedful.data import LoaderState
 from heedful.errors import UserError
 from heedful.training.checkpoint import (
     Checkpoint,

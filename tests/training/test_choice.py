@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.corpus import Example
+from heedful.data import Example
 from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.events import read_log
 from heedful.training.tasks.translation import PairsValidator

@@ -8,8 +8,7 @@ import pytest
 
 from echo_engine import EchoEngine
 from heedful.cli import main
-from heedful.data.corpus import Example
-from heedful.data.shards import Shards
+from heedful.data import Example, Shards
 from heedful.decoding import translator as translators
 from heedful.decoding.segmentation import most_important, split_sentences
 from heedful.errors import UserError

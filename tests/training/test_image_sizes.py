@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from encoder_models import vit_folder
-from heedful.data.loader import LoaderState
+from heedful.data import LoaderState
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.decoding.hf_pipelines import pipeline
 from heedful.errors import UserError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.corpus import Example
+from heedful.data import Example
 from heedful.errors import UserError
 from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.data_preparation import prepare_data

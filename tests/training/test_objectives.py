@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deterministic import fill, largest_difference, whole_numbers
-from heedful.data.collate import Batch, collate_pairs
+from heedful.data import Batch, collate_pairs
 from heedful.errors import UserError
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL_IDS

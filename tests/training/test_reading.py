@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from heedful.cli.main import run
-from heedful.data.corpus import Corpus
+from heedful.data import Corpus
 from heedful.errors import UserError
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Content, Files

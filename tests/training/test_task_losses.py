@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from deterministic import fill
-from heedful.data.collate import IGNORE_INDEX, LabelBatch, LmBatch
-from heedful.data.loader import Loader
+from heedful.data import IGNORE_INDEX, LabelBatch, LmBatch, Loader
 from heedful.models.bert import Bert
 from heedful.models.gpt import Gpt
 from heedful.nn.embeddings import to_patches
@@ -130,8 +129,7 @@ def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None
 
 def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
     """As nanoGPT divides tiny Shakespeare: characters, the last tenth held out, nothing lost in between."""
-    from heedful.data.corpus import read_text
-    from heedful.data.splits import split_documents
+    from heedful.data import read_text, split_documents
 
     path = tmp_path / "a.txt"
     text = "".join(f"line {i}\n\n" for i in range(57))

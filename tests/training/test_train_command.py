@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from heedful.cli.train import minutes
-from heedful.data.shards import Shards
+from heedful.data import Shards
 from heedful.errors import UserError
 from heedful.models.model_io import find_model_folder, load_model
 from heedful.serving.model_registry import languages_of_card
