@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 NAME = re.compile(r"cpu|mps|cuda(?::([0-9]{1,4}))?")
 EXPECTED = "expected cpu, cuda, cuda:N (the GPU of that number, from 0) or mps"
 
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # of NVIDIA, of WSL, of AMD
+
 
 def n_cores() -> int:
     """Count the cores that this process may use: fewer than the machine has in a container or under `taskset`."""
@@ -34,6 +36,19 @@ def device_name(name: object) -> str:
 def device_names(names: object) -> list[str]:
     """Normalize device names that are separated by commas, such as "cuda:0,cuda:1"."""
     return [device_name(name.strip()) for name in names.split(",")] if isinstance(names, str) else [device_name(names)]
+
+
+def best_device() -> str:
+    """Return "cuda:0" if torch finds a CUDA device, else "cpu".
+
+    torch is imported only on a machine that has the device file of a GPU driver. "mps" is never chosen, because
+    CTranslate2, the faster engine, cannot use it.
+    """
+    if os.name == "posix" and not any(os.path.exists(path) for path in GPU_DRIVERS):
+        return "cpu"
+    import torch
+
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
 def cuda_index(name: str) -> int:

@@ -163,7 +163,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys) -> None:
     assert run([*arguments, "--output", str(tmp_path / "over.svg")]) == 0
     assert "over.svg" in capsys.readouterr().out
     assert run(arguments) == 0
-    assert "where the class token looks" in capsys.readouterr().out
+    assert "the class token attends to" in capsys.readouterr().out
     assert run([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model"]["family"] == "vit"
 

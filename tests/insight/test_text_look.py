@@ -13,7 +13,7 @@ import torch
 from deterministic import fill, largest_difference
 from echo_engine import tokenizers
 from heedful import UserError
-from heedful.cli.look_text import known_from, report
+from heedful.cli.look_report import decoder_report, known_from
 from heedful.cli.main import run
 from heedful.decoding.generator import Generator
 from heedful.insight.look_decoder import TextLook, look_at_text
@@ -140,7 +140,7 @@ def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.Capture
 def test_three_rivals_are_named_a_comma_among_them(seen: TextLook) -> None:
     step = seen.steps[0]
     rivals = [replace(step.top[0], id=-number, token=token) for number, token in enumerate([", ", "b", "c", "d"], 1)]
-    lines = report(replace(seen, steps=(replace(step, top=tuple(rivals)), *seen.steps[1:])), None, None)
+    lines = decoder_report(replace(seen, steps=(replace(step, top=tuple(rivals)), *seen.steps[1:])), None, None)
     said = f"{rivals[0].probability:.2f}"
     assert f",  {said}, b {said}, c {said};" in lines[3]
 

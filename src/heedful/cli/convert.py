@@ -1,49 +1,51 @@
-"""`heedful convert`: models of other programs in, models for other programs out."""
+"""`heedful convert`: read models of other programs, and write models for other programs."""
 
-import sys
-import warnings
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from heedful.models.model_info import Precision
+from cyclopts import Parameter
+
+from heedful.cli.options import DATA, MODEL, OUTPUT
+from heedful.cli.output import warnings_as_messages
+from heedful.errors import UserError
+from heedful.models.model_info import Precision, builtin_folders
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def convert(
-    source: Path,
-    output: Path,
+    source: Annotated[Path, Parameter(group=DATA)],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)],
     *,
-    to: Literal["heedful", "huggingface", "ctranslate2", "onnx"],
-    precision: Precision | None = None,
+    format: Annotated[Literal["heedful", "huggingface", "ctranslate2", "onnx"], Parameter(group=MODEL)],
+    precision: Annotated[Precision | None, Parameter(group=MODEL)] = None,
 ) -> None:
-    """Read a model of Hugging Face's, or write one of heedful's for another program.
+    """Convert a model from Hugging Face to heedful, or to another program.
 
-    Reading takes config.json, safetensors and tokenizer files, never a
-    pickle, and runs no code of the folder. What cannot be mapped exactly is
-    refused, with the reason.
+    Reads config.json, safetensors and tokenizer files, never a pickle, and runs
+    no code of the folder. A model that cannot be represented exactly is refused,
+    with the reason.
 
     Parameters
     ----------
     source
-        A folder of Hugging Face's; or a run, or a model folder of heedful's.
+        A folder that save_pretrained wrote, or that was downloaded; or a run or a model folder of heedful.
     output
         The folder to write.
-    to
-        heedful reads Marian (OPUS-MT), Pegasus, BART, T5, BERT, GPT-2, Llama and ViT; huggingface is for
-        transformers, ctranslate2 for CTranslate2, onnx for ONNX Runtime.
+    format
+        heedful (from Hugging Face), huggingface (transformers), ctranslate2, or onnx (ONNX Runtime).
     precision
-        With --to heedful, of a model of heedful's: the same model in such numbers. int8 takes a quarter of the space.
+        With --format heedful, of a heedful model: the precision of its weights. int8 takes a quarter of the space.
     """
+    if not source.exists() and str(source) not in builtin_folders():
+        remedy = (
+            f". If it is a model of the Hugging Face Hub, download it: hf download {source} --local-dir {source.name}"
+        )
+        raise UserError(f"{source}: no such folder{remedy if _HUB_NAME.fullmatch(str(source)) else ''}")
     from heedful.interop.convert import convert_model
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        written = convert_model(source, output, to=to, precision=precision)
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            print(f"heedful: {warning.message}", file=sys.stderr)
-    print(f"{written}: {_contents(written)}")
-
-
-def _contents(folder: Path) -> str:
+    with warnings_as_messages():
+        folder = convert_model(source, output, to=format, precision=precision)
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    return ", ".join(names)
+    print(f"{folder}: {', '.join(names)}")

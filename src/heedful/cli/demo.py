@@ -3,8 +3,11 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from cyclopts import Parameter
+
+from heedful.cli.options import DATA, OUTPUT
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,11 +20,16 @@ EVERYDAY = ("I don't know where she lives.", "What time does the train leave?", 
 LANGUAGES = {"en": "English", "fr": "French", "zh": "Chinese"}
 
 
-def demo(*, pair: Pair = "en-fr", output: Path = Path("demo")) -> int:
-    """Train on the built-in corpus, translate sentences the model has not seen, and draw its attention.
+def demo(
+    *,
+    pair: Annotated[Pair, Parameter(group=DATA)] = "en-fr",
+    output: Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)] = Path("demo"),
+) -> int:
+    """Train a model on the built-in corpus, translate with it, and draw its attention.
 
-    A grammar of English, French and Chinese wrote the corpus, so every translation can be judged right or wrong.
-    Needs no network and no other files.
+    A grammar of English, French and Chinese wrote the corpus, so every
+    translation can be judged right or wrong. Needs no network and no other
+    files.
 
     Parameters
     ----------

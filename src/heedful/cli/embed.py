@@ -1,7 +1,6 @@
-"""`heedful embed`: lines, or images, in; vectors out, to .npy or JSONL."""
+"""`heedful embed`: turn lines or images into vectors, in a .npy or a .jsonl file."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
@@ -10,32 +9,33 @@ from cyclopts import Parameter
 
 from heedful.cli.classify import is_image
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.output import open_output, refuse_overwriting
+from heedful.cli.line_filter import require_readable
+from heedful.cli.options import DATA, MODEL, OUTPUT, Device, resolve_device
+from heedful.cli.output import open_output, print_message, refuse_overwriting
 from heedful.cli.progress import ProgressReporter
 from heedful.data.formats import decode
-from heedful.data.problems import BadData, Place, remedy_for
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.embedder import Embedder
 
-HEADER = 128  # bytes of an .npy file before its numbers: room for any count of rows
+HEADER = 128  # bytes of a .npy file before its numbers, enough for any number of rows
 
 
 def embed(
-    file: Path = STANDARD_INPUT,
+    file: Annotated[Path, Parameter(group=DATA)] = STANDARD_INPUT,
     *,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
-    output: Path,
-    pool: Literal["mean", "class", "pooler", "tokens"] = "mean",
-    device: str = "cpu",
+    model: Annotated[Path, Parameter(name=["--model", "-m"], group=MODEL)],
+    pool: Annotated[Literal["mean", "class", "pooler", "tokens"], Parameter(group=MODEL)] = "mean",
+    device: Device = "auto",
+    output: Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)],
 ) -> None:
     """Turn each line, or each image, into a vector.
 
     A .npy file gets one row of float32 for each line; a .jsonl file one object
-    for each: vector, or, for each token, tokens and vectors. Any family will do:
-    the states of an encoder (bert, vit), the memory of an encoder-decoder, the
-    states of a gpt.
+    for each: "vector", or "tokens" and "vectors" with --pool tokens. Every
+    family can embed: encoders (bert, vit) and gpt by their last hidden states,
+    encoder-decoders by the output of their encoder.
 
     Parameters
     ----------
@@ -43,55 +43,49 @@ def embed(
         The lines, or one image; - is standard input. A model of images reads names of image files.
     model
         The folder of a run or of a model.
-    output
-        Where the vectors go: a .npy or a .jsonl file.
     pool
-        One vector: the mean of all tokens, that of the class token, what a pooler makes of it; or one for each token.
-    device
-        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
+        The mean of all tokens, the class token, the output of the pooler, or one vector for each token.
+    output
+        The file for the vectors: .npy or .jsonl.
     """
-    if model is None:
-        raise UserError("which model? Name the folder of a run or a model: heedful embed lines.txt -m runs/bert")
     if output.suffix not in (".npy", ".jsonl"):
         raise UserError(f"--output {output}: vectors are written to .npy or .jsonl files")
     if pool == "tokens" and output.suffix == ".npy":
-        raise UserError("--pool tokens: lines have unlike numbers of tokens, and an .npy is one table; write a .jsonl")
+        raise UserError(
+            "--pool tokens: lines have different numbers of tokens, and a .npy file is one table; write a .jsonl file"
+        )
     refuse_overwriting(output, file)
     from heedful.decoding.embedder import Embedder
 
-    embedder = Embedder.load(model, device=device)
+    embedder = Embedder.load(model, device=resolve_device(device))
     if pool != "tokens":
         embedder.check(pool)
-    with open_output(output) as out, ProgressReporter(unit="lines") as passing:
+    with open_output(output) as out, ProgressReporter(unit="lines") as progress:
         write = _write_npy if output.suffix == ".npy" else _write_jsonl
-        write(out, embedder, _blocks(file, embedder, passing), pool)
-    for words in embedder.tally.warnings():
-        print(f"heedful: {words}", file=sys.stderr)
+        write(out, embedder, _blocks(file, embedder, progress), pool)
+    for text in embedder.tally.warnings():
+        print_message(text)
 
 
-def _blocks(file: Path, embedder: "Embedder", passing: ProgressReporter) -> Iterator[list[str]]:
-    """The lines, some at a time, as text. Who asks for the next ones is done with those before."""
-    if is_image(file, taken=embedder.takes_images):
+def _blocks(file: Path, embedder: "Embedder", progress: ProgressReporter) -> Iterator[list[str]]:
+    """Iterate over blocks of lines; when the next block is requested, the one before it counts as done."""
+    if is_image(file, supported=embedder.takes_images):
         yield [str(file)]
         return
-    with TextInput(file) as source:
+    with TextInput(file, command="embed") as source:
         n_lines, n_bytes = 0, source.n_bytes
-        passing.update("embedding", n_lines, 0.0)
+        progress.update("embedding", n_lines, 0.0)
         for lines in source.blocks(full=True):
             cells = [decode(line) for line in lines]
-            for cell in cells:
-                for problem in cell.problems:
-                    if problem.kind in ("encoding", "binary", "too-long"):
-                        place = Place(source.name, cell.line, cell.byte if problem.byte is None else problem.byte)
-                        raise BadData(problem.kind, place, problem.value, remedy=remedy_for(problem.kind, source.name))
+            require_readable(source.name, cells)
             yield [cell.text for cell in cells]
             n_lines += len(lines)
-            at = lines[-1].byte + len(lines[-1].content) + 1
-            passing.update("embedding", n_lines, min(1.0, at / n_bytes) if n_bytes else None)
+            end = lines[-1].byte + len(lines[-1].content) + 1
+            progress.update("embedding", n_lines, min(1.0, end / n_bytes) if n_bytes else None)
 
 
 def _write_npy(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]], pool: str) -> None:
-    """Rows as they come; the count, which stands in the header, is written last."""
+    """Write rows as they are computed; the header, which holds their number, is written again at the end."""
     assert pool in ("mean", "class", "pooler")
     n_rows = 0
     out.write(npy_header(0, embedder.width))
@@ -105,7 +99,7 @@ def _write_npy(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]],
 
 
 def npy_header(n_rows: int, width: int) -> bytes:
-    """NumPy's format, version 1.0, always of one length."""
+    """Return the header of a .npy file, version 1.0, always `HEADER` bytes long."""
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({n_rows}, {width}), }}".encode()
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
 
@@ -114,11 +108,11 @@ def _write_jsonl(out: BinaryIO, embedder: "Embedder", blocks: Iterator[list[str]
     for block in blocks:
         if pool == "tokens":
             for tokens, vectors in embedder.embed_tokens(block):
-                _write_line(out, {"tokens": tokens, "vectors": vectors.tolist()})
+                _write_object(out, {"tokens": tokens, "vectors": vectors.tolist()})
         else:
             for vector in embedder.embed(block, pool=pool).tolist():  # type: ignore[arg-type]
-                _write_line(out, {"vector": vector})
+                _write_object(out, {"vector": vector})
 
 
-def _write_line(out: BinaryIO, values: dict[str, object]) -> None:
+def _write_object(out: BinaryIO, values: dict[str, object]) -> None:
     out.write(json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

@@ -1,20 +1,17 @@
-"""An evaluation for the eye, for programs, and sentence by sentence.
-
-`heedful evaluate`: how good a model, or a file of translations, is.
-"""
+"""`heedful evaluate`: score a model, or a file of translations, and print the scores for people or as JSON."""
 
 import io
-import json
+import json as json_format
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.output import named, refuse_overwriting
+from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Device, Json, resolve_device
+from heedful.cli.output import name_in_errors, refuse_overwriting
 from heedful.cli.progress import ProgressReporter
 from heedful.data.problems import excerpt
 from heedful.errors import UserError
@@ -34,19 +31,146 @@ from heedful.evaluation.significance import Comparison
 from heedful.models.model_info import builtin_folders, find_model_folder
 
 SIGNIFICANT = 0.05
-WIDTH = 110  # of a sentence that is shown
+WIDTH = 110  # characters of a sentence that is shown
 Values = dict[str, object]
+
+
+def evaluate(
+    source: Annotated[Path | None, Parameter(group=DATA)] = None,
+    *,
+    target: Annotated[list[Path] | None, Parameter(consume_multiple=True, group=DATA)] = None,
+    hypotheses: Annotated[Path | None, Parameter(group=DATA)] = None,
+    against: Annotated[Path | None, Parameter(group=DATA)] = None,
+    model: Annotated[Path | None, Parameter(name=("--model", "-m"), group=MODEL)] = None,
+    compute: Annotated[Compute, Parameter(group=MODEL)] = "float32",
+    beam: Annotated[int, Parameter(group=RUN)] = 5,
+    device: Device = "auto",
+    lowercase: Annotated[bool, Parameter(group=RUN)] = False,
+    tokenize: Annotated[Tokenize, Parameter(group=RUN)] = "13a",
+    worst: Annotated[int, Parameter(group=OUTPUT)] = 0,
+    per_sentence: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+    json: Json = False,
+) -> None:
+    """Score a model, or a file of translations, with BLEU and chrF.
+
+    The scores are those of sacreBLEU, on detokenized text with its case, with
+    signatures and 95 % intervals by bootstrap; for a model also the perplexity
+    of the references.
+
+    Parameters
+    ----------
+    source
+        The text to translate, one sentence a line.
+    target
+        The reference translation of --source, line by line; several files are several references.
+    hypotheses
+        In place of a model: a file with translations, line by line.
+    against
+        A second model folder or file of translations: is the difference more than chance?
+    model
+        The run or model folder that translates --source, or a built-in model (en-fr, fr-en).
+    compute
+        Precision of the translation; int8 is faster and slightly less exact.
+    beam
+        Hypotheses that the search keeps; 1 is greedy search.
+    lowercase
+        Also print the scores of lower-cased text.
+    tokenize
+        How BLEU splits words: none for tokenized text; zh, ja-mecab, ko-mecab, char for text without spaces.
+    worst
+        Show this many of the sentences with the lowest chrF.
+    per_sentence
+        Write the scores of each sentence to this file, one JSON object a line.
+    """
+    system = _system_to_score(model, hypotheses, source)
+    _check_options(worst, per_sentence, [system, source, against, *(target or ())])
+    if not target:
+        raise UserError("nothing to compare with: pass --target, the reference translation of --source")
+    name = resolve_device(device)
+    texts = read_texts(source, target)
+    systems = _systems([path for path in (system, against) if path is not None], texts, beam, compute, name)
+    outputs = [each.hypotheses for each in systems]
+    scores = evaluate_texts(
+        outputs[0],
+        texts.references,
+        against=outputs[1] if len(outputs) > 1 else None,
+        tokenize=tokenize,
+        lowercase=lowercase,
+    )
+    report = Report(texts, systems, scores, worst)
+    if per_sentence is not None:
+        report.write_sentences(per_sentence)
+    print(json_format.dumps(report.values(), indent=1) if json else report.text())
+
+
+def _system_to_score(model: Path | None, hypotheses: Path | None, source: Path | None) -> Path:
+    """Return the model folder or the file of translations; what is wrong with it is reported now."""
+    if model is not None and hypotheses is not None:
+        raise UserError(
+            f"-m {model} and --hypotheses {hypotheses} both say what to evaluate; "
+            "to compare the two, pass one of them as --against"
+        )
+    if hypotheses is not None:
+        if hypotheses.is_dir():
+            raise UserError(f"--hypotheses {hypotheses}: a folder, where a file was expected; for a model use -m")
+        return hypotheses
+    if model is None:
+        raise UserError(
+            "nothing to evaluate. Name a model and its test set, -m MODEL --source FILE --target FILE, "
+            "or a file of translations, --hypotheses FILE --target FILE"
+        )
+    if model.is_file():
+        raise UserError(f"-m {model}: a file, where a model folder was expected; for translations use --hypotheses")
+    if source is None:
+        raise UserError(f"-m {model}: a model needs text to translate: pass --source")
+    find_model_folder(model)
+    return model
+
+
+def _check_options(worst: int, per_sentence: Path | None, inputs: list[Path | None]) -> None:
+    """Report options that cannot work before anything is translated."""
+    if worst < 0:
+        raise UserError(f"--worst {worst}: expected the number of sentences to show, from 0 upwards")
+    if per_sentence is not None and (per_sentence.is_dir() or not per_sentence.absolute().parent.is_dir()):
+        problem = "a folder" if per_sentence.is_dir() else f"there is no folder {per_sentence.parent}"
+        raise UserError(f"--per-sentence {per_sentence}: {problem}; name a file in an existing folder")
+    refuse_overwriting(per_sentence, *inputs, option="--per-sentence")
+
+
+def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
+    # Files first: a problem with one is reported before a model has translated for an hour.
+    files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
+    with ProgressReporter(unit="sentences") as progress:
+
+        def tell(activity: str, done: int) -> None:
+            progress.update(activity, done, done / max(1, len(texts)))
+
+        return [
+            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
+            for path in paths
+        ]
+
+
+def _is_model(path: Path) -> bool:
+    if path.exists():
+        return path.is_dir()
+    if str(path) in (builtin := builtin_folders()):
+        return True
+    names = f", or name a built-in model: {', '.join(builtin)}" if builtin else ""
+    raise UserError(f"{path}: no such file or folder; name a file of translations, or a model folder{names}")
 
 
 @dataclass(frozen=True)
 class Report:
+    """The scores of one system, perhaps compared with a second."""
+
     texts: Texts
-    systems: list[System]  # what was evaluated; then, perhaps, what it was compared with
+    systems: list[System]
     evaluation: Evaluation
     n_worst: int
 
     def values(self) -> Values:
-        """Plain values for JSON; the keys are stable."""
+        """Return plain values for JSON; the keys are stable."""
         scores = (self.evaluation.scores, self.evaluation.other_scores)
         return {
             "version": 1,
@@ -54,27 +178,27 @@ class Report:
             "references": len(self.texts.references),
             "systems": [_system_values(system, some) for system, some in zip(self.systems, scores, strict=False)],
             "comparisons": [
-                _comparison_values(one, score)
-                for one, score in zip(self.evaluation.comparisons, scores[1], strict=True)
+                _comparison_values(comparison, score)
+                for comparison, score in zip(self.evaluation.comparisons, scores[1], strict=True)
             ],
             "worst": [self._sentence(i) for i in self.evaluation.sentences.worst(self.n_worst)],
             "notes": self._notes(),
         }
 
     def text(self) -> str:
-        """A few lines for a person; what standard output cannot write is escaped."""
+        """Return a few lines for a person; characters that standard output cannot encode are escaped."""
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return "\n".join(self._lines())
 
     def write_sentences(self, path: Path) -> None:
-        """One JSON object a line, in the order of the test set."""
+        """Write one JSON object a line, in the order of the test set."""
         try:
-            with named(path), path.open("w", encoding="utf-8", newline="\n") as file:
+            with name_in_errors(path), path.open("w", encoding="utf-8", newline="\n") as file:
                 for i in range(len(self.texts)):
-                    file.write(json.dumps(self._sentence(i), ensure_ascii=False) + "\n")
+                    file.write(json_format.dumps(self._sentence(i), ensure_ascii=False) + "\n")
         except PermissionError:
-            raise UserError(f"--per-sentence {path}: not writable for this user; name another place") from None
+            raise UserError(f"--per-sentence {path}: not writable for this user; name another file") from None
 
     def _sentence(self, i: int) -> Values:
         first = self.systems[0]
@@ -91,11 +215,11 @@ class Report:
         scores = (self.evaluation.scores, self.evaluation.other_scores)
         sets = self.texts.references
         up_to = "up to " * any(not line.strip() for lines in sets for line in lines)  # an empty line is no reference
-        several = f", {up_to}{len(sets)} references each" * (len(sets) > 1)
+        references = f", {up_to}{len(sets)} references each" * (len(sets) > 1)
         for system, some in zip(self.systems, scores, strict=False):
-            yield f"{system.name}: {len(self.texts):,} sentences{several}"
+            yield f"{system.name}: {len(self.texts):,} sentences{references}"
             yield from _score_lines(some)
-            yield from _likelihood_lines(system)
+            yield from _perplexity_lines(system)
         yield from self._comparison_lines()
         for note in self._notes():
             yield f"note: {note}"
@@ -110,10 +234,10 @@ class Report:
             return
         first, other = (system.name for system in self.systems)
         yield f"{first} against {other}"
-        for one, score in zip(self.evaluation.comparisons, self.evaluation.scores, strict=True):
-            low, high = one.interval.low, one.interval.high
-            numbers = f"{one.difference:+6.2f}  [{low:+.2f}, {high:+.2f}]  p = {one.p_value:.4f}"
-            yield f"  {_name(score):<18}{numbers}  {_verdict(one)}"
+        for comparison, score in zip(self.evaluation.comparisons, self.evaluation.scores, strict=True):
+            low, high = comparison.interval.low, comparison.interval.high
+            numbers = f"{comparison.difference:+6.2f}  [{low:+.2f}, {high:+.2f}]  p = {comparison.p_value:.4f}"
+            yield f"  {_name(score):<18}{numbers}  {_verdict(comparison)}"
 
     def _worst_lines(self) -> Iterator[str]:
         for i in self.evaluation.sentences.worst(self.n_worst):
@@ -132,13 +256,13 @@ def _score_lines(scores: list[Score]) -> Iterator[str]:
         yield f"  {_name(score):<18}{score.value:6.2f}{margin:<8}  {score.signature}"
 
 
-def _likelihood_lines(system: System) -> Iterator[str]:
-    likely = system.likelihood
-    if likely is not None and likely.n_scored:
-        which = f"{likely.n_scored:,} of the references" if likely.left_out else "the references"
+def _perplexity_lines(system: System) -> Iterator[str]:
+    likelihood = system.likelihood
+    if likelihood is not None and likelihood.n_scored:
+        which = f"{likelihood.n_scored:,} of the references" if likelihood.left_out else "the references"
         yield (
-            f"  {'perplexity':<18}{likely.perplexity:6.2f}{'':8}  of {which}, per token "
-            f"({likely.nats_per_sentence:.2f} nats per sentence, {sum(likely.n_tokens):,} tokens)"
+            f"  {'perplexity':<18}{likelihood.perplexity:6.2f}{'':8}  of {which}, per token "
+            f"({likelihood.nats_per_sentence:.2f} nats per sentence, {sum(likelihood.n_tokens):,} tokens)"
         )
 
 
@@ -158,14 +282,14 @@ def _verdict(comparison: Comparison) -> str:
 
 def _system_values(system: System, scores: list[Score]) -> Values:
     values: Values = {"name": system.name, "scores": [_score_values(score) for score in scores]}
-    likely = system.likelihood
-    if likely is not None:
-        if likely.n_scored:
-            values["perplexity"] = likely.perplexity
-            values["nats_per_token"] = likely.loss
-            values["nats_per_sentence"] = likely.nats_per_sentence
-        values["tokens"] = sum(likely.n_tokens)
-        values["left_out"] = [number + 1 for number in likely.left_out]
+    likelihood = system.likelihood
+    if likelihood is not None:
+        if likelihood.n_scored:
+            values["perplexity"] = likelihood.perplexity
+            values["nats_per_token"] = likelihood.loss
+            values["nats_per_sentence"] = likelihood.nats_per_sentence
+        values["tokens"] = sum(likelihood.n_tokens)
+        values["left_out"] = [number + 1 for number in likelihood.left_out]
     return values
 
 
@@ -190,129 +314,3 @@ def _sentence_values(system: System, scores: SentenceScores, i: int) -> Values:
         values["reference_log_prob"] = system.likelihood.log_probs[i]
         values["reference_tokens"] = system.likelihood.n_tokens[i]
     return values
-
-
-def evaluate(
-    source: Path | None = None,
-    *,
-    model: Annotated[Path | None, Parameter(name=("--model", "-m"))] = None,
-    target: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
-    hypotheses: Path | None = None,
-    against: Path | None = None,
-    beam: int = 5,
-    compute: Compute = "float32",
-    device: str = "cpu",
-    lowercase: bool = False,
-    tokenize: Tokenize = "13a",
-    worst: int = 0,
-    per_sentence: Path | None = None,
-    json: bool = False,
-) -> None:
-    """Score a model, or a file of translations: BLEU, chrF, how sure they are.
-
-    By sacreBLEU, cased and detokenised, with signatures and 95 % intervals by
-    bootstrap; of a model also the perplexity of the references.
-
-    Parameters
-    ----------
-    source
-        The text to translate, one sentence a line.
-    model
-        The run or model folder that translates --source.
-    target
-        Its right translation, line by line; several files are several references.
-    hypotheses
-        In place of a model: a file with translations, line by line.
-    against
-        Compare with this, a model folder or a file with translations: is the difference more than chance?
-    beam
-        The beam of the search; 1 is greedy search.
-    compute
-        float32 or int8: how the model computes when it translates.
-    device
-        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
-    lowercase
-        Also give the scores of lower-cased text.
-    tokenize
-        How BLEU finds words: none for text that is tokenised; zh, ja-mecab, ko-mecab, char for text without spaces.
-    worst
-        Show so many of the sentences with the lowest chrF.
-    per_sentence
-        Write the scores of each sentence to this file, one JSON object a line.
-    json
-        Print one JSON object, for programs.
-    """
-    subject = _subject(model, hypotheses, source)
-    _check_options(worst, per_sentence, [subject, source, against, *(target or ())])
-    if not target:
-        raise UserError("heedful evaluate: nothing to compare with: give --target, the right translation of --source")
-    texts = read_texts(source, target)
-    systems = _systems([path for path in (subject, against) if path is not None], texts, beam, compute, device)
-    report = Report(texts, systems, _evaluate(systems, texts, tokenize, lowercase), worst)
-    if per_sentence is not None:
-        report.write_sentences(per_sentence)
-    print(dumps(report.values(), indent=1) if json else report.text())
-
-
-def _subject(model: Path | None, hypotheses: Path | None, source: Path | None) -> Path:
-    if model is not None and hypotheses is not None:
-        raise UserError(
-            f"heedful evaluate: -m {model} and --hypotheses {hypotheses} both say what to evaluate; "
-            "to compare the two, give one of them as --against"
-        )
-    if hypotheses is not None:
-        if hypotheses.is_dir():
-            raise UserError(f"--hypotheses {hypotheses}: a folder, where a file was expected; a model is given by -m")
-        return hypotheses
-    if model is None:
-        raise UserError(
-            "heedful evaluate: nothing to evaluate. Give a model and its test set, -m MODEL --source FILE --target "
-            "FILE, or a file of translations, --hypotheses FILE --target FILE"
-        )
-    if model.is_file():
-        raise UserError(
-            f"-m {model}: a file, where a model folder was expected; translations are given by --hypotheses"
-        )
-    if source is None:
-        raise UserError(f"-m {model}: a model needs text to translate: give --source")
-    find_model_folder(model)  # what is wrong with it is said now; it may be the name of one that comes with heedful
-    return model
-
-
-def _check_options(worst: int, per_sentence: Path | None, read: list[Path | None]) -> None:
-    """Complain of what cannot work now, not after translating."""
-    if worst < 0:
-        raise UserError(f"--worst {worst}: expected how many sentences to show, from 0 upwards")
-    if per_sentence is not None and (per_sentence.is_dir() or not per_sentence.absolute().parent.is_dir()):
-        what = "a folder" if per_sentence.is_dir() else f"there is no folder {per_sentence.parent}"
-        raise UserError(f"--per-sentence {per_sentence}: {what}; name a file in a folder that is there")
-    refuse_overwriting(per_sentence, *read, option="--per-sentence")
-
-
-def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
-    # Files first: what is wrong with one is said before a model has translated for an hour.
-    files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
-    with ProgressReporter(unit="sentences") as passing:
-
-        def tell(what: str, done: int) -> None:
-            passing.update(what, done, done / max(1, len(texts)))
-
-        return [
-            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
-            for path in paths
-        ]
-
-
-def _is_model(path: Path) -> bool:
-    if path.exists():
-        return path.is_dir()
-    if str(path) in (builtin := builtin_folders()):
-        return True
-    ours = f", or name a model that comes with heedful: {', '.join(builtin)}" if builtin else ""
-    raise UserError(f"{path}: no such file or folder; give a file of translations, or a model folder{ours}")
-
-
-def _evaluate(systems: list[System], texts: Texts, tokenize: Tokenize, lowercase: bool) -> Evaluation:
-    outputs = [system.hypotheses for system in systems]
-    against = outputs[1] if len(outputs) > 1 else None
-    return evaluate_texts(outputs[0], texts.references, against=against, tokenize=tokenize, lowercase=lowercase)

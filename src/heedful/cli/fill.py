@@ -1,4 +1,4 @@
-"""`heedful fill`: what may stand where a word is hidden."""
+"""`heedful fill`: predict masked words with a BERT."""
 
 import json as json_format
 from pathlib import Path
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from heedful.cli.options import DATA, MODEL, OUTPUT, Device, Json, resolve_device
 from heedful.cli.output import escape_unwritable, print_json
-from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.decoding.fill_mask import Candidate
 
 
 def fill(
-    text: str,
+    text: Annotated[str, Parameter(group=DATA)],
     *,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
-    top_k: int = 5,
-    target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    json: bool = False,
-    device: str = "cpu",
+    model: Annotated[Path, Parameter(name=["--model", "-m"], group=MODEL)],
+    target: Annotated[list[str] | None, Parameter(consume_multiple=True, group=DATA)] = None,
+    device: Device = "auto",
+    top_k: Annotated[int, Parameter(group=OUTPUT)] = 5,
+    json: Json = False,
 ) -> None:
-    """Find the words that may stand where a text says [MASK].
+    """Predict the words that a text hides as [MASK].
 
-    Each [MASK] is one token of the model's vocabulary. Where there are
-    several, each is found by itself: what the others could be is not decided.
+    Each [MASK] is one token of the model's vocabulary. Several masks are
+    predicted independently of each other.
 
     Parameters
     ----------
@@ -33,36 +33,28 @@ def fill(
         A text with [MASK] in place of each hidden word.
     model
         The folder of a run or of a model of the family bert.
-    top_k
-        How many words for each place.
     target
-        Compare these words only: --target dog cat
-    json
-        Print JSON: for each place a list of score, token, token_text, text.
-    device
-        Where to compute: cpu, cuda, cuda:N (the GPU of that number, from 0) or mps.
+        Score only these words: --target dog cat
+    top_k
+        Number of words for each mask.
     """
-    if model is None:
-        raise UserError(
-            'which model? Name the folder of a run or a model: heedful fill "A [MASK] runs." -m runs/bert\n'
-            "`heedful train runs/bert --family bert --text book.txt` makes one of your own text"
-        )
     from heedful.decoding.fill_mask import FillMask
 
-    found = FillMask.load(model, device=device).fill(text, top_k=top_k, targets=target)
+    masks = FillMask.load(model, device=resolve_device(device)).fill(text, top_k=top_k, targets=target)
     if json:
-        print_json(_as_json(found))
+        print_json(_to_json(masks))
         return
     escape_unwritable()
-    for number, place in enumerate(found, start=1):
-        if len(found) > 1:
+    for number, candidates in enumerate(masks, start=1):
+        if len(masks) > 1:
             print(f"[MASK] {number}")
-        width = max(len(candidate.token_text) for candidate in place)
-        for candidate in place:
+        width = max(len(candidate.token_text) for candidate in candidates)
+        for candidate in candidates:
             print(f"{candidate.score:8.4f}  {candidate.token_text:{width}}  {candidate.text}")
 
 
-def _as_json(found: "list[list[Candidate]]") -> str:
+def _to_json(masks: "list[list[Candidate]]") -> str:
+    """Return a list for each mask, of objects with score, token, token_text and text."""
     names = ("score", "token", "token_text", "text")
-    values = [[{name: getattr(one, name) for name in names} for one in place] for place in found]
+    values = [[{name: getattr(each, name) for name in names} for each in candidates] for candidates in masks]
     return json_format.dumps(values, ensure_ascii=False, indent=1)

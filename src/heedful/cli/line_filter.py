@@ -1,4 +1,11 @@
-"""The work of a filter: blocks of lines go out to be worked on, and are written in their order when they come back."""
+"""One line in, one line out: `LineFilter` runs a model on blocks of lines and writes the outputs in order.
+
+    with TextInput(file) as source, open_output(output) as out:
+        lines = LineFilter(source, executor, TranslationWriter(out, "text", n_best=1))
+        lines.run()
+
+`translate`, `summarize`, `generate` and `classify` differ in the executor, which runs the model, and in the writer.
+"""
 
 import contextlib
 import itertools
@@ -10,6 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from heedful.cli.input import TextInput
+from heedful.cli.output import print_message
 from heedful.cli.progress import ProgressReporter
 from heedful.data.formats import Field, decode
 from heedful.data.lines import MAX_LINE_BYTES, Line
@@ -24,153 +32,180 @@ if TYPE_CHECKING:
 
 Format = Literal["text", "jsonl"]
 BadLines = Literal["error", "keep", "skip"]
-WRONG = {
+# Problems that make a line unreadable, as they are described in the output and in the warnings.
+UNREADABLE = {
     "encoding": "not UTF-8",
     "binary": "not UTF-8",
     "too-long": f"longer than {MAX_LINE_BYTES >> 20} MB",
-}  # what a line may be
+}
 
 
-class OutputFormat(Protocol):
-    def write(self, number: int, best: Any) -> None:
-        """What became of line `number`, counted from 0."""
+class LineWriter(Protocol):
+    """Writes one output for each line of the input."""
 
-    def write_bad(self, number: int, content: bytes, what: str) -> None:
-        """In place of line `number`, which could not be read: `what` is wrong with it."""
+    def write(self, number: int, output: Any) -> None:
+        """Write the output for line `number`, counted from 0."""
+
+    def write_bad(self, number: int, content: bytes, problem: str) -> None:
+        """Write `content` in place of line `number`, which could not be read."""
 
     def flush(self) -> None: ...
 
 
-class Job(NamedTuple):
+class _Block(NamedTuple):
+    """A submitted block."""
+
     lines: list[Line]
     cells: list[Field]
-    start: int  # the number of the first line, from 0
-    answer: "Future[BlockResult[Any]]"
+    start: int  # the number of its first line, from 0
+    result: "Future[BlockResult[Any]]"
 
 
 class LineFilter:
-    """From an input to a writer."""
+    """Reads lines from an input, runs a model on them in blocks, and passes the outputs to a writer."""
 
     def __init__(
         self,
         source: TextInput,
-        place: "BatchExecutor[Any]",
-        writer: OutputFormat,
+        executor: "BatchExecutor[Any]",
+        writer: LineWriter,
         *,
         on_bad_line: BadLines | None = None,
         can_keep: bool = True,
-        to: str = "translate",
+        verb: str = "translate",
         written: OutputNoun = TRANSLATIONS,
     ) -> None:
-        self.source, self.place, self.writer = source, place, writer
-        self.to, self.written = to, written  # what is done to a line, and what becomes of it
+        """Connect the three parts.
+
+        `on_bad_line` is the option of the command, None if the command has no such option; `can_keep` says whether it
+        offers "keep". `verb` and `written` name the activity and its outputs in messages.
+        """
+        self.source, self.executor, self.writer = source, executor, writer
+        self.verb, self.written = verb, written
         self.on_bad_line = on_bad_line or "error"
-        # What else the option of that name takes; without it nobody is told to use it.
-        self.other_ways = () if on_bad_line is None else ("keep", "skip") if can_keep else ("skip",)
-        self.n_bad: Counter[str] = Counter()  # by what is wrong with them
+        # The other values of --on-bad-line, for the error message.
+        self.alternatives = () if on_bad_line is None else ("keep", "skip") if can_keep else ("skip",)
+        self.n_bad: Counter[str] = Counter()  # number of unreadable lines by problem
         self.tally = DecodingStats()
 
     def run(self, *, hidden: bool = False) -> None:
-        """`hidden`: show no progress, which would stand between the lines."""
+        """Process all lines; `hidden` shows no progress, which would mix with the output in a terminal."""
         if self.source.is_terminal:
-            print(f"type a line to {self.to} it; Ctrl-D ends", file=sys.stderr)
+            print(f"type a line to {self.verb} it; Ctrl-D ends", file=sys.stderr)
         n_bytes = self.source.n_bytes
-        with contextlib.nullcontext() if hidden else ProgressReporter(unit="sentences") as passing:
-            for n_lines, at in itertools.chain([(0, 0)], self._blocks()):
-                if passing is not None:
-                    passing.update(
-                        f"{self.to.removesuffix('e')}ing", n_lines, min(1.0, at / n_bytes) if n_bytes else None
-                    )
+        activity = f"{self.verb.removesuffix('e')}ing"
+        with contextlib.nullcontext() if hidden else ProgressReporter(unit="sentences") as progress:
+            for n_lines, end in itertools.chain([(0, 0)], self._process()):
+                if progress is not None:
+                    progress.update(activity, n_lines, min(1.0, end / n_bytes) if n_bytes else None)
+
+    def print_warnings(self) -> None:
+        """Print warnings about lines that were cut, split, copied or left empty."""
+        for text in self.warnings():
+            print_message(text)
 
     def warnings(self) -> list[str]:
-        """What a user must know when it is done."""
-        done = "left empty" if self.on_bad_line == "skip" else "copied"
+        """Return the warnings about lines that were cut, split, copied or left empty."""
+        action = "left empty" if self.on_bad_line == "skip" else "copied"
         bad = [
-            f"{'1 line' if n == 1 else f'{n:,} lines'} that could not be read, {what}: {done}"
-            for what, n in self.n_bad.items()
+            f"{'1 line' if n == 1 else f'{n:,} lines'} that could not be read, {problem}: {action}"
+            for problem, n in self.n_bad.items()
         ]
         return [*self.tally.warnings(of="line", written=self.written), *bad]
 
-    def _blocks(self) -> Iterator[tuple[int, int]]:
-        """Lines and bytes that are done, after each block."""
-        pending: deque[Job] = deque()
+    def _process(self) -> Iterator[tuple[int, int]]:
+        """Process the input and yield, after each block, the numbers of lines and bytes that are done."""
+        pending: deque[_Block] = deque()
         start = 0
         for lines in self.source.blocks():
             cells = [decode(line) for line in lines]
-            bad = self._refused(cells)
-            if bad is not None:  # what stands before it is still translated
+            bad = self._first_refused(cells)
+            if bad is not None:  # the lines before it are still processed
                 cells = cells[: cells.index(bad)]
                 lines = lines[: len(cells)]
-            answer = self.place.submit([cell.text for cell in cells], start)
-            pending.append(Job(lines, cells, start, answer))
+            result = self.executor.submit([cell.text for cell in cells], start)
+            pending.append(_Block(lines, cells, start, result))
             start += len(cells)
-            while pending and (bad or len(pending) >= self.place.width or not self.source.ready()):
-                yield self._finish(pending.popleft())
+            while pending and (bad or len(pending) >= self.executor.width or not self.source.ready()):
+                yield self._write(pending.popleft())
             if bad is not None:
-                raise _bad_data(self.source.name, bad, self.other_ways)
+                raise _bad_data(self.source.name, bad, self.alternatives)
         while pending:
-            yield self._finish(pending.popleft())
+            yield self._write(pending.popleft())
 
-    def _refused(self, cells: Sequence[Field]) -> Field | None:
-        """The first cell that stops the work. A line too long to be read cannot be kept either."""
-        allowed = {"error": (), "keep": ("encoding", "binary"), "skip": tuple(WRONG)}[self.on_bad_line]
+    def _first_refused(self, cells: Sequence[Field]) -> Field | None:
+        """Return the first unreadable line that stops the work; a line that is too long cannot be kept either."""
+        allowed = {"error": (), "keep": ("encoding", "binary"), "skip": tuple(UNREADABLE)}[self.on_bad_line]
         return next((cell for cell in cells if (kind := bad_kind(cell)) is not None and kind not in allowed), None)
 
-    def _finish(self, job: Job) -> tuple[int, int]:
+    def _write(self, block: _Block) -> tuple[int, int]:
+        """Wait for a block and write its outputs; return the numbers of lines and bytes that are done then."""
         try:
-            answer = job.answer.result()
+            result = block.result.result()
         except BadText as error:
-            cell = job.cells[error.number - job.start]
+            cell = block.cells[error.number - block.start]
             raise UserError(f"{Place(self.source.name, cell.line, cell.byte)}: {error.what}") from None
-        at = 0
-        for number, (line, cell, best) in enumerate(zip(job.lines, job.cells, answer.outputs, strict=True)):
+        end = 0
+        for number, (line, cell, output) in enumerate(zip(block.lines, block.cells, result.outputs, strict=True)):
             kind = bad_kind(cell)
             if kind is None:
-                self.writer.write(job.start + number, best)
+                self.writer.write(block.start + number, output)
             else:
-                self.n_bad[WRONG[kind]] += 1
-                kept = line.content if self.on_bad_line == "keep" else b""
-                self.writer.write_bad(job.start + number, kept, WRONG[kind])
-            at = line.byte + len(line.content) + 1
+                self.n_bad[UNREADABLE[kind]] += 1
+                content = line.content if self.on_bad_line == "keep" else b""
+                self.writer.write_bad(block.start + number, content, UNREADABLE[kind])
+            end = line.byte + len(line.content) + 1
         self.writer.flush()
-        self.tally += answer.tally
-        return job.start + len(job.cells), at
+        self.tally += result.tally
+        return block.start + len(block.cells), end
 
 
 def bad_kind(cell: Field) -> str | None:
-    """Return the kind of problem because of which the line cannot be translated, or None."""
-    return next((problem.kind for problem in cell.problems if problem.kind in WRONG), None)
+    """Return why a line is unreadable, a key of `UNREADABLE`, or None for a readable line."""
+    return next((problem.kind for problem in cell.problems if problem.kind in UNREADABLE), None)
 
 
-def _bad_data(name: str, cell: Field, other_ways: Sequence[str]) -> BadData:
-    problem = next(problem for problem in cell.problems if problem.kind in WRONG)
+def require_readable(name: str, cells: Sequence[Field]) -> None:
+    """Raise the error for the first unreadable line of an input, if there is one."""
+    for cell in cells:
+        if bad_kind(cell) is not None:
+            raise _bad_data(name, cell, ())
+
+
+def _bad_data(name: str, cell: Field, alternatives: Sequence[str]) -> BadData:
+    problem = next(problem for problem in cell.problems if problem.kind in UNREADABLE)
     place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
-    ways = "|".join(way for way in other_ways if way == "skip" or problem.kind != "too-long")
-    remedy = remedy_for(problem.kind, name) + (f"\nOr pass --on-bad-line {ways}" if ways else "")
+    values = "|".join(each for each in alternatives if each == "skip" or problem.kind != "too-long")
+    remedy = remedy_for(problem.kind, name) + (f"\nOr pass --on-bad-line {values}" if values else "")
     return BadData(problem.kind, place, problem.value, remedy=remedy)
 
 
-class Writer:
-    """Translations as lines of text or of JSON."""
+def refuse_keep_in_json(on_bad_line: BadLines, format: Format) -> None:
+    """Refuse `--on-bad-line keep` beside `--format jsonl`."""
+    if on_bad_line == "keep" and format == "jsonl":
+        raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
+
+
+class TranslationWriter:
+    """Writes translations as lines of text or of JSON; with `n_best` > 1, several for each line of the input."""
 
     def __init__(self, out: BinaryIO, format: Format, *, n_best: int) -> None:
         self._out, self._format, self._n_best = out, format, n_best
 
-    def write(self, number: int, best: "list[Translation]") -> None:
-        """The translations of line `number`, counted from 0."""
+    def write(self, number: int, translations: "list[Translation]") -> None:
         if self._format == "jsonl":
-            source = {"source_tokens": best[0].source_tokens}
-            self._write_json({**_values(best[0]), **source, **self._candidates(best)})
+            source = {"source_tokens": translations[0].source_tokens}
+            others = {} if self._n_best == 1 else {"candidates": [_values(each) for each in translations]}
+            self._out.write(json_line({**_values(translations[0]), **source, **others}))
         elif self._n_best == 1:
-            self._write_line(one_line(best[0].text))
+            self._out.write(one_line(translations[0].text).encode() + b"\n")
         else:
-            for translation in best:
-                self._write_line(f"{number} ||| {one_line(translation.text)} ||| {translation.score:.6f}")
+            for each in translations:
+                self._out.write(f"{number} ||| {one_line(each.text)} ||| {each.score:.6f}\n".encode())
 
-    def write_bad(self, number: int, content: bytes, what: str) -> None:
-        """In place of line `number`, which could not be read."""
+    def write_bad(self, number: int, content: bytes, problem: str) -> None:
         if self._format == "jsonl":
-            self._write_json({"text": "", "error": what})
+            self._out.write(json_line({"text": "", "error": problem}))
         elif self._n_best == 1:
             self._out.write(content + b"\n")
         else:
@@ -179,25 +214,20 @@ class Writer:
     def flush(self) -> None:
         self._out.flush()
 
-    def _candidates(self, best: "list[Translation]") -> dict[str, object]:
-        return {} if self._n_best == 1 else {"candidates": [_values(translation) for translation in best]}
-
-    def _write_json(self, values: dict[str, object]) -> None:
-        # Some readers take U+2028 for the end of a line, inside of a string too.
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        self._write_line(LINE_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
-
-    def _write_line(self, text: str) -> None:
-        self._out.write(text.encode() + b"\n")
-
 
 def one_line(text: str) -> str:
-    """A line break, whoever wrote it, becomes a space: one line in, one line out."""
+    """Replace line breaks, of any kind, by spaces: one line in, one line out."""
     return LINE_BREAK.sub(" ", text)
 
 
-def _values(translation: "Translation") -> dict[str, object]:
-    values: dict[str, object] = {
+def json_line(values: dict[str, Any]) -> bytes:
+    """Return one line of JSON in UTF-8; U+2028 and its like are escaped, since some readers split lines there."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return LINE_BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode("utf-8", "replace") + b"\n"
+
+
+def _values(translation: "Translation") -> dict[str, Any]:
+    values: dict[str, Any] = {
         "text": one_line(translation.text),
         "score": translation.score,
         "tokens": translation.tokens,

@@ -1,173 +1,171 @@
-"""`heedful look`: what a model does with one sentence, in the terminal or as a page, a picture, a file."""
+"""`heedful look`: show what a model computes for one sentence or image: in the terminal, as a page, as data."""
 
-import contextlib
-import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.look_encoder import is_one_stack, look_at_one_stack
-from heedful.cli.output import escape_unwritable, print_json
+from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Json
+from heedful.cli.output import escape_unwritable, print_json, print_message, refuse_overwriting, warnings_as_messages
+from heedful.config import read_json
 from heedful.decoding.segmentation import Long
 from heedful.errors import UserError
-from heedful.models.model_info import builtin_model
+from heedful.models.model_info import CONFIG, builtin_model, find_model_folder
 
 if TYPE_CHECKING:
     from heedful.insight.look import Look
+    from heedful.insight.look_decoder import TextLook
+    from heedful.insight.look_encoder import EncoderLook
 
 BEAM = 5
-BRANCHES = 200  # cut branches of the beam that a page can follow without a model
+BRANCHES = 200  # pruned branches of the beam that a page can follow without a model
+ENCODERS = ("bert", "vit")
 Kind = Literal["cross", "encoder", "decoder"]
 
 
 def look(
-    sentence: str,
+    sentence: Annotated[str, Parameter(group=DATA)],
     *,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
-    target: str | None = None,
-    output: Path | None = None,
-    beam: int = BEAM,
-    kind: Kind = "cross",
-    layer: int | None = None,
-    head: int | None = None,
-    without: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    hide: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
-    piece: int | None = None,
-    long: Long = "split",
-    json: bool = False,
+    target: Annotated[str | None, Parameter(group=DATA)] = None,
+    piece: Annotated[int | None, Parameter(group=DATA)] = None,
+    long: Annotated[Long, Parameter(group=DATA)] = "split",
+    model: Annotated[Path | None, Parameter(name=["--model", "-m"], group=MODEL)] = None,
+    beam: Annotated[int, Parameter(group=RUN)] = BEAM,
+    without: Annotated[list[str] | None, Parameter(consume_multiple=True, group=RUN)] = None,
+    hide: Annotated[list[int] | None, Parameter(consume_multiple=True, group=RUN)] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], group=OUTPUT)] = None,
+    kind: Annotated[Kind, Parameter(group=OUTPUT)] = "cross",
+    layer: Annotated[int | None, Parameter(group=OUTPUT)] = None,
+    head: Annotated[int | None, Parameter(group=OUTPUT)] = None,
+    json: Json = False,
 ) -> None:
-    """Look inside a model while it reads or translates a sentence, or reads an image.
+    """Look inside a model while it processes one sentence or image.
 
-    Shows the translation, where each token looked, its likeliest rivals, and the beams; --output page.html has all of
-    it, to explore, of every family. Of a gpt: what it writes after the sentence, layer by layer. Of a bert or a vit:
-    its answer and attention, of an image laid over it. Of several lines one is shown, as heedful translate has it.
+    Prints the translation, the source token each step attended to, its most
+    probable alternatives, and the beams; --output page.html has all of it, to
+    explore. Of a gpt: the text that it generates, layer by layer. Of a bert or
+    a vit: its prediction and its attention, for an image laid over the image.
 
     Parameters
     ----------
     sentence
-        The text to translate, to read or to go on from; for a vit an image file.
-    model
-        The folder of a run or of a model; by default the one that comes with heedful, from English to French.
+        The text to translate, to read or to continue; for a vit the name of an image file.
     target
-        A translation to look at in place of the model's own: how likely is each of its tokens?
-    output
-        A file to write: .html a page, .svg .png .pdf a picture, .json .npz everything, for programs.
+        A translation to inspect in place of the model's own: how probable is each of its tokens?
+    piece
+        Which part of a text with several lines to show, counted from 1; by default the first.
+    long
+        Lines beyond the model's limit, as in heedful translate: split, truncate, extract, error, whole.
+    model
+        The folder of a run or of a model; by default the built-in one from English to French.
     beam
-        How many hypotheses the search follows; 1 is greedy search.
+        Hypotheses that the search keeps; 1 is greedy search.
+    without
+        Attention heads to remove, as kind:layer:head, counted from 1: --without cross:2:1 encoder:1:4
+    hide
+        Words of the sentence to hide from the model, counted from 1: --hide 2 5
+    output
+        A file to write: .html is a page, .svg .png .pdf are pictures, .json .npz hold all numbers.
     kind
-        Which attention to show: cross (target to source), or the encoder's or decoder's own.
+        Which attention to show: cross (target to source), or the encoder's or the decoder's self-attention.
     layer
         Which layer to show, counted from 1; by default the last.
     head
-        Which head to show, counted from 1; by default the mean of all.
-    without
-        Heads to silence, as kind:layer:head counted from 1: --without cross:2:1 encoder:1:4
-    hide
-        Words of the sentence that the model must not see, counted from 1: --hide 2 5
-    piece
-        Which piece of a text of several lines to look at, counted from 1; by default the first.
-    long
-        Lines that are longer than the model takes, as in heedful translate: split, truncate, extract, error, whole.
-    json
-        Print what .json has, for programs.
+        Which head to show, counted from 1; by default the mean of all heads.
     """
     folder = builtin_model() if model is None else model
-    if is_one_stack(folder):
+    family = read_json(find_model_folder(folder) / CONFIG).get("family")
+    is_encoder_decoder = family not in (*ENCODERS, "gpt")
+    if not is_encoder_decoder:
         changed = {"beam": beam != BEAM, "kind": kind != "cross", "long": long != "split"}
-        _refuse(folder, target=target, without=without, hide=hide, piece=piece, **changed)
-        look_at_one_stack(folder, sentence, output, as_json=json, layer=layer, head=head)
-        return
-    changes = [_head(words) for words in without or ()], [number - 1 for number in hide or ()]
-    seen = _look_inside(folder, sentence, output, target=target, beam=beam, changes=changes, which=(piece, long))
-    _show(seen, output, json, kind=kind, layer=layer, head=head)
+        _refuse_options(folder, target=target, without=without, hide=hide, piece=piece, **changed)
+    heads, words = [_parse_head(text) for text in without or ()], [number - 1 for number in hide or ()]
+    from heedful.cli.look_report import print_report, summary
+    from heedful.insight.attention_svg import chosen_map
+    from heedful.insight.look_decoder import look_at_text
+    from heedful.insight.look_encoder import look_encoder
+    from heedful.insight.look_file import check_suffix
+
+    escape_unwritable()
+    if output is not None:
+        check_suffix(output)
+        if family in ENCODERS:
+            refuse_overwriting(output, Path(sentence))  # of a vit, the sentence is an image file
+    result: Look | EncoderLook | TextLook
+    if is_encoder_decoder:
+        branches = BRANCHES if output is not None and output.suffix.lower() == ".html" else 0
+        result = translation = _look_at_translation(
+            folder,
+            sentence,
+            target=target,
+            beam=beam,
+            heads=heads,
+            words=words,
+            piece=piece,
+            long=long,
+            branches=branches,
+        )
+        weights, shown = translation.attention_map(kind).weights, {"kind": kind}
+    else:
+        result = stack = look_at_text(folder, sentence) if family == "gpt" else look_encoder(folder, sentence)
+        weights, shown = stack.weights, {}
+    chosen_map(weights, layer, head)  # report a layer or head that does not exist before anything is written
+    if output is not None:
+        with warnings_as_messages():
+            result.save(output, layer=layer, head=head, **shown)
+    if json:
+        print_json(result.to_json())
+    elif output is not None:
+        print("\n".join([*summary(result), f"{output}: {output.stat().st_size:,} bytes"]))
+    else:
+        print_report(result, kind=kind, layer=layer, head=head)
 
 
-def _look_inside(
+def _look_at_translation(
     folder: Path,
     sentence: str,
-    output: Path | None,
     *,
     target: str | None,
     beam: int,
-    changes: tuple[list[tuple[str, int, int]], list[int]],
-    which: tuple[int | None, Long],
+    heads: list[tuple[str, int, int]],
+    words: list[int],
+    piece: int | None,
+    long: Long,
+    branches: int,
 ) -> "Look":
     from heedful.insight.inputs import open_subject
     from heedful.insight.look import look as look_inside
-    from heedful.insight.look_file import check_suffix
 
-    if output is not None:
-        check_suffix(output)
-    without_heads, masked_words = changes
-    piece, long = which
-    with _said():
-        seen = look_inside(
+    with warnings_as_messages():
+        result = look_inside(
             open_subject(folder, long=long),
             sentence,
             target=target,
             beam=beam,
-            without_heads=without_heads,
-            masked_words=masked_words,
-            branches=BRANCHES if output is not None and output.suffix.lower() == ".html" else 0,
-            piece=None if piece is None else piece - 1,  # counted from 1 as people count
+            without_heads=heads,
+            masked_words=words,
+            branches=branches,
+            piece=None if piece is None else piece - 1,
         )
-    _say_which(seen)
-    return seen
+    if result.pieces is not None:
+        n, number = len(result.pieces.sources), result.pieces.number + 1
+        print_message(
+            f"the model translates this text in {n} pieces, each by itself, as in heedful translate; "
+            f"this is piece {number} of {n}. Another: --piece {number + 1 if number < n else 1}"
+        )
+    return result
 
 
-@contextlib.contextmanager
-def _said() -> Iterator[None]:
-    """Warnings become words on standard error."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        yield
-    for one in said:
-        print(f"heedful: {one.message}", file=sys.stderr)
-
-
-def _say_which(seen: "Look") -> None:
-    """A reader of one piece must know that there are others."""
-    if seen.pieces is None:
-        return
-    n, number = len(seen.pieces.sources), seen.pieces.number + 1
-    other = number + 1 if number < n else 1
-    print(
-        f"heedful: the model gets this text in {n} pieces, each by itself, as in heedful translate; "
-        f"this is piece {number} of {n}. Another: --piece {other}",
-        file=sys.stderr,
-    )
-
-
-def _refuse(folder: Path, **given: object) -> None:
-    """Options that only an encoder-decoder has a use for: ignored in silence they would mislead."""
-    names = [f"--{name}" for name, value in given.items() if value]
+def _refuse_options(folder: Path, **used: object) -> None:
+    """Refuse options that only an encoder-decoder can use; to ignore them would mislead."""
+    names = [f"--{name}" for name, value in used.items() if value]
     if names:
         raise UserError(f"{' '.join(names)}: for models that translate, and {folder} is not one; leave it out")
 
 
-def _show(seen: "Look", output: Path | None, as_json: bool, *, kind: Kind, layer: int | None, head: int | None) -> None:
-    from heedful.cli.look_report import print_report
-    from heedful.insight.attention_svg import chosen_map
-
-    escape_unwritable()
-    chosen_map(seen.attention_map(kind).weights, layer, head)  # complains of a layer that is not there
-    if output is not None:
-        with _said():
-            seen.save(output, layer=layer, head=head, kind=kind)
-    if as_json:
-        print_json(seen.to_json())
-    elif output is not None:
-        print(f"{seen.translation.text}\n{output}: {output.stat().st_size:,} bytes")
-    else:
-        print_report(seen, kind=kind, layer=layer, head=head)
-
-
-def _head(words: str) -> tuple[str, int, int]:
-    """cross:2:1, counted from 1 as people count -> ("cross", 1, 0)."""
-    parts = words.split(":")
+def _parse_head(text: str) -> tuple[str, int, int]:
+    """Parse kind:layer:head, which people count from 1: "cross:2:1" is ("cross", 1, 0)."""
+    parts = text.split(":")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts[1:]):
-        raise UserError(f"--without {words}: expected kind:layer:head, counted from 1, as in cross:2:1")
+        raise UserError(f"--without {text}: expected kind:layer:head, counted from 1, as in cross:2:1")
     return parts[0], int(parts[1]) - 1, int(parts[2]) - 1

@@ -1,6 +1,6 @@
-"""Standard streams that somebody closed (`heedful … >&-`), and what the system says when an output fails.
+"""Where the output of a command goes: standard output or a file that appears when it is complete; messages to the user.
 
-Where results go: standard output, or a file that gets its name only when it is complete.
+Also standard streams that the caller closed (`heedful … >&-`), and what to do about an output that fails.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import io
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -17,17 +18,32 @@ from heedful.atomic_io import sync
 from heedful.cli.input import STANDARD_INPUT
 from heedful.errors import UserError
 
-# What a user can do about an output that fails.
+# What a user can do about an output that fails, by the system's error number.
 REMEDIES = {
     errno.ENOSPC: "free some space, or write to another disk, and run the command again",
     errno.EDQUOT: "free some space, or write to another disk, and run the command again",
-    errno.EFBIG: "no file may be that large here; raise the limit (`ulimit -f` shows it), or write to another disk",
-    errno.EIO: "the disk, or the way to it, does not work; write to another one, and look after this one",
+    errno.EFBIG: "the file is larger than this system allows; raise the limit (`ulimit -f`), or write to another disk",
+    errno.EIO: "the disk, or the connection to it, fails; write to another disk and check this one",
 }
 
 
-class Closed(io.TextIOBase):
-    """In place of a standard output that is closed: who writes nothing to it does not mind."""
+def print_message(text: str) -> None:
+    """Print a message of the program on standard error."""
+    print(f"heedful: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def warnings_as_messages() -> Iterator[None]:
+    """Print the warnings of a block as messages at its end, each text once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, UserWarning)):
+        print_message(text)
+
+
+class ClosedOutput(io.TextIOBase):
+    """Replaces a closed standard output: writing to it raises a UserError with the remedy."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -42,15 +58,17 @@ class Closed(io.TextIOBase):
 
 
 def escape_unwritable() -> None:
-    """From here on, standard output escapes what its encoding lacks: texts and tokens are in any script."""
+    """Let standard output escape characters that its encoding lacks, since texts may be in any script."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager
-def closed_streams_replaced() -> Iterator[None]:
-    """Python has None for a stream that is closed. Its number goes to nothing, lest the next file that is opened get it
-    and with it what libraries print.
+def replace_closed_streams() -> Iterator[None]:
+    """Replace closed standard streams, for which Python has None.
+
+    A closed stream's descriptor is opened on /dev/null: otherwise the next file that is opened would get its number and
+    receive what libraries print.
     """
     if sys.stdout is not None and sys.stderr is not None:
         yield
@@ -59,12 +77,12 @@ def closed_streams_replaced() -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.fstat(number)
             continue
-        os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     out, err = sys.stdout, sys.stderr
     try:
-        sys.stdout = Closed() if out is None else out
-        with open(os.devnull, "w", encoding="utf-8") as nothing:
-            sys.stderr = nothing if err is None else err
+        sys.stdout = ClosedOutput() if out is None else out
+        with open(os.devnull, "w", encoding="utf-8") as null:
+            sys.stderr = null if err is None else err
             yield
     finally:
         sys.stdout, sys.stderr = out, err
@@ -73,13 +91,13 @@ def closed_streams_replaced() -> Iterator[None]:
 UNFINISHED = ".part"
 
 
-def refuse_overwriting(written: Path | None, *read: Path | None, option: str = "--output") -> None:
-    """Refuse to put the result where the input is: it would be gone, and nothing could be made anew from it."""
-    place = None if written is None else _status(written)
-    if place is None or not stat.S_ISREG(place.st_mode):
+def refuse_overwriting(output: Path | None, *inputs: Path | None, option: str = "--output") -> None:
+    """Raise a UserError if the output is one of the input files, which would be lost."""
+    status = None if output is None else _status(output)
+    if status is None or not stat.S_ISREG(status.st_mode):
         return
-    if any(status is not None and os.path.samestat(place, status) for status in map(_status, filter(None, read))):
-        raise UserError(f"{option} {written}: is a file that is read, and would be lost; name another file")
+    if any(other is not None and os.path.samestat(status, other) for other in map(_status, filter(None, inputs))):
+        raise UserError(f"{option} {output}: is a file that is read, and would be lost; name another file")
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -87,46 +105,49 @@ def _status(path: Path) -> os.stat_result | None:
         if path == STANDARD_INPUT:
             return None if sys.stdin is None else os.fstat(sys.stdin.fileno())
         return path.stat()
-    except (OSError, ValueError):  # not there, or nothing that a file can be called: whoever opens it says so
+    except (OSError, ValueError):  # missing, or no valid name of a file: opening it reports that
         return None
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """A stream for bytes. A file is written beside its place as PATH.part, which stays there if the work breaks off."""
+    """Open standard output or a file for bytes.
+
+    A file is written as PATH.part and renamed to PATH when it is complete; after an error PATH.part stays.
+    """
     if path is None:
-        with named("standard output"):
+        with name_in_errors("standard output"):
             yield sys.stdout.buffer
         return
-    place = path.resolve()  # a link stays a link
-    if _is_no_file(place):  # /dev/null, a named pipe: nothing to put in place
-        with named(path), _open(place) as stream:
+    target = path.resolve()  # a symbolic link stays a link
+    if _is_device_or_pipe(target):  # /dev/null or a named pipe cannot be replaced by a renamed file
+        with name_in_errors(path), _open(target) as stream:
             yield stream
         return
-    unfinished = place.with_name(place.name + UNFINISHED)
-    if not place.parent.is_dir():
-        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another place")
-    with named(unfinished), _open(unfinished) as stream:
+    unfinished = target.with_name(target.name + UNFINISHED)
+    if not target.parent.is_dir():
+        raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+    with name_in_errors(unfinished), _open(unfinished) as stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
     try:
-        unfinished.replace(place)
+        unfinished.replace(target)
     except FileNotFoundError:
         raise UserError(
-            f"{unfinished}: is gone, before it could become {path}: does another program write there at the same time? "
+            f"{unfinished}: was removed before it could be renamed to {path}. Does another program write to it? "
             "Give each an --output of its own"
         ) from None
-    sync(place.parent)
+    sync(target.parent)
 
 
 def print_json(text: str) -> None:
-    """In UTF-8, whatever standard output is in for people: programs expect nothing else."""
+    """Print JSON in UTF-8, whatever the encoding of standard output: programs expect nothing else."""
     with open_output(None) as out:
         out.write(text.encode() + b"\n")
 
 
-def _is_no_file(path: Path) -> bool:
+def _is_device_or_pipe(path: Path) -> bool:
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -141,8 +162,8 @@ def _open(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def named(path: Path | str) -> Iterator[None]:
-    """An output that fails is reported with the name of the file: the system's error has none."""
+def name_in_errors(path: Path | str) -> Iterator[None]:
+    """Add the name of the file to an error of the output, which the system reports without one."""
     try:
         yield
     except OSError as error:

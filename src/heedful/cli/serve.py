@@ -1,67 +1,67 @@
-"""`heedful serve`: translation over HTTP."""
+"""`heedful serve`: translate over HTTP, with a page for people."""
 
 import ipaddress
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from heedful.cli.options import MODEL, OUTPUT, RUN, Compute, Device, Engine, Overrides, resolve_device
+from heedful.cli.output import print_message
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
     from heedful.serving.auth import Keys
+    from heedful.serving.limits import Limits
     from heedful.serving.model_registry import Pairs
     from heedful.serving.server import DrainingServer
 
 
 def serve(
     *,
-    model: Annotated[list[str] | None, Parameter(name=["--model", "-m"], consume_multiple=True)] = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    api_key: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    key_file: Path | None = None,
-    new_key: Path | None = None,
-    no_key: bool = False,
-    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
-    compute: Literal["float32", "int8"] = "float32",
-    beam: int = 5,
-    verbose: bool = False,
-    set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    model: Annotated[list[str] | None, Parameter(name=["--model", "-m"], consume_multiple=True, group=MODEL)] = None,
+    engine: Engine = "auto",
+    compute: Compute = "float32",
+    host: Annotated[str, Parameter(group=RUN)] = "127.0.0.1",
+    port: Annotated[int, Parameter(group=RUN)] = 8000,
+    api_key: Annotated[list[str] | None, Parameter(consume_multiple=True, group=RUN)] = None,
+    key_file: Annotated[Path | None, Parameter(group=RUN)] = None,
+    new_key: Annotated[Path | None, Parameter(group=RUN)] = None,
+    no_key: Annotated[bool, Parameter(group=RUN)] = False,
+    beam: Annotated[int, Parameter(group=RUN)] = 5,
+    device: Device = "auto",
+    set: Overrides = None,
+    verbose: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> None:
-    """Translate over HTTP: for programs that speak LibreTranslate's API, and for people, with a page.
+    """Serve translations over HTTP: LibreTranslate's API, and a page for people.
 
-    Ctrl-C or SIGTERM: nothing new is accepted, and who waits is answered; a second one ends it at once.
+    Ctrl-C or SIGTERM: the server accepts no new requests and answers those that
+    it has accepted; a second one stops it at once.
 
     Parameters
     ----------
     model
-        A run or a model folder for each pair of languages; en-fr=FOLDER where its card does not name them. By default
-        the models that come with heedful.
+        A run or model folder for each language pair; en-fr=FOLDER if its card names no languages. Default: built-in.
     host
-        The address to listen at; others than this machine's own need a key, or --no-key.
+        The address to listen on; an address that other machines can reach needs a key, or --no-key.
     port
-        The port to listen at; 0 takes a free one.
+        The port to listen on; 0 takes a free one.
     api_key
-        Whoever asks must name this key. Better kept in a file: other users of the machine see what is typed.
+        A key that each request must have. A file is safer: other users of the machine can see the command line.
     key_file
-        A file with the hashes of keys; whoever asks must name one of the keys.
+        A file with the hashes of keys; each request must have one of these keys.
     new_key
-        Make a key, print it, add its hash to this file, and end.
+        Make a key, print it, add its hash to this file, and exit.
     no_key
-        Let everybody ask who can reach the address.
-    engine
-        What computes: torch can run every model, ctranslate2 is faster; auto takes it where it can.
-    compute
-        Numbers to compute with; int8 is faster and a little less exact.
+        Serve without keys, to everybody who can reach the address.
     beam
-        How many hypotheses the search follows, unless a request says otherwise.
-    verbose
-        Write a line for each request: what was asked, the status, the time. Never a text, a key or an address.
+        Hypotheses that the search keeps, unless a request asks for another number.
     set
         Change a limit: --set characters=2000 texts=16 request_seconds=10
+    verbose
+        Log a line for each request: path, status and time; never a text, a key or an address.
     """
     if new_key is not None:
         from heedful.serving.auth import add_new_key
@@ -69,44 +69,43 @@ def serve(
         print(add_new_key(new_key))
         return
     keys = _keys(api_key or [], key_file, no_key=no_key, host=host)
+    limits = _limits(set or [])
     if not 0 <= port <= 65_535:
         raise UserError(f"--port {port}: must lie between 0 and 65,535")
-    server = _server(model or [], keys, set or [], host=host, engine=engine, compute=compute, beam=beam)
-    _run(server, host, port, verbose=verbose)
-
-
-def _run(server: "DrainingServer", host: str, port: int, *, verbose: bool) -> None:
+    if not 1 <= beam <= limits.beam:
+        raise UserError(f"--beam {beam}: must lie between 1 and {limits.beam} (--set beam=… raises that limit)")
+    name = resolve_device(device)
     from heedful.serving.server import end_threads, open_socket
 
-    opened = open_socket(host, port)
-    handler = logging.StreamHandler(sys.stderr)
-    logging.basicConfig(handlers=[handler], format="%(asctime)s %(message)s", level=logging.WARNING)
-    logging.getLogger("heedful.serving").setLevel(logging.INFO if verbose else logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # guard.py logs what went wrong, without a client's words
-    server.run([opened])
-    room = server.service.room
-    _say(f"stopped: {room.accepted:,} requests accepted, {room.answered:,} answered")
+    socket = open_socket(host, port)  # before the models are loaded, so that a port in use is reported at once
+    pairs = _load_pairs(model or [], engine, compute, name)
+    server = _server(pairs, keys, limits, host=host, beam=beam)
+    _configure_logging(verbose)
+    server.run([socket])
+    counts = server.service.room
+    print_message(f"stopped: {counts.accepted:,} requests accepted, {counts.answered:,} answered")
     end_threads()
 
 
-def _keys(given: list[str], file: Path | None, *, no_key: bool, host: str) -> "Keys":
+def _keys(keys: list[str], file: Path | None, *, no_key: bool, host: str) -> "Keys":
+    """Return the accepted keys; without any, refuse an address that other machines can reach."""
     from heedful.serving.auth import Keys, hash_key, read_keys
 
-    if no_key and (given or file):
-        raise UserError("--no-key: but keys are given as well; leave out the one or the other")
-    hashes = [*map(hash_key, given), *(read_keys(file) if file else [])]
+    if no_key and (keys or file):
+        raise UserError("--no-key: but there are keys, too; leave out --no-key, or --api-key and --key-file")
+    hashes = [*map(hash_key, keys), *(read_keys(file) if file else [])]
     if file and not hashes:
         raise UserError(f"{file}: has no key; `heedful serve --new-key {file}` makes one")
     if not hashes and not no_key and not is_loopback(host):
         raise UserError(
             f"--host {host}: other machines could use this server. Give it a key (`heedful serve --new-key keys.txt`, "
-            "then --key-file keys.txt), or say --no-key if everybody may"
+            "then --key-file keys.txt), or pass --no-key to serve everybody"
         )
     return Keys(hashes)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address. Names other than localhost may lead anywhere."""
+    """Return whether only this machine can reach an address; of names, only localhost is known to be such."""
     if host == "localhost":
         return True
     try:
@@ -115,42 +114,42 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _server(
-    models: list[str],
-    keys: "Keys",
-    changes: list[str],
-    *,
-    host: str,
-    engine: str,
-    compute: str,
-    beam: int,
-) -> "DrainingServer":
+def _limits(overrides: list[str]) -> "Limits":
     from heedful.config import config_from_dict, with_overrides
+    from heedful.serving.limits import Limits
+
+    return config_from_dict(Limits, with_overrides({}, overrides), where="serve --set")
+
+
+def _load_pairs(models: list[str], engine: str, compute: str, device: str) -> "Pairs":
     from heedful.models.model_info import builtin_models
+    from heedful.serving.model_registry import Pairs, open_pair
+
+    paths = models or [str(folder) for folder in builtin_models().values()]
+    return Pairs([open_pair(path, engine=engine, compute=compute, device=device) for path in paths])
+
+
+def _server(pairs: "Pairs", keys: "Keys", limits: "Limits", *, host: str, beam: int) -> "DrainingServer":
     from heedful.serving.app import make_app
     from heedful.serving.languages import Detector
-    from heedful.serving.limits import Limits
-    from heedful.serving.model_registry import Pairs, open_pair
     from heedful.serving.routes.static import read_page
     from heedful.serving.server import make_server
     from heedful.serving.service import Service
 
-    limits = config_from_dict(Limits, with_overrides({}, changes), where="serve --set")
-    if not 1 <= beam <= limits.beam:
-        raise UserError(f"--beam {beam}: must lie between 1 and {limits.beam} (--set beam=… raises that limit)")
-    models = models or [str(folder) for folder in builtin_models().values()]
-    pairs = Pairs([open_pair(given, engine=engine, compute=compute) for given in models])
     service = Service(pairs, Detector(), limits, keys, beam)
     app = make_app(service, page=read_page())
-    return make_server(app, service, on_listening=lambda at: _announce(host, at, pairs, keys))
+    return make_server(app, service, on_listening=lambda port: _announce(host, port, pairs, keys))
 
 
 def _announce(host: str, port: int, pairs: "Pairs", keys: "Keys") -> None:
     for pair in pairs:
-        _say(f"{pair.source} to {pair.target} by {pair.engine}")
-    shown = f"[{host}]" if ":" in host else host
-    _say(f"listening at http://{shown}:{port}/ {'with' if len(keys) else 'without'} keys; Ctrl-C stops")
+        print_message(f"{pair.source} to {pair.target} with {pair.engine}")
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    print_message(f"listening at {address} {'with' if len(keys) else 'without'} keys; Ctrl-C stops")
 
 
-def _say(words: str) -> None:
-    print(f"heedful: {words}", file=sys.stderr, flush=True)
+def _configure_logging(verbose: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    logging.basicConfig(handlers=[handler], format="%(asctime)s %(message)s", level=logging.WARNING)
+    logging.getLogger("heedful.serving").setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the middleware logs errors, without a client's text

@@ -1,47 +1,58 @@
-"""`heedful shortlist MODEL TEXT`: learn once which words a model needs for which, and translate faster from then on."""
+"""`heedful shortlist MODEL TEXT`: learn which target tokens go with which source tokens, for faster translation."""
 
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from heedful.cli.options import DATA, MODEL, RUN, Json
 from heedful.cli.progress import ProgressReporter
 
 
-def shortlist(model: Path, text: Path, *, candidates: int = 100, always: int = 200, json: bool = False) -> None:
-    """Learn which words a model needs for which, to translate faster.
+def shortlist(
+    model: Annotated[Path, Parameter(group=MODEL)],
+    text: Annotated[Path, Parameter(group=DATA)],
+    *,
+    candidates: Annotated[int, Parameter(group=RUN)] = 100,
+    always: Annotated[int, Parameter(group=RUN)] = 200,
+    json: Json = False,
+) -> None:
+    """Learn a lexical shortlist, with which a model translates faster.
 
     The model translates the text, and for each source token the target tokens
-    that it wrote are kept. `heedful translate --set shortlist=true` then looks at
-    those only. A translation may change where the list lacks a word; the last
-    lines say how often that was so.
+    in its translations are kept. `heedful translate --set shortlist=true` then
+    scores only those. A translation may change if the shortlist lacks a token;
+    the last lines say how often that happened.
 
     Parameters
     ----------
     model
         The folder of a run or of a model.
     text
-        Text of the kind that is to be translated, one sentence a line: thousands of lines, in the source language.
+        Text like the one to be translated, in the source language: thousands of lines, one sentence each.
     candidates
-        How many target tokens to keep for each source token.
+        Number of target tokens to keep for each source token.
     always
-        How many of the most frequent target tokens to allow everywhere.
-    json
-        Print one JSON object, for programs.
+        Number of frequent target tokens that are allowed everywhere.
     """
     from heedful.data.corpus import read_text
     from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 
     lines = [example.source for example in read_text(text)]
-    with ProgressReporter(unit="lines") as passing:
-        learned = learn_own_shortlist(model, lines, n_always=always, n_candidates=candidates, progress=passing.update)
+    with ProgressReporter(unit="lines") as progress:
+        learned = learn_own_shortlist(model, lines, n_always=always, n_candidates=candidates, progress=progress.update)
     if json:
         print(dumps({**asdict(learned), "path": str(learned.path)}, indent=1))
         return
-    kept = f"{learned.candidates:.0f} target tokens for a source token, {always} always"
-    print(f"learned from {learned.texts:,} lines: {kept}")
+    size = f"{learned.candidates:.0f} target tokens for each source token, {always} everywhere"
+    print(f"learned from {learned.texts:,} lines: {size}")
     if learned.too_long:
-        print(f"lines left out, longer than the model takes at once: {learned.too_long:,}")
-    for one in learned.judged:
-        search = "greedy search" if one.beam == 1 else f"beam {one.beam}"
-        print(f"  {search:<14} {one.same:,} of {one.texts:,} other translations unchanged, {one.speed:.2f} x as fast")
+        print(f"lines left out, longer than the model's limit: {learned.too_long:,}")
+    for each in learned.judged:
+        search = "greedy search" if each.beam == 1 else f"beam {each.beam}"
+        print(
+            f"  {search:<14} {each.same:,} of {each.texts:,} other translations unchanged, {each.speed:.2f} x as fast"
+        )
     print(f"use it: heedful translate FILE -m {model} --set shortlist=true")

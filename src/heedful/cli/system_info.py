@@ -1,6 +1,6 @@
-"""What the machine under heedful has: cores, memory, disk, locale, torch and its devices, optional parts.
+"""Facts about this machine: cores, memory, disk, locale, torch and its devices, optional parts.
 
-Everything is asked of the system when a function is called. What the system does not tell is None.
+Each function asks the system when it is called; a value that the system does not provide is None.
 """
 
 import importlib.metadata
@@ -22,14 +22,16 @@ ROOT = Path("/")
 
 @dataclass(frozen=True)
 class Machine:
+    """The machine and the Python that heedful runs on."""
+
     heedful: str
     python: str
     system: str
     processor: str
     cores: int
-    usable_cores: float  # what the process's affinity and its control group leave of them
-    load: float | None  # processes that wanted to run, mean of the last minute
-    memory_total_bytes: int | None  # no more than the control group allows
+    usable_cores: float  # within the limits of the process's affinity and of its control group
+    load: float | None  # mean number of processes ready to run in the last minute
+    memory_total_bytes: int | None  # within the limit of the control group
     memory_free_bytes: int | None
     folder: str
     disk_free_bytes: int
@@ -39,6 +41,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Device:
+    """A GPU that torch can use."""
+
     name: str
     model: str
     memory_total_bytes: int | None
@@ -47,17 +51,21 @@ class Device:
 
 @dataclass(frozen=True)
 class Torch:
+    """The installed torch and the devices that it can use."""
+
     version: str
     threads: int
     blas: str
     onednn: bool
-    instructions: str  # the widest that its kernels use here: AVX2, AVX512, …
+    instructions: str  # the widest that its kernels use on this processor: AVX2, AVX512, …
     devices: tuple[Device, ...]
-    bf16: bool = False  # the processor has instructions for it
+    bf16: bool = False  # whether the processor has instructions for bfloat16
 
 
 @dataclass(frozen=True)
 class Extra:
+    """An optional part of heedful, which pip installs as heedful[name]."""
+
     name: str
     installed: dict[str, str]  # package -> version
     missing: tuple[str, ...]
@@ -65,6 +73,7 @@ class Extra:
 
 
 def describe_machine(folder: Path) -> Machine:
+    """Describe this machine; the free disk space is that of `folder`."""
     total, free = memory()
     return Machine(
         heedful=__version__,
@@ -78,12 +87,13 @@ def describe_machine(folder: Path) -> Machine:
         memory_free_bytes=free,
         folder=str(folder.resolve()),
         disk_free_bytes=shutil.disk_usage(folder).free,
-        locale=locale.setlocale(locale.LC_CTYPE),  # only asks
+        locale=locale.setlocale(locale.LC_CTYPE),  # without a second argument it changes nothing
         output_encoding=sys.stdout.encoding,
     )
 
 
 def processor(root: Path = ROOT) -> str:
+    """Return the name of the processor."""
     for line in _lines(root / "proc/cpuinfo"):
         label, _, value = line.partition(":")
         if label.strip() == "model name":
@@ -92,6 +102,7 @@ def processor(root: Path = ROOT) -> str:
 
 
 def usable_cores(root: Path = ROOT) -> float:
+    """Return the cores that this process may use; a control group may grant a fraction of one."""
     cores = float(n_cores())
     for group in _control_groups(root, "cpu"):
         quota, period, *_ = [*_words(group / "cpu.max"), "", ""]  # version 2: "150000 100000" or "max 100000"
@@ -103,7 +114,7 @@ def usable_cores(root: Path = ROOT) -> float:
 
 
 def memory(root: Path = ROOT) -> tuple[int | None, int | None]:
-    """Bytes in all and bytes that a new program could take, within the limits of our control group."""
+    """Return the total memory and the memory that a new program could use, in bytes, within our control group."""
     known = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in _lines(root / "proc/meminfo")}
     total, free = known.get("MemTotal"), known.get("MemAvailable")
     if total is None and hasattr(os, "sysconf"):  # macOS
@@ -118,17 +129,17 @@ def memory(root: Path = ROOT) -> tuple[int | None, int | None]:
 
 
 def _cached_files(group: Path) -> int:
-    """Bytes that the group holds only to read files faster, and gives back when somebody needs them."""
+    """Return the bytes of the group's file cache, which the system frees when programs need memory."""
     known = dict(line.split(maxsplit=1) for line in _lines(group / "memory.stat"))
     return int(known.get("inactive_file", 0))
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the control groups that we live in, each with its parents: a limit of any of them binds us."""
+    """Iterate over the folders of this process's control groups and of their parents, whose limits hold as well."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         mount = root / "sys/fs/cgroup"
-        if controllers:  # version 1 has a tree for each controller; version 2 has one, and an empty name here
+        if controllers:  # version 1 has a tree for each controller; version 2 has one tree, and this field is empty
             if controller not in controllers.split(","):
                 continue
             mount /= controller
@@ -137,7 +148,7 @@ def _control_groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file of the system, or none where the system has no such file."""
+    """Return the lines of a system file, or an empty list if there is no such file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -153,7 +164,7 @@ def _word(path: Path) -> str:
 
 
 def describe_torch() -> Torch:
-    """Raises ImportError or OSError where torch, or a library that it needs, is missing."""
+    """Describe the installed torch; raise ImportError or OSError if torch, or a library that it needs, is missing."""
     import torch
 
     from heedful.training.runtime import has_bfloat16_units
@@ -185,7 +196,7 @@ def _devices() -> Iterator[Device]:
 
 
 def extras() -> list[Extra]:
-    """The optional parts, as the installed package itself lists them; none when heedful was never installed."""
+    """Return the optional parts that the installed package declares; an empty list if heedful is not installed."""
     try:
         package = importlib.metadata.distribution("heedful")
     except importlib.metadata.PackageNotFoundError:
@@ -206,7 +217,7 @@ def _extra(name: str, packages: list[str]) -> Extra:
 
 
 def _packages_of(extra: str, requirements: list[str]) -> set[str]:
-    """The packages behind `heedful[extra]`, among lines like `pyarrow>=20; extra == "parquet"`."""
+    """Return the packages of `heedful[extra]`, from lines like `pyarrow>=20; extra == "parquet"`."""
     packages: set[str] = set()
     for requirement in requirements:
         needed, _, condition = requirement.partition(";")
@@ -214,7 +225,7 @@ def _packages_of(extra: str, requirements: list[str]) -> set[str]:
             continue
         parts = re.match(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?", needed)
         assert parts is not None, f"not a requirement: {requirement}"
-        if parts.group(1) == "heedful":  # one extra made of others: heedful[parquet,plot]
+        if parts.group(1) == "heedful":  # an extra that combines others: heedful[parquet,plot]
             for other in (parts.group(2) or "").split(","):
                 packages |= _packages_of(other.strip(), requirements)
         else:

@@ -1,107 +1,142 @@
-"""`heedful train RUN`: from files to a model."""
+"""`heedful train RUN`: train a model from files, or resume a run."""
 
+import importlib.util
+import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 
-from heedful.errors import UserError
+from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Overrides
+from heedful.errors import MissingExtra, UserError
 
 if TYPE_CHECKING:
     from heedful.training.events import Listener
 
 INTERRUPTED = 130
 
-# name of an option -> what `train` in Python calls the files after it
-KINDS = {"--source": "source", "--text": "text", "--labels": "labels", "--tags": "tags", "--images": "images"}
-VALIDS = {"--valid-source": "valid_source", "--valid-target": "valid_target", "--valid": "valid"}
-
-
-def _with_name(kind: object, tokens: Sequence[Token]) -> list[str]:
-    """Each value with the name that its option has in Python: "text=book.txt". Several options share one place."""
-    names = KINDS | VALIDS
-    return [f"{names[str(token.keyword)]}={token.value}" for token in tokens]
+Files = Annotated[list[Path] | None, Parameter(consume_multiple=True, group=DATA)]
+File = Annotated[Path | None, Parameter(group=DATA)]
 
 
 def train(
-    run: Path,
+    run: Annotated[Path, Parameter(group=RUN)],
     *,
-    source: Annotated[list[str] | None, Parameter(name=[*KINDS], consume_multiple=True, converter=_with_name)] = None,
-    target: Annotated[list[Path] | None, Parameter(consume_multiple=True)] = None,
-    valid: Annotated[list[str] | None, Parameter(name=[*VALIDS], converter=_with_name)] = None,
-    family: str | None = None,
-    recipe: str | None = None,
-    set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    resume: bool = False,
-    init_from: Annotated[Path | None, Parameter(name="--init-from")] = None,
-    time_limit: Annotated[str | None, Parameter(name="--for")] = None,
-    dry_run: bool = False,
-    tensorboard: bool = False,
+    source: Files = None,
+    target: Files = None,
+    text: Files = None,
+    labels: Files = None,
+    tags: Files = None,
+    images: Files = None,
+    valid_source: File = None,
+    valid_target: File = None,
+    valid: File = None,
+    family: Annotated[str | None, Parameter(group=MODEL)] = None,
+    recipe: Annotated[str | None, Parameter(group=MODEL)] = None,
+    init_from: Annotated[Path | None, Parameter(group=MODEL)] = None,
+    resume: Annotated[bool, Parameter(group=RUN)] = False,
+    steps: Annotated[int | None, Parameter(group=RUN)] = None,
+    time_limit: Annotated[str | None, Parameter(name="--for", group=RUN)] = None,
+    lr: Annotated[float | None, Parameter(group=RUN)] = None,
+    seed: Annotated[int | None, Parameter(group=RUN)] = None,
+    device: Annotated[str | None, Parameter(group=RUN)] = None,
+    set: Overrides = None,
+    dry_run: Annotated[bool, Parameter(group=RUN)] = False,
+    tensorboard: Annotated[bool, Parameter(group=OUTPUT)] = False,
 ) -> int:
-    """Train a model: translation from two aligned text files, and more.
+    """Train a model to translate, or on text, labels, tags or images.
 
     Checks the data, learns tokenizers, chooses a recipe, prints a plan and
-    trains; RUN then holds model folders (best, last, average), checkpoints,
+    trains. RUN then holds model folders (best, last, average), checkpoints,
     settings.toml and log.jsonl. Ctrl-C saves and stops.
 
     Parameters
     ----------
     run
-        The folder of the run, new or, with --resume, old.
+        The folder of the run: a new one, or with --resume an existing one.
     source
-        What to learn from. --source: text, one sentence a line, with --target; or files of pairs, alone.
-        --text: running text, for gpt, bert, t5 and bart. --labels: text TAB label, for bert.
-        --tags: words and tags in columns, for bert. --images: a folder with one for each label, .npz or .csv, for vit.
+        Text to translate from, one sentence a line, with --target; or files of pairs (.tsv, .tmx, .jsonl, .parquet).
     target
-        The translation of --source, line by line; as many files as it has.
+        The translation of --source, line by line; as many files as --source has.
+    text
+        Running text, for the families gpt, bert, t5 and bart.
+    labels
+        Lines of text TAB label, for the family bert.
+    tags
+        Words and their tags in columns, for the family bert.
+    images
+        A folder with one subfolder for each label, or a .npz or .csv file, for the family vit.
+    valid_source
+        The text of the validation set; without one, some of the training data is held out.
+    valid_target
+        The translation of --valid-source, line by line.
     valid
-        What to validate on, of the same kind; without it some of the data is held out.
+        The validation set of --text, --labels, --tags or --images, or a file of pairs.
     family
-        seq2seq, gpt, bert, bart, t5, vit or universal; by default seq2seq, or that of --init-from.
+        seq2seq, gpt, bert, bart, t5, vit or universal; by default seq2seq, or the family of --init-from.
     recipe
         tiny, small, base, big, or a TOML file; by default chosen by the family and the size of the data.
-    set
-        Change any setting of the recipe: --set run.steps=5000 model.dropout=0.2
-    resume
-        Go on with the run where it was saved, bit for bit.
     init_from
-        Begin with the weights and the tokenizers of a run or model folder of the same family.
+        Start with the weights and the tokenizers of a run or model folder of the same family.
+    resume
+        Continue the run from its last checkpoint; the result equals an uninterrupted run, bit for bit.
+    steps
+        Number of optimizer steps (run.steps); by default that of the recipe.
     time_limit
-        Stop after so much training time, for example 30m, 2h or 90s.
+        Stop after this much training time, for example 30m, 2h or 1h30m.
+    lr
+        Peak learning rate (optimiser.lr); by default that of the recipe.
+    seed
+        Seed of the random numbers (run.seed); by default 1.
+    device
+        Where to compute (run.device): cpu, cuda, cuda:N, mps or auto; by default auto, the best device that there is.
+    set
+        Any other setting of the recipe: --set model.dropout=0.2 run.validate_every=500
     dry_run
-        Stop after the plan, and leave nothing behind.
+        Stop after the plan and remove everything that was written.
     tensorboard
-        Write for TensorBoard too, into RUN/tensorboard.
+        Also write the curves for TensorBoard, to RUN/tensorboard.
     """
+    resumes = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if (run / "settings.toml").exists() and not resumes:  # reported here before the slow import of torch
+        raise UserError(
+            f"{run}: there is a run in this folder already; continue it with --resume, or name another folder"
+        )
+    if tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise MissingExtra("TensorBoard", "track")
+    options = {
+        "run.steps": steps,
+        "run.minutes": None if time_limit is None else minutes(time_limit),
+        "optimiser.lr": lr,
+        "run.seed": seed,
+        "run.device": device,
+    }
+    overrides = [*(set or ()), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     from heedful.training.train import train as train_run
 
-    files = {"target": target or (), **files_by_name(source or ()), **one_by_name(valid or ())}
-    overrides = [*(set or ()), *([] if time_limit is None else [f"run.minutes={minutes(time_limit)}"])]
-    listeners = _listeners(run, resume=resume, tensorboard=tensorboard)
-    how = {"family": family, "recipe": recipe, "resume": resume, "init_from": init_from, "dry_run": dry_run}
-    result = train_run(folder=run, overrides=overrides, listeners=listeners, **files, **how)  # type: ignore[arg-type]
+    result = train_run(
+        folder=run,
+        source=source or (),
+        target=target or (),
+        text=text or (),
+        labels=labels or (),
+        tags=tags or (),
+        images=images or (),
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid=valid,
+        family=family,
+        recipe=recipe,
+        init_from=init_from,
+        overrides=overrides,
+        resume=resume,
+        dry_run=dry_run,
+        listeners=_listeners(run, resume=resume, tensorboard=tensorboard),
+    )
     if result.interrupted:
-        print(f"{result.left_at}; go on with: heedful train {run} --resume", file=sys.stderr)
+        print(f"{result.left_at}; continue with: heedful train {run} --resume", file=sys.stderr)
     return INTERRUPTED if result.interrupted else 0
-
-
-def files_by_name(given: Sequence[str]) -> dict[str, list[str]]:
-    """["text=a", "text=b"] -> {"text": ["a", "b"]}."""
-    files: dict[str, list[str]] = {}
-    for one in given:
-        name, _, path = one.partition("=")
-        files.setdefault(name, []).append(path)
-    return files
-
-
-def one_by_name(given: Sequence[str]) -> dict[str, str]:
-    files = files_by_name(given)
-    for name, paths in files.items():
-        if len(paths) > 1:
-            raise UserError(f"--{name.replace('_', '-')} was given {len(paths)} times; give one file")
-    return {name: paths[0] for name, paths in files.items()}
 
 
 def _listeners(run: Path, *, resume: bool, tensorboard: bool) -> "list[Listener]":
@@ -114,13 +149,17 @@ def _listeners(run: Path, *, resume: bool, tensorboard: bool) -> "list[Listener]
 
 
 def minutes(text: str) -> float:
-    """ "30m", "2h", "90s" or "1h30m" as minutes."""
-    unit_of = {"h": 60.0, "m": 1.0, "s": 1 / 60}
+    """Return a length of time in minutes.
+
+    >>> [minutes(text) for text in ("30m", "2h", "90s", "1h30m")]
+    [30.0, 120.0, 1.5, 90.0]
+    """
+    minutes_of = {"h": 60.0, "m": 1.0, "s": 1 / 60}
     total, number = 0.0, ""
     for character in text:
-        if character in unit_of and number:
+        if character in minutes_of and number:
             try:
-                total += float(number) * unit_of[character]
+                total += float(number) * minutes_of[character]
             except ValueError:
                 break
             number = ""

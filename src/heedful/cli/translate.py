@@ -1,146 +1,182 @@
-"""`heedful translate`: lines in, lines out, as many as came in."""
+"""`heedful translate`: translate a file or standard input, one line in, one line out."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.device_option import take_devices
 from heedful.cli.input import STANDARD_INPUT, TextInput
-from heedful.cli.line_filter import BadLines, Format, LineFilter, Writer
+from heedful.cli.line_filter import BadLines, Format, LineFilter, TranslationWriter, refuse_keep_in_json
+from heedful.cli.options import (
+    DATA,
+    MODEL,
+    OUTPUT,
+    RUN,
+    Compute,
+    Device,
+    Engine,
+    OutputFile,
+    Overrides,
+    refuse_option_keys,
+    resolve_devices,
+)
 from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import config_from_dict, with_overrides
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import Long
 from heedful.errors import UserError
+from heedful.models.model_info import builtin_model, find_model_folder
 
 if TYPE_CHECKING:
     from heedful.decoding.text_constraints import TextConstraints
     from heedful.decoding.translation import Translation
     from heedful.decoding.worker_pool import BatchExecutor, LoadSpec
 
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+
 
 def translate(
-    file: Path = STANDARD_INPUT,
+    file: Annotated[Path, Parameter(group=DATA)] = STANDARD_INPUT,
     *,
-    model: Annotated[list[Path] | None, Parameter(name=["--model", "-m"], negative=())] = None,
-    to: str | None = None,
-    output: Path | None = None,
-    beam: int = 5,
-    n_best: int = 1,
-    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
-    compute: Literal["float32", "int8"] = "float32",
-    format: Format = "text",
-    long: Long = "split",
-    on_bad_line: BadLines = "error",
-    workers: int | None = None,
-    set: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    source_language: Annotated[str | None, Parameter(name="--from", group=DATA)] = None,
+    target_language: Annotated[str | None, Parameter(name="--to", group=DATA)] = None,
+    language: Annotated[str | None, Parameter(group=DATA)] = None,
+    long: Annotated[Long, Parameter(group=DATA)] = "split",
+    on_bad_line: Annotated[BadLines, Parameter(group=DATA)] = "error",
+    model: Annotated[list[Path] | None, Parameter(name=["--model", "-m"], group=MODEL)] = None,
+    engine: Engine = "auto",
+    compute: Compute = "float32",
+    beam: Annotated[int, Parameter(group=RUN)] = 5,
+    device: Device = "auto",
+    workers: Annotated[int | None, Parameter(group=RUN)] = None,
+    set: Overrides = None,
+    output: OutputFile = None,
+    n_best: Annotated[int, Parameter(group=OUTPUT)] = 1,
+    format: Annotated[Format, Parameter(group=OUTPUT)] = "text",
 ) -> None:
-    """Translate a file, or standard input, line by line.
+    """Translate a file or standard input, line by line.
 
-    One line in, one line out, whatever the line: empty ones stay empty, long ones are split into sentences and
-    joined again. A line that is typed, or comes through a pipe, is answered at once.
+    One line in, one line out: empty lines stay empty, long lines are split into
+    sentences and joined again. A line that is typed or piped is translated at
+    once. Without -m, a small model for everyday sentences is used that comes
+    with heedful, between English and French.
 
     Parameters
     ----------
     file
         The text to translate; - is standard input.
+    source_language
+        The language to translate from, such as en; chooses the built-in model, or is compared with the card of -m.
+    target_language
+        The language to translate into, such as fr; chooses the built-in model, or is compared with the card of -m.
+    language
+        The language whose rules split long lines into sentences; by default --from, or the source language of the card.
+    long
+        Lines beyond the model's limit: split, truncate, extract the main sentences, error, or whole (no limit).
+    on_bad_line
+        A line that is not UTF-8: stop with an error, keep it unchanged, or skip it, which leaves an empty line.
     model
-        The folder of a run or a model, by default one that comes with heedful; -m A -m B translate as an ensemble.
-    to
-        The language to translate into; of the models that come with heedful it chooses one, by default fr from English.
-    output
-        Write to this file; until it is complete it is called OUTPUT.part.
+        A run, a model folder or a built-in model (en-fr, fr-en); -m A -m B translate as an ensemble.
     beam
-        How many hypotheses the search follows; 1 is greedy search, the fastest.
+        Hypotheses that the search keeps; 1 is greedy search, the fastest.
+    workers
+        Processes that share the work, each with the model in memory; by default one for each device.
+    set
+        Any other setting of the search: --set max_len=100 length_penalty=0.8
     n_best
-        How many translations of each line; as text "line ||| translation ||| score", lines counted from 0.
-    engine
-        What computes: torch can run every model, ctranslate2 is faster; auto takes it where it can.
-    compute
-        Numbers to compute with; int8 is faster and a little less exact.
+        Translations of each line; as text "line ||| translation ||| score", lines counted from 0.
     format
         Lines of text, or of JSON: text, score, tokens, alignment.
-    long
-        Lines that are longer than the model takes: split them, truncate them, extract what matters, error, or whole.
-    on_bad_line
-        A line that is not UTF-8: stop with an error, keep it as it is, or skip it, which leaves an empty line.
-    workers
-        How many processes share the work, each with the model in memory; by default one for each device.
-    set
-        Any setting of the search, the text's language, where it computes: --set max_len=100 language=de device=cuda:0
     """
     refuse_overwriting(output, file)
-    how = _settings(beam, n_best, format, on_bad_line, set or [])
-    opening = _opening(_chosen(model or [], to), engine, compute, long, how)
-    with TextInput(file) as source, _place(opening, how, workers) as place, open_output(output) as out:
-        work = LineFilter(source, place, Writer(out, format, n_best=how.settings.n_best), on_bad_line=on_bad_line)
-        work.run(hidden=output is None and sys.stdout.isatty())
-    for words in work.warnings():
-        print(f"heedful: {words}", file=sys.stderr)
+    refuse_keep_in_json(on_bad_line, format)
+    settings, constraints = _search_settings(beam, n_best, format, set or [])
+    devices = resolve_devices(device)
+    path, *others = map(str, _models(model or [], source_language, target_language))
+    from heedful.decoding.worker_pool import LoadSpec
+
+    spec = LoadSpec(
+        path,
+        others=tuple(others),
+        engine=engine,
+        compute=compute,
+        device=devices[0],
+        long=long,
+        language=_language(language, source_language),
+        scores=format == "jsonl" or settings.n_best > 1,  # greedy search is faster without scores
+    )
+    with (
+        TextInput(file, command="translate") as source,
+        _executor(spec, settings, constraints, workers, devices) as executor,
+        open_output(output) as out,
+    ):
+        writer = TranslationWriter(out, format, n_best=settings.n_best)
+        lines = LineFilter(source, executor, writer, on_bad_line=on_bad_line)
+        lines.run(hidden=output is None and sys.stdout.isatty())
+    lines.print_warnings()
 
 
-class _How(NamedTuple):
-    settings: SearchSettings
-    wording: "TextConstraints"
-    language: str | None
-    devices: list[str]
-    scores: bool  # without them, greedy search is faster
-
-
-def _settings(beam: int, n_best: int, format: Format, on_bad_line: BadLines, changes: list[str]) -> _How:
+def _search_settings(
+    beam: int, n_best: int, format: Format, overrides: list[str]
+) -> "tuple[SearchSettings, TextConstraints]":
     from heedful.decoding.text_constraints import pop_text_constraints
 
-    if on_bad_line == "keep" and format == "jsonl":
-        raise UserError("--on-bad-line keep: JSON cannot hold what is not UTF-8; use --on-bad-line skip")
-    values = with_overrides({"beam": beam, "n_best": n_best, "attention": format == "jsonl"}, changes)
-    devices, language = take_devices(values), values.pop("language", None)
-    if language is not None and not isinstance(language, str):
-        raise UserError(f"--set language={language}: expected the code of a language, such as de")
-    wording, rest = pop_text_constraints(values)
-    settings = config_from_dict(SearchSettings, rest, where="translate")
-    return _How(settings, wording, language, devices, scores=format == "jsonl" or settings.n_best > 1)
+    values = with_overrides({"beam": beam, "n_best": n_best, "attention": format == "jsonl"}, overrides)
+    refuse_option_keys(values, "device", "language")
+    constraints, rest = pop_text_constraints(values)
+    return config_from_dict(SearchSettings, rest, where="translate"), constraints
 
 
-def _chosen(models: list[Path], to: str | None) -> list[Path]:
-    """The models that are named, or one that comes with heedful."""
-    from heedful.models.model_info import builtin_model, find_model_folder
+def _language(language: str | None, source_language: str | None) -> str | None:
+    """Return the code of the language of the text, without script or region; None leaves it to the model's card."""
+    if language is not None and _CODE.fullmatch(language) is None:
+        raise UserError(f"--language {language}: expected the code of a language, such as de")
+    code = language or source_language
+    return None if code is None else code.replace("_", "-").split("-")[0].lower()
 
+
+def _models(models: list[Path], source_language: str | None, target_language: str | None) -> list[Path]:
+    """Return the models of -m after a comparison of their languages, or the built-in model for the languages."""
     if not models:
-        return [builtin_model(to)]
-    if to is not None:
-        from heedful.serving.languages import base, canonical
-        from heedful.serving.model_registry import languages_of_card
+        return [builtin_model(target_language, source=source_language)]
+    if source_language is None and target_language is None:
+        return models
+    from heedful.serving.languages import base, canonical
+    from heedful.serving.model_registry import languages_of_card
 
-        for model in models:
-            languages = languages_of_card(find_model_folder(model))
-            if languages is not None and canonical(to) not in (languages[1], base(languages[1])):
-                raise UserError(f"--to {to}: the model in {model} translates from {languages[0]} to {languages[1]}")
+    for model in models:
+        languages = languages_of_card(find_model_folder(model))
+        for option, code, number in (("--from", source_language, 0), ("--to", target_language, 1)):
+            if code is None or languages is None:
+                continue
+            if canonical(code) not in (languages[number], base(languages[number])):
+                raise UserError(
+                    f"{option} {code}: the model in {model} translates from {languages[0]} to {languages[1]}"
+                )
     return models
 
 
-def _opening(models: list[Path], engine: str, compute: str, long: Long, how: _How) -> "LoadSpec":
-    from heedful.decoding.worker_pool import LoadSpec
-
-    path, *more = map(str, models)
-    return LoadSpec(path, engine, compute, how.devices[0], long, None, how.language, how.scores, others=tuple(more))
-
-
 @contextlib.contextmanager
-def _place(opening: "LoadSpec", how: _How, n_workers: int | None) -> "Iterator[BatchExecutor[list[Translation]]]":
-    """Where the work is done: here, or in other processes, and then this one need not load the model."""
+def _executor(
+    spec: "LoadSpec",
+    settings: SearchSettings,
+    constraints: "TextConstraints",
+    n_workers: int | None,
+    devices: list[str],
+) -> "Iterator[BatchExecutor[list[Translation]]]":
+    """Load the model into this process, or start other processes, and then this one does not load it."""
     from heedful.decoding.translator import Translator
     from heedful.decoding.worker_pool import Workers
-    from heedful.models.model_info import find_model_folder
 
-    n_workers = len(how.devices) if n_workers is None else n_workers
-    if n_workers == len(how.devices) == 1:
-        yield Translator.open(opening).inline_executor(how.settings, how.wording)
+    n_workers = len(devices) if n_workers is None else n_workers
+    if n_workers == len(devices) == 1:
+        yield Translator.open(spec).inline_executor(settings, constraints)
         return
-    for path in (opening.path, *opening.others):
-        find_model_folder(path)  # said once, not by each of the processes
-    with Workers(opening, how.settings, n_workers, how.wording, devices=how.devices) as workers:
+    for path in (spec.path, *spec.others):
+        find_model_folder(path)  # report a wrong path once, not in each process
+    with Workers(spec, settings, n_workers, constraints, devices=devices) as workers:
         yield workers

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.config import read_json
-from heedful.errors import UserError, invalid_choice
+from heedful.errors import UserError, did_you_mean
 
 _HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 _LANGUAGES = re.compile(r"^language:\n((?:- .*\n?)+)", re.MULTILINE)
@@ -49,15 +49,23 @@ def builtin_models() -> dict[str, Path]:
     return models
 
 
-def builtin_model(to: str | None = None) -> Path:
-    """The model into a language; without one from English to French."""
+def builtin_model(target: str | None = None, *, source: str | None = None) -> Path:
+    """Return the folder of the built-in model between two languages; without any, of the one from English to French."""
     models = builtin_models()
-    if to is None:
+    if target is None and source is None:
         return models[DEFAULT]
-    by_target = {name.split("-")[1]: folder for name, folder in models.items()}
-    if to.lower() not in by_target:
-        raise invalid_choice("--to, of the models that come with heedful", to, tuple(by_target))
-    return by_target[to.lower()]
+    pairs = {(name.split("-")[0], name.split("-")[1]): folder for name, folder in models.items()}
+    for (from_, to), folder in pairs.items():
+        if (source is None or source.lower() == from_) and (target is None or target.lower() == to):
+            return folder
+    codes = {code for pair in pairs for code in pair}
+    asked = [("from", source)] * (source is not None) + [("into", target)] * (target is not None)
+    hint = "".join(did_you_mean(str(code), codes) for _, code in asked if str(code).lower() not in codes)
+    raise UserError(
+        f"no built-in model translates {' '.join(f'{word} {code!r}' for word, code in asked)} "
+        f"(built in: {', '.join(f'{from_} to {to}' for from_, to in pairs)}){hint}. "
+        "Train or convert a model and name it with -m"
+    )
 
 
 def is_builtin(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from heedful.decoding.translator import Translator
 from heedful.decoding.worker_pool import LoadSpec
 from heedful.devices import n_cores
 from heedful.errors import UserError
-from heedful.models.model_info import CARD, card_languages, find_model_folder
+from heedful.models.model_info import CARD, ENCODER_DECODERS, card_languages, find_model_folder, require_family
 from heedful.serving.errors import ApiError, quoted
 from heedful.serving.languages import base, canonical, name_of
 from heedful.text import SPECIAL_IDS
@@ -95,19 +95,22 @@ class Pairs:
         return [{"code": code, "name": name_of(code), "targets": self.targets_of(code)} for code in self.codes]
 
 
-def open_pair(given: str, *, engine: str = "auto", compute: str = "float32") -> Pair:
+def open_pair(given: str, *, engine: str = "auto", compute: str = "float32", device: str = "cpu") -> Pair:
     """A model from what `-m` was given: PATH, or SOURCE-TARGET=PATH where its card does not name its languages."""
     named, equals, path = given.partition("=")
     codes = parse_pair(named) if equals else None
     if codes is None:
         path = given
-        codes = languages_of_card(find_model_folder(path))
+    folder = find_model_folder(path)
+    require_family(folder, *ENCODER_DECODERS)
+    if codes is None:
+        codes = languages_of_card(folder)
     if codes is None:
         raise UserError(
             f"{path}: its card ({CARD}) does not say which languages it translates. Say it: -m en-fr={path}"
         )
     source, target = codes
-    translator = Translator.open(LoadSpec(path, engine=engine, compute=compute, language=base(source)))
+    translator = Translator.open(LoadSpec(path, engine=engine, compute=compute, device=device, language=base(source)))
     if translator.engine.name == "torch":
         # Steps are too small to be divided: as many searches as cores, each on one, do more than one search on all.
         return Pair(source, target, translator, n_threads=n_cores(), prepare=_use_one_core)
