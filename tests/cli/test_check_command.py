@@ -54,7 +54,7 @@ def test_a_line_without_a_label_is_told_what_labels_need(tmp_path: Path, capsys)
 
 
 def test_a_file_given_twice_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a\.en: given twice"):
+    with pytest.raises(UserError, match=r"a\.en: named twice"):
         group([*write(tmp_path, "a.en"), tmp_path / "a.en"])
 
 
@@ -169,7 +169,7 @@ def test_fix_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check"], "no files given"),
+        (["check"], "no files to check"),
         (["check", "nowhere.tsv"], "nowhere.tsv: no such file"),
         (["check", "a.tmx", "--languages", "en"], "--languages en: expected the source and the target"),
         (["check", "a.tmx", "--languages", "en,en"], "--languages en,en"),

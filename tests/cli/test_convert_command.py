@@ -42,8 +42,8 @@ def refused(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_to_hugging_face_and_back(model: Path, tmp_path: Path, capsys) -> None:
-    assert "model.safetensors" in converted(model, tmp_path / "theirs", "--to", "huggingface", capsys=capsys)
-    converted(tmp_path / "theirs", tmp_path / "back", "--to", "heedful", capsys=capsys)
+    assert "model.safetensors" in converted(model, tmp_path / "theirs", "--format", "huggingface", capsys=capsys)
+    converted(tmp_path / "theirs", tmp_path / "back", "--format", "heedful", capsys=capsys)
     first, again = load_model(model), load_model(tmp_path / "back")
     assert again.model.config == first.model.config
     assert all(torch.equal(weights_of(again.model)[name], tensor) for name, tensor in weights_of(first.model).items())
@@ -51,7 +51,7 @@ def test_to_hugging_face_and_back(model: Path, tmp_path: Path, capsys) -> None:
 
 
 def test_to_ctranslate2_gives_the_same_translations(model: Path, tmp_path: Path, capsys) -> None:
-    converted(model, tmp_path / "ct2", "--to", "ctranslate2", capsys=capsys)
+    converted(model, tmp_path / "ct2", "--format", "ctranslate2", capsys=capsys)
     texts = ["A dog.", "abc", "Who goes there?"]
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
     source = tokenizers().source
@@ -65,9 +65,9 @@ def test_to_ctranslate2_gives_the_same_translations(model: Path, tmp_path: Path,
 def test_without_a_tokenizer_it_says_so(tmp_path: Path, capsys) -> None:
     config = BartConfig(vocab_size=40, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=16)
     folder = save_model(tmp_path / "model", fill(Bart(config), dtype=torch.float32), None)
-    assert main.run(["convert", str(folder), str(tmp_path / "theirs"), "--to", "huggingface"]) == 0
+    assert main.run(["convert", str(folder), str(tmp_path / "theirs"), "--format", "huggingface"]) == 0
     assert "no tokenizer" in capsys.readouterr().err
-    assert main.run(["convert", str(tmp_path / "theirs"), str(tmp_path / "back"), "--to", "heedful"]) == 0
+    assert main.run(["convert", str(tmp_path / "theirs"), str(tmp_path / "back"), "--format", "heedful"]) == 0
     assert "will take ids" in capsys.readouterr().err
     assert load_model(tmp_path / "back").model.config == config
 
@@ -79,14 +79,14 @@ def test_what_has_no_place_is_refused_with_the_reason(model: Path, tmp_path: Pat
         ("huggingface", "there is no family like 'universal'"),
         ("ctranslate2", "'universal'"),
     ):
-        assert words in refused(universal, tmp_path / "out", "--to", to, capsys=capsys)
+        assert words in refused(universal, tmp_path / "out", "--format", to, capsys=capsys)
         assert not (tmp_path / "out").exists()
-    assert "already" in refused(model, tmp_path / "out", "--to", "heedful", capsys=capsys)
-    assert "no such folder" in refused(tmp_path / "none", tmp_path / "out", "--to", "heedful", capsys=capsys)
+    assert "already" in refused(model, tmp_path / "out", "--format", "heedful", capsys=capsys)
+    assert "no such folder" in refused(tmp_path / "none", tmp_path / "out", "--format", "heedful", capsys=capsys)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "whisper"}))
-    assert "whisper" in refused(tmp_path / "other", tmp_path / "out", "--to", "heedful", capsys=capsys)
-    assert "--to heedful" in refused(tmp_path / "other", tmp_path / "out", "--to", "onnx", capsys=capsys)
+    assert "whisper" in refused(tmp_path / "other", tmp_path / "out", "--format", "heedful", capsys=capsys)
+    assert "--format heedful" in refused(tmp_path / "other", tmp_path / "out", "--format", "onnx", capsys=capsys)
 
 
 def theirs(folder: Path, config: object = None, *names: str) -> Path:
@@ -101,7 +101,7 @@ def theirs(folder: Path, config: object = None, *names: str) -> Path:
 
 def test_a_folder_of_hugging_faces_is_told_at_every_door(tmp_path: Path, capsys) -> None:
     folder = theirs(tmp_path / "theirs", {"model_type": "gpt2"}, "model.safetensors")
-    words = f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
+    words = f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --format heedful"
     (tmp_path / "text.txt").write_text("a\nb\n")
     for line in (
         ["generate", "a", "-m", folder],
@@ -109,12 +109,12 @@ def test_a_folder_of_hugging_faces_is_told_at_every_door(tmp_path: Path, capsys)
         ["classify", "-m", folder, tmp_path / "text.txt"],
         ["look", "a", "-m", folder],
         ["train", tmp_path / "run", "--init-from", folder, "--text", tmp_path / "text.txt"],
-        ["convert", folder, tmp_path / "out", "--to", "heedful", "--precision", "int8"],
+        ["convert", folder, tmp_path / "out", "--format", "heedful", "--precision", "int8"],
     ):
         assert main.run([str(word) for word in line]) == 1, line
         assert words in capsys.readouterr().err, line
     for opened in (load_model, lambda path: pipeline("text-generation", model=path), key_of):
-        with pytest.raises(UserError, match=r"heedful convert .*theirs OUTPUT --to heedful"):
+        with pytest.raises(UserError, match=r"heedful convert .*theirs OUTPUT --format heedful"):
             opened(folder)
 
 
@@ -137,7 +137,7 @@ OTHERS = {
 def test_what_a_folder_is_that_holds_no_such_model(case: str, tmp_path: Path, capsys) -> None:
     config, names, words = OTHERS[case]
     folder = theirs(tmp_path / "theirs", config, *names)
-    message = refused(folder, tmp_path / "out", "--to", "heedful", capsys=capsys)
+    message = refused(folder, tmp_path / "out", "--format", "heedful", capsys=capsys)
     assert re.search(words, message) and str(folder) in message and "did you mean" not in message
     if config is None:  # at the other doors, too
         with pytest.raises(UserError, match=words):
@@ -145,10 +145,10 @@ def test_what_a_folder_is_that_holds_no_such_model(case: str, tmp_path: Path, ca
 
 
 def test_a_wrong_width_is_named_in_their_words(model: Path, tmp_path: Path, capsys) -> None:
-    converted(model, tmp_path / "theirs", "--to", "huggingface", capsys=capsys)
+    converted(model, tmp_path / "theirs", "--format", "huggingface", capsys=capsys)
     path = tmp_path / "theirs" / "config.json"
     changed = {f"{side}_ffn_dim": 20 for side in ("encoder", "decoder")}
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
-    message = refused(tmp_path / "theirs", tmp_path / "out", "--to", "heedful", capsys=capsys)
+    message = refused(tmp_path / "theirs", tmp_path / "out", "--format", "heedful", capsys=capsys)
     assert "'model.encoder.layers.0.fc1.weight' ('encoder.layers.0.feed_forward.inner.weight' in heedful)" in message
     assert "has shape (12, 16), but config.json asks for (20, 16)" in message

@@ -135,7 +135,7 @@ def test_what_is_no_list_of_images_is_said(
         ("vit", "film.gif", None),  # a PNG, whatever it is called
         ("vit", "names", "the name of an image file is missing"),
         ("vit", "photos", "ls photos/* | heedful"),
-        ("mood", "there.png", "there.png: an image, and this model takes text"),
+        ("mood", "there.png", "there.png: an image, and this model reads text"),
         ("mood", "photos", "name one file"),
     ):
         assert run([*command, file, "-m", str(folder / model)]) == (words is not None)
@@ -202,11 +202,9 @@ def test_the_header_is_numpys_and_always_of_one_length(n_rows: int) -> None:
 
 
 MISTAKES = {
-    "no model": (["fill", "a [MASK]"], "which model"),
     "no mask": (["fill", "a dog", "-m", "bert"], "hides no word"),
     "another family": (["fill", "a [MASK]", "-m", "vit"], "family 'vit'"),
     "no labels": (["classify", "lines.txt", "-m", "bert"], "knows no labels"),
-    "no classifier": (["classify", "lines.txt"], "which model"),
     "top_k": (["classify", "lines.txt", "-m", "mood", "--top-k", "0"], "--top-k"),
     "a picture": (["embed", "lines.txt", "-m", "bert", "--output", "v.png"], ".npy or .jsonl"),
     "tokens as a table": (
@@ -214,7 +212,6 @@ MISTAKES = {
         "write a .jsonl",
     ),
     "no pooler": (["embed", "lines.txt", "-m", "bert", "--output", "v.npy", "--pool", "pooler"], "no pooler"),
-    "no vectors' model": (["embed", "lines.txt", "--output", "v.npy"], "which model"),
 }
 
 

@@ -104,7 +104,6 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["x"], "which model?"),
         (["x", "-m", "nowhere"], "no such folder"),
         (["x", "-m", "MODEL", "--max-tokens", "0"], "--max-tokens 0: must lie between 1 and 1,000,000"),
         (["x", "-m", "MODEL", "--max-tokens", "5", "--set", "min_len=9"], "--max-tokens 5: fewer than min_len = 9"),
@@ -112,8 +111,8 @@ def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
         (["x", "-m", "MODEL", "--temperature", "0"], "temperature must be above 0"),
         (["x", "-m", "MODEL", "--set", "beams=3"], "did you mean 'beam'"),
         (["x", "-m", "MODEL", "--compute", "int8", "--seed", "1"], "only CTranslate2 has it"),
-        (["x", "-m", "MODEL", "--beam", "3", "--seed", "1"], "a beam is searched, not drawn"),
-        (["x", "-m", "MODEL", "--beam", "3", "--set", "sampling.top_k=4"], "a beam is searched, not drawn"),
+        (["x", "-m", "MODEL", "--beam", "3", "--seed", "1"], "a beam search does not sample"),
+        (["x", "-m", "MODEL", "--beam", "3", "--set", "sampling.top_k=4"], "a beam search does not sample"),
         (
             ["x", "-m", "MODEL", "--set", "shortlist=true"],
             "shortlist = true: a text that goes on from a prompt has none",

@@ -1,4 +1,4 @@
-"""Whatever a command does, `heedful` leaves with the right exit code and the right words."""
+"""The program `heedful`: exit codes, messages about a wrong command line, and its help."""
 
 import os
 import re
@@ -14,7 +14,8 @@ import pytest
 from cyclopts import Parameter
 
 import heedful
-from heedful.cli import main
+from heedful.cli import main, reference, usage_errors
+from heedful.cli.options import Overrides
 from heedful.errors import UserError
 
 FULL_DISK = Path("/dev/full")
@@ -166,6 +167,99 @@ def test_a_missing_argument_is_named(commands: types.SimpleNamespace, capsys: py
     assert "--n" in capsys.readouterr().err
     assert main.run(["greet", "you", "often"]) == 2
     assert '"often"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train"], "needs RUN. For example: heedful train runs/mine --source train.en --target train.de"),
+        (["generate", "x"], "heedful train runs/book --family gpt --text book.txt"),
+        (["fill", "a [MASK]"], 'heedful fill "A [MASK] runs." -m runs/bert'),
+        (["classify", "lines.txt"], "needs --model. For example: heedful classify lines.txt -m runs/mood"),
+        (["embed", "lines.txt", "--output", "v.npy"], "needs --model"),
+        (["embed", "lines.txt", "-m", "runs/bert"], "needs --output"),
+        (["summarize", "--format", "jsonl"], "heedful summarize articles.txt -m runs/news"),
+        (["convert", "a"], "needs OUTPUT"),
+        (["translate", "-m"], "-m: expected a value"),
+    ],
+)
+def test_a_missing_argument_has_an_example(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert f"See: heedful {arguments[0]} --help" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train", "runs/x", "--epochs", "3"], "has no --epochs; use --steps"),
+        (["train", "runs/x", "--batch-size=3"], "has no --batch-size; use --set data.batch_tokens"),
+        (["train", "runs/x", "--from", "y"], "use --init-from"),
+        (["generate", "x", "-m", "y", "--max-new-tokens", "3"], "use --max-tokens"),
+        (["convert", "x", "y", "--to", "onnx"], "use --format"),
+        (["translate", "--src-lang", "en"], "use --from"),
+        (["translate", "--bean", "3"], "Did you mean --beam?"),
+    ],
+)
+def test_options_of_other_programs_are_explained(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", sorted(usage_errors.INSTEAD))
+def test_suggested_options_exist(command: str) -> None:
+    """No option is explained that the command has, and no suggestion names an option or a setting that it lacks."""
+    row = next(row for row in reference.command_rows() if row.name == command)
+    names = {name for option in row.options for name in option.names}
+    assert not names & set(usage_errors.INSTEAD[command])
+    for suggestion in usage_errors.INSTEAD[command].values():
+        assert set(re.findall(r"(?<![\w-])--[a-z-]+", suggestion)) <= names, suggestion
+
+
+def test_settings_end_at_the_first_item_without_an_equals_sign(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(file: Path, *, set: Overrides = None, json: bool = False) -> None:
+        """Read a file."""
+        print(file, set, json)
+
+    commands.read = read
+    for arguments in (
+        ["--set", "a=1", "b=2", "x.txt"],
+        ["--set", "a=1", "b=2", "--", "x.txt"],
+        ["x.txt", "--set", "a=1", "b=2"],
+        ["--set", "a=1", "x.txt", "--set", "b=2"],
+    ):
+        assert main.run(["read", *arguments]) == 0
+        assert capsys.readouterr().out == "x.txt ['a=1', 'b=2'] False\n"
+    assert main.run(["read", "--set", "a=1", "--json", "x=y.txt"]) == 0
+    assert capsys.readouterr().out == "x=y.txt ['a=1'] True\n"
+    assert main.run(["read", "--set", "x.txt", "a=1"]) == 1
+    assert "A file comes first: heedful read x.txt --set" in capsys.readouterr().err
+
+
+def test_the_usage_line_names_files_and_required_options(
+    commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(file: Path = Path("-"), *others: Path, model: Path, json: bool = False) -> None:
+        """Read a file."""
+
+    commands.read = read
+    assert main.run(["read", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: heedful read --model MODEL [OPTIONS] [FILE] [OTHERS...]\n")
+
+
+def test_completion_is_installed_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main.run(["--install-completion", "bash"]) == 0
+    path = Path(capsys.readouterr().out.partition(":")[0])
+    assert path.is_relative_to(tmp_path)
+    assert "--init-from" in path.read_text()
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

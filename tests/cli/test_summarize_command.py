@@ -67,11 +67,6 @@ def test_a_summary_that_is_cut_off_is_said_in_the_words_of_the_command(
     assert "allowed by --max-len" in said and "translat" not in said
 
 
-def test_without_a_model(capsys) -> None:
-    assert main.run(["summarize", "--format", "jsonl"]) == 1
-    assert "heedful summarize -m" in capsys.readouterr().err
-
-
 def test_a_prefix_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(UserError, match="prefix"):
         Segmenter(tokenizers().source, SourceLimit(8), prefix="summarize: ")

@@ -19,7 +19,7 @@ import echo_engine
 from deterministic import fill
 from echo_engine import install, model_folder, tokenizers
 from heedful.cli import input, main
-from heedful.cli.input import Arriving, TextInput
+from heedful.cli.input import PipeReader, TextInput
 from heedful.cli.line_filter import one_line
 from heedful.cli.output import open_output
 from heedful.decoding.search.settings import Sampling
@@ -325,7 +325,7 @@ GERMAN = "Am 3. Oktober kam er bzw. sie usw. nach Hause und blieb dann dort."
         ("---\nlanguage:\n- de\n- en\n---\n", (), 2),
         ("---\nlanguage:\n- de_AT\n---\n", (), 2),
         ("---\nlanguage:\n- en\n- de\n---\n", (), 4),
-        ("---\nlanguage:\n- en\n- de\n---\n", ("--set", "language=de"), 2),
+        ("---\nlanguage:\n- en\n- de\n---\n", ("--language", "de"), 2),
     ],
 )
 def test_sentences_end_as_in_the_language_of_the_card(
@@ -339,7 +339,7 @@ def test_sentences_end_as_in_the_language_of_the_card(
 
 
 def test_a_language_is_a_code(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["-m", str(echo), "--set", "language=3"], capsys, "--set language=3", "such as de")
+    refused(["-m", str(echo), "--language", "3"], capsys, "--language 3", "such as de")
 
 
 def test_an_old_output_stays_until_the_new_one_is_complete(
@@ -472,7 +472,7 @@ def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
     content = b"one\n\n" + b"x" * 100 + b"\nlast"
     reading, writing = os.pipe()
     try:
-        arriving = Arriving(reading)
+        arriving = PipeReader(reading)
         assert not arriving.ready()
         for at in range(0, len(content), size):
             os.write(writing, content[at : at + size])
@@ -492,7 +492,7 @@ def test_an_endless_line_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(input, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(input, "BLOCK", 500)
     with open("/dev/zero", "rb") as endless:
-        arriving = Arriving(endless.fileno())
+        arriving = PipeReader(endless.fileno())
         assert arriving.ready()
         assert len(arriving.peek(1 << 30)) <= 2000
 
@@ -506,7 +506,7 @@ def test_the_size_is_known_of_files_alone(tmp_path: Path) -> None:
 
 def test_two_programs_that_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with pytest.raises(UserError, match=r"out\.part: is gone, .* another program"), open_output(path) as stream:
+    with pytest.raises(UserError, match=r"out\.part: was removed .* another program"), open_output(path) as stream:
         stream.write(b"ours\n")
         (tmp_path / "out.part").rename(path)  # as the other does when it is ready first
     assert path.read_bytes() == b"ours\n"

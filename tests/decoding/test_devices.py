@@ -76,9 +76,9 @@ def test_other_names_are_refused_in_words(given):
 def test_torch_says_which_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [torch_device(name) for name in ("cuda:1", "cuda")] == [torch.device("cuda", 1), torch.device("cuda", 0)]
-    with pytest.raises(UserError, match="'cuda:2': torch finds no such device here; there is: cpu, cuda:0, cuda:1"):
+    with pytest.raises(UserError, match="'cuda:2' is not available to torch; available: cpu, cuda:0, cuda:1"):
         torch_device("cuda:2")
-    with pytest.raises(UserError, match="'mps': torch finds"):
+    with pytest.raises(UserError, match="'mps' is not available to torch"):
         torch_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert torch_device("mps") == torch.device("mps")
@@ -87,7 +87,7 @@ def test_torch_says_which_devices_there_are(monkeypatch):
 @pytest.mark.parametrize("engine", ["auto", "torch", "ctranslate2"])
 @pytest.mark.parametrize("device", ["cuda", "cuda:3", "mps"])
 def test_a_device_that_is_not_there_is_refused_in_words(model, device, engine):
-    with pytest.raises(UserError, match=rf"'{device_name(device)}'.*(finds|not on mps)"):
+    with pytest.raises(UserError, match=rf"'{device_name(device)}'.*(is not available|no such device|not on mps)"):
         Translator.load(model, device=device, engine=engine)
 
 
@@ -105,7 +105,7 @@ def test_every_loader_refuses_what_is_no_device(model, device, tmp_path):
 
 
 def test_a_pipeline_of_a_gpu_that_is_not_there(model):
-    with pytest.raises(UserError, match="'cuda:0': torch finds no such device here; there is: cpu"):
+    with pytest.raises(UserError, match="'cuda:0' is not available to torch; available: cpu"):
         pipeline("translation", model=model, device=0)
     with pytest.warns(UserWarning, match="cut off") as warned:  # by a model that has learned nothing
         assert pipeline("translation", model=model, device=-1)("a", max_length=5)
@@ -228,9 +228,9 @@ def test_no_device_is_left_without_a_process(processes):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--set", "device=cuda:0,cuda:1"], ["cuda:0", "cuda:1"]),
-        (["--set", "device=cuda:0,cuda:1", "--workers", "3"], ["cuda:0", "cuda:1", "cuda:0"]),
-        (["--set", "device=cuda:1", "beam=2", "--workers", "2"], ["cuda:1", "cuda:1"]),
+        (["--device", "cuda:0,cuda:1"], ["cuda:0", "cuda:1"]),
+        (["--device", "cuda:0,cuda:1", "--workers", "3"], ["cuda:0", "cuda:1", "cuda:0"]),
+        (["--device", "cuda:1", "--set", "beam=2", "--workers", "2"], ["cuda:1", "cuda:1"]),
     ],
 )
 def test_translate_with_several_devices(model, processes, tmp_path, options, expected):
@@ -262,16 +262,16 @@ def test_commands_refuse_what_is_not_there(model, tmp_path, capsys):
     bert, gpt = bert_folder(tmp_path / "bert", own_tokenizers()), tmp_path / "gpt"
     save_model(gpt, make_gpt(vocab_size=tokenizers().source.vocab_size), tokenizers())
     for command in (
-        ["translate", str(lines), "-m", str(model), "--set", "device=cuda:7"],
-        ["translate", str(lines), "-m", str(model), "--workers", "2", "--set", "device=cuda:7"],
+        ["translate", str(lines), "-m", str(model), "--device", "cuda:7"],
+        ["translate", str(lines), "-m", str(model), "--workers", "2", "--device", "cuda:7"],
         ["summarize", str(lines), "-m", str(model), "--device", "cuda:7"],
         ["evaluate", str(lines), "--target", str(lines), "-m", str(model), "--device", "cuda:7"],
-        ["generate", "a", "-m", str(gpt), "--set", "device=cuda:7"],
+        ["generate", "a", "-m", str(gpt), "--device", "cuda:7"],
         ["fill", "a [MASK]", "-m", str(bert), "--device", "cuda:7"],
         ["classify", str(lines), "-m", str(bert), "--device", "cuda:7"],
         ["embed", str(lines), "-m", str(bert), "--output", str(tmp_path / "o.npy"), "--device", "cuda:7"],
     ):
         assert run(command) == 1, command
-        assert "device = 'cuda:7': torch finds no such device here; there is: cpu" in capsys.readouterr().err
-    assert run(["generate", "a", "-m", str(gpt), "--set", "device=cuda:0,cuda:1"]) == 1
+        assert "device 'cuda:7' is not available to torch; available: cpu" in capsys.readouterr().err
+    assert run(["generate", "a", "-m", str(gpt), "--device", "cuda:0,cuda:1"]) == 1
     assert "one device" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def demo(
     pair: Annotated[Pair, Parameter(group=DATA)] = "en-fr",
     output: Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)] = Path("demo"),
 ) -> int:
-    """Train a model on the built-in corpus, translate with it, and draw its attention.
+    """Train a model on a built-in corpus, translate with it, and draw its attention.
 
     A grammar of English, French and Chinese wrote the corpus, so every
     translation can be judged right or wrong. Needs no network and no other

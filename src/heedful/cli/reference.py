@@ -7,6 +7,7 @@
 ['5']
 """
 
+import inspect
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ def command_rows() -> list[CommandRow]:
     panels = {command: panel for panel, commands in PANELS.items() for command in commands}
     rows = []
     for name in COMMANDS:
-        summary, _, description = app[name].help.partition("\n")
+        text = inspect.cleandoc(app[name].help).partition("\nParameters\n-----")[0]
+        summary, _, description = text.partition("\n")
         options = [_option_row(argument) for argument in _arguments(app, name)]
         groups = list(dict.fromkeys([*GROUPS, *(option.group for option in options)]))
         rows.append(

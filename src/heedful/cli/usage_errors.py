@@ -80,8 +80,13 @@ INSTEAD: dict[str, Mapping[str, str]] = {
         "--tgt-lang": "--to fr",
     },
     "generate": {**_SEARCH, "--max-len": "--max-tokens 100", "--max-new-tokens": "--max-tokens 100"},
-    "summarize": {key: value for key, value in _SEARCH.items() if not key.endswith("-len")}
-    | {"--max-length": "--max-len 100", "--min-length": "--min-len 5"},
+    "summarize": {
+        **{option: setting for option, setting in _SEARCH.items() if setting.startswith("--set no_")},
+        "--length-penalty": "--set length_penalty=1.0",
+        "--max-length": "--max-len 100",
+        "--min-length": "--min-len 5",
+        "--num-beams": "--beam 4",
+    },
     "convert": {"--to": "--format"},
     "evaluate": {
         "--reference": "--target FILE",
@@ -98,16 +103,23 @@ def describe(error: cyclopts.CycloptsError) -> str:
     message = str(error)
     if isinstance(error, cyclopts.UnusedCliTokensError):
         message = f"nothing is expected after the other arguments, found: {' '.join(error.unused_tokens or ())}"
-    elif isinstance(error, cyclopts.UnknownOptionError):
-        option = (error.token.keyword or error.token.value).partition("=")[0]
-        if option in INSTEAD.get(command, {}):
-            message = f"heedful {command} has no {option}; use {INSTEAD[command][option]}"
+    elif option := _foreign_option(command, error):
+        message = f"heedful {command} has no {option}; use {INSTEAD[command][option]}"
     elif isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None:
         if error.keyword is not None:
             message = f"{error.keyword}: expected a value"
         elif command in EXAMPLES:
             message = _missing(command, error.argument)
     return f"{message}\nSee: {' '.join(['heedful', *chain, '--help'])}"
+
+
+def _foreign_option(command: str, error: cyclopts.CycloptsError) -> str | None:
+    """Return the option in the error that has an entry in `INSTEAD`."""
+    tokens = list(error.unused_tokens or ())
+    if isinstance(error, cyclopts.UnknownOptionError):
+        tokens.append(error.token.keyword or error.token.value)
+    options = [token.partition("=")[0] for token in tokens]
+    return next((option for option in options if option in INSTEAD.get(command, {})), None)
 
 
 def _missing(command: str, argument: cyclopts.Argument) -> str:

@@ -28,7 +28,7 @@ def convert_model(
     if to == "heedful":
         return _to_heedful(Path(source), Path(output), precision)
     if precision is not None:
-        raise UserError(f"--precision {precision}: is for --to heedful")
+        raise UserError(f"--precision {precision}: is for --format heedful")
     return WRITERS[to](find_model_folder(source), Path(output))
 
 

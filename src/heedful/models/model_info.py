@@ -137,7 +137,7 @@ def refuse_other_formats(folder: Path) -> None:
         )
     if "model_type" in values:
         raise UserError(
-            f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --to heedful"
+            f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --format heedful"
         )
 
 
