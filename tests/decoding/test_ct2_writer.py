@@ -13,9 +13,9 @@ from ct2_models import count_conversions
 from echo_engine import tokenizers
 from gpt_writers import SHAPES, make_gpt, make_writer, some_prompts, tie
 from heedful.decoding.engines import auto
-from heedful.decoding.engines.auto import AutoWriter, has_wide_output, open_writer
-from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer, _batches
-from heedful.decoding.engines.torch_engine import TorchWriter
+from heedful.decoding.engines.auto import AutoEngine, has_wide_output, open_engine
+from heedful.decoding.engines.ctranslate2_generator import CTranslate2Generator, _batches
+from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.generator import Generator
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings
@@ -32,7 +32,7 @@ class Pair:
     """A model, and both its engines."""
 
     def __init__(self, model: Gpt, folder: Path) -> None:
-        self.model, self.torch, self.fast = model, TorchWriter(model), make_writer(model, folder)
+        self.model, self.torch, self.fast = model, TorchEngine(model), make_writer(model, folder)
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -200,7 +200,7 @@ def test_ids_that_must_not_be_written_are_torchs_business(tmp_path: Path) -> Non
 
 
 def test_int8_is_near_float32(pair: Pair) -> None:
-    small = CTranslate2Writer(pair.fast.converted, pair.fast.shape, compute="int8")
+    small = CTranslate2Generator(pair.fast.converted, pair.fast.info, compute="int8")
     both = list(zip(small.search(PROMPTS, GREEDY), pair.fast.search(PROMPTS, GREEDY), strict=True))
     assert 0.7 * len(both) < sum(a[0].ids[:1] == b[0].ids[:1] for a, b in both)
     assert sum(a[0].ids == b[0].ids for a, b in both) < len(both)
@@ -221,7 +221,7 @@ def test_threads(pair: Pair, compute: str, expected: list[tuple[int, int]], monk
     monkeypatch.setattr(
         "heedful.decoding.engines.ctranslate2_generator.threads_for_one", lambda folder, n_threads: n_threads
     )
-    writer = CTranslate2Writer(pair.fast.converted, pair.fast.shape, compute=compute, threads=3)
+    writer = CTranslate2Generator(pair.fast.converted, pair.fast.info, compute=compute, threads=3)
     for prompts in (PROMPTS[:1], PROMPTS[:8], PROMPTS[:1]):
         writer.search(prompts, GREEDY)
     list(writer.stream(PROMPTS[0], GREEDY))
@@ -230,7 +230,7 @@ def test_threads(pair: Pair, compute: str, expected: list[tuple[int, int]], monk
 
 def test_several_threads_may_ask_at_once(pair: Pair) -> None:
     expected = [best[0].ids for best in pair.fast.search(PROMPTS[:40], GREEDY)]
-    writer = CTranslate2Writer(pair.fast.converted, pair.fast.shape, threads=2)  # two batches at a time
+    writer = CTranslate2Generator(pair.fast.converted, pair.fast.info, threads=2)  # two batches at a time
     found: list = [None] * 4
 
     def run(number: int) -> None:
@@ -263,7 +263,7 @@ class TestAuto:
             found = generator.search_ids(prompts, max_len=11, **options)
             expected = plain.search_ids(prompts, max_len=11, **options)
             assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
-        assert isinstance(generator.engine, AutoWriter)
+        assert isinstance(generator.engine, AutoEngine)
         assert len(counted) == 1
         for options in ({}, {"sampling": {"seed": 3}}):
             pieces = list(generator.stream("A dog", max_len=9, **options))
@@ -275,7 +275,7 @@ class TestAuto:
         assert counted == []
 
     def test_who_does_not_draw_loads_no_model_in_torch(self, folder: Path, monkeypatch) -> None:
-        monkeypatch.setattr(auto, "_open_torch", lambda *given: pytest.fail("torch was opened"))
+        monkeypatch.setattr(auto, "_open_torch", lambda *_, **__: pytest.fail("torch was opened"))
         generator = Generator.load(folder)
         assert generator.generate(["A dog", "x"], max_len=3)
         assert list(generator.stream("A dog", max_len=3))
@@ -288,13 +288,13 @@ class TestAuto:
     def test_many_prompts_go_to_torch_where_the_output_layer_is_most_of_the_model(
         self, n_prompts: int, compute: str, width: int, goes_to_torch: bool, folder: Path, monkeypatch
     ) -> None:
-        monkeypatch.setattr(auto, "WIDE", 1)
+        monkeypatch.setattr(auto, "WIDE_OUTPUT", 1)
         config = json.loads((folder / "config.json").read_text())
         layers = config["n_layers"] * (4 * config["d_model"] + 2 * config["d_ff"])
         monkeypatch.setattr(auto, "read_json", lambda path: config | {"vocab_size": layers * 2 // width})
-        generator, opened = Generator.load(folder, compute=compute), []
-        real = auto._open_torch
-        monkeypatch.setattr(auto, "_open_torch", lambda *given: opened.append(given) or real(*given))
+        real, opened = auto._open_torch, []
+        monkeypatch.setattr(auto, "_open_torch", lambda *args, **more: opened.append(args) or real(*args, **more))
+        generator = Generator.load(folder, compute=compute)
         prompts = [list(prompt.source) for prompt in PROMPTS[:n_prompts]]
         found = generator.search_ids(prompts, max_len=5)
         assert len(opened) == goes_to_torch
@@ -330,15 +330,15 @@ class TestAuto:
         assert isinstance(Generator.load(folder).model, Gpt)
         for options, words in (({"engine": "ctranslate"}, "did you mean"), ({"compute": "int4"}, "did you mean")):
             with pytest.raises(UserError, match=words):
-                open_writer(folder, **options)
+                open_engine(folder, **options)
 
     def test_a_model_that_does_not_map_runs_on_torch(self, tmp_path: Path) -> None:
         folder = save_model(tmp_path / "model", make_gpt(special_ids=SpecialIds(source_bos=True)), None)
-        assert open_writer(folder)[0].name == "torch"
+        assert open_engine(folder).name == "torch"
         with pytest.raises(UserError, match="no mark before"):
-            open_writer(folder, engine="ctranslate2")
+            open_engine(folder, engine="ctranslate2")
         with pytest.raises(UserError, match="int8"):
-            open_writer(folder, compute="int8")
+            open_engine(folder, compute="int8")
 
     def test_a_size_that_is_not_given_makes_no_output_wide(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())

@@ -18,7 +18,7 @@ from heedful.cli.main import run
 from heedful.decoding import Translator, pipeline, worker_pool
 from heedful.decoding.embedder import Embedder
 from heedful.decoding.engines import auto
-from heedful.decoding.engines.auto import AutoEngine, open_engine, open_writer
+from heedful.decoding.engines.auto import AutoEngine, open_engine
 from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_tuning import GPU_BATCHES, Speed, known_speed, measure, speed_for
 from heedful.decoding.search.settings import SearchSettings
@@ -101,7 +101,7 @@ def test_every_loader_refuses_what_is_no_device(model, device, tmp_path):
     with pytest.raises(UserError, match="no device of that name"):
         Embedder.load(tmp_path / "bert", device=device)
     with pytest.raises(UserError, match="no device of that name"):
-        open_writer(tmp_path / "gpt", device=device)
+        open_engine(tmp_path / "gpt", device=device)
 
 
 def test_a_pipeline_of_a_gpu_that_is_not_there(model):
@@ -132,10 +132,10 @@ def test_ctranslate2_is_told_the_number_of_the_gpu_apart(model, told, monkeypatc
 def test_what_ctranslate2_cannot_do_goes_to_torch_on_the_same_device(model, told, monkeypatch):
     count_conversions(monkeypatch)
     asked = []
-    monkeypatch.setattr(auto, "_torch_engine", lambda folder, device, threads, **_: asked.append(device))
+    monkeypatch.setattr(auto, "_open_torch", lambda folder, device, threads, **_: asked.append(device))
     opened = open_engine(model, device="cuda:1")
     assert isinstance(opened, AutoEngine)
-    opened._torch("")
+    opened.torch_engine("")
     open_engine(model, device="cuda:2")  # CTranslate2 has two
     open_engine(model, device="mps")
     assert asked == ["cuda:1", "cuda:2", "mps"]
@@ -148,13 +148,13 @@ def test_a_writer_is_told_the_number_of_the_gpu_apart(told, tmp_path, monkeypatc
     writer.search(prompts, GREEDY)
     assert places(told) == [("cuda", 1, 1)]
     asked = []
-    monkeypatch.setattr(auto, "_open_torch", lambda folder, device: asked.append(device) or (None, None))
+    monkeypatch.setattr(auto, "_open_torch", lambda folder, device, threads, **_: asked.append(device))
     folder = save_model(tmp_path / "gpt", made, None)
-    open_writer(folder, device="cuda:1")  # in float32 torch's
+    open_engine(folder, device="cuda:1")  # in float32 torch's
     assert asked == ["cuda:1"]
     for options in ({"engine": "ctranslate2"}, {"compute": "int8"}):
         with pytest.raises(UserError, match="'cuda:2': CTranslate2 cannot use it"):
-            open_writer(folder, device="cuda:2", **options)
+            open_engine(folder, device="cuda:2", **options)
 
 
 def test_a_gpu_is_measured_by_itself(told, tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ import pytest
 from ct2_models import VOCAB, make_engine, make_model
 from gpt_writers import make_gpt, make_writer
 from heedful.cli.main import run
-from heedful.decoding.engines.torch_engine import TorchEngine, TorchWriter
+from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.callback import BeamTrace, SearchCallback
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import Sampling, SearchSettings, search_settings
 from heedful.errors import UserError
@@ -20,7 +21,7 @@ def engines(tmp_path_factory) -> dict:
     return {
         "torch": TorchEngine(model),
         "ctranslate2": make_engine(model, place / "seq2seq"),
-        "torch writer": TorchWriter(gpt),
+        "torch writer": TorchEngine(gpt),
         "ctranslate2 writer": make_writer(gpt, place / "gpt"),
     }
 
@@ -64,7 +65,7 @@ def test_in_torch_the_same_of_what_only_torch_can(engines, number):
         with pytest.raises(UserError, match=f"'forbidden': ids of this model {words}"):
             engines[name].search([Request([5, 6])], SearchSettings(beam=3, max_len=6, forbidden=(number,)))
     with pytest.raises(UserError, match=words):
-        engines["torch"].search_watched(Request([number]), BEAM)
+        engines["torch"].search([Request([number])], BEAM, callback=SearchCallback(on_candidates=BeamTrace().add))
 
 
 @pytest.mark.parametrize("name", ["torch", "ctranslate2"])

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from heedful.data import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
+from heedful.decoding.search import continuous_batching
 from heedful.decoding.search.beam_search import extend_beam, likeliest, top
+from heedful.decoding.search.callback import BeamTrace, SearchCallback
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.hypotheses import NextTokenScores
 from heedful.decoding.search.request import Hypothesis, Request
@@ -126,11 +128,12 @@ def test_lanes_stop_when_one_fails() -> None:
     assert step.calls < 10_000
 
 
-def test_beam_1_is_greedy() -> None:
+def test_beam_1_is_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
     model, requests = tiny_model(seed=3), sentences(1000, seed=3)
     step = FastSeq2SeqStep(model)
     greedy = search(step, requests, SearchSettings(beam=1))
-    beam = search(step, requests, SearchSettings(beam=1), advance=extend_beam)
+    monkeypatch.setattr(continuous_batching, "strategy_for", lambda settings, callback: extend_beam)
+    beam = search(step, requests, SearchSettings(beam=1))
     assert ids_of(greedy) == ids_of(beam)
     for (a,), (b,) in zip(greedy, beam, strict=True):
         assert a.score == pytest.approx(b.score, abs=1e-6)
@@ -397,7 +400,9 @@ def test_required_words_of_draws_are_refused() -> None:
 def test_the_diary_of_a_beam_tells_its_end() -> None:
     model, (request,) = tiny_model(seed=18), sentences(1, seed=18)
     settings = SearchSettings(beam=3, n_best=3)
-    found, events = TorchEngine(model).search_watched(request, settings)
+    trace = BeamTrace()
+    [found] = TorchEngine(model).search([request], settings, callback=SearchCallback(on_candidates=trace.add))
+    events = trace.events
     assert ids_of([found]) == ids_of(TorchEngine(model).search([request], settings))
     nodes = {event.node: event for event in events}
     texts = []

@@ -14,6 +14,7 @@ from echo_engine import tokenizers
 from heedful.cli import main
 from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.callback import BeamTrace, SearchCallback
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
@@ -106,7 +107,9 @@ def test_coverage_where_one_model_drops_padding_and_another_keeps_it(models):
 
 def test_the_diary_of_a_beam_is_theirs_together(models):
     engine = TorchEngine(models[0], others=models[1:])
-    found, events = engine.search_watched(REQUESTS[0], BEAM)
+    trace = BeamTrace()
+    [found] = engine.search(REQUESTS[:1], BEAM, callback=SearchCallback(on_candidates=trace.add))
+    events = trace.events
     assert events
     assert [each.ids for each in found] == ids(engine.search(REQUESTS[:1], BEAM))[0]
 

@@ -105,7 +105,7 @@ def test_alignment_and_attention(translator: Translator) -> None:
 class CuttingEngine(EchoEngine):
     """An echo that ends at `max_len` tokens, as a real search does."""
 
-    def search(self, requests, settings):
+    def search(self, requests, settings, **_):
         found = super().search(requests, settings)
         longest = settings.limit(10)
         return [
@@ -378,7 +378,7 @@ def test_how_many_processes(model: Path, n_workers: int) -> None:
 
 
 def test_an_answer_goes_through_json_unchanged(translator: Translator) -> None:
-    answer = translator.answer(["abc", "", "ab. " * 40], SearchSettings(n_best=2, attention=True))
+    answer = translator.translate_block(["abc", "", "ab. " * 40], SearchSettings(n_best=2, attention=True))
     assert answer_from_values(answer_to_values(answer)) == answer
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ct2_models import count_conversions, make_model, some_requests
 from gpt_writers import make_gpt, some_prompts
-from heedful.decoding.engines.auto import open_engine, open_writer
+from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import Notice, UserError
@@ -80,15 +80,15 @@ def test_a_writer_goes_on(tmp_path, monkeypatch):
     made = save_model(tmp_path / "gpt", make_gpt(), None)
     close(made, monkeypatch)
     prompts = some_prompts(4)
-    expected = open_writer(made, engine="torch")[0].search(prompts, GREEDY)
+    expected = open_engine(made, engine="torch").search(prompts, GREEDY)
     with monkeypatch.context() as without:
         without.setattr(tempfile, "mkdtemp", no_temporary_folder)
-        assert open_writer(made)[0].search(prompts, GREEDY) == expected
+        assert open_engine(made).search(prompts, GREEDY) == expected
         with pytest.raises(UserError, match="nor is there a temporary folder"):
-            open_writer(made, compute="int8")[0].search(prompts, GREEDY)
+            open_engine(made, compute="int8").search(prompts, GREEDY)
     counted = count_conversions(monkeypatch)
     with pytest.warns(Notice):
-        found = open_writer(made)[0].search(prompts, GREEDY)
+        found = open_engine(made).search(prompts, GREEDY)
     assert [best[0].ids for best in found] == [best[0].ids for best in expected]
     assert len(counted) == 1
 

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from echo_engine import tokenizers
 from echo_service import HeldEngine, echo_service, echo_translator
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.app import make_app
@@ -91,7 +92,9 @@ def test_what_is_wrong_is_said(client, values, words, path):
 class Doubting(HeldEngine):
     """The longer a text the less likely; what has an x in it is cut off."""
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         x = tokenizers().source.id_of("x")
         return [
             [replace(one, score=-2.0 * len(one.ids), rank=-1.0 * len(one.ids), complete=x not in one.ids)]

@@ -40,7 +40,7 @@ class SlowEngine(HeldEngine):
         super().__init__()
         self.clock, self.per_text = clock, per_text
 
-    def search(self, requests, settings):
+    def search(self, requests, settings, **_):
         found = super().search(requests, settings)
         self.clock.pass_by(self.per_text * len(requests))
         return found

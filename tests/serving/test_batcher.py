@@ -102,7 +102,7 @@ def test_large_requests_are_done_one_after_another():
     class Counted(HeldEngine):
         n_ended = 0
 
-        def search(self, requests, settings):
+        def search(self, requests, settings, **_):
             found = super().search(requests, settings)
             self.n_ended += 1
             return found
@@ -238,7 +238,7 @@ def test_a_deadline_is_kept():
 
 def test_one_bad_text_fails_alone():
     class Broken(HeldEngine):
-        def search(self, requests, settings):
+        def search(self, requests, settings, **_):
             if any(len(request.source) == len("▁bad") for request in requests):
                 raise RuntimeError("no")
             return super().search(requests, settings)

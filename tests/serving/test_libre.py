@@ -299,7 +299,7 @@ def test_a_rate_is_429_with_the_time_to_wait():
 
 def test_a_failure_inside_is_500_and_tells_nothing():
     class Broken(HeldEngine):
-        def search(self, requests, settings):
+        def search(self, requests, settings, **_):
             if any(len(request.source) == len("▁abc") for request in requests):
                 raise RuntimeError("/secret/path and a text")
             return super().search(requests, settings)

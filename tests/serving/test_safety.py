@@ -96,7 +96,7 @@ def test_no_key_and_no_text_is_logged(caplog):
     words = "quotes the SECRET text"
 
     class Broken(HeldEngine):
-        def search(self, requests, settings):
+        def search(self, requests, settings, **_):
             if any(len(request.source) == len("▁SECRET") for request in requests):
                 raise RuntimeError(words)
             return super().search(requests, settings)

@@ -103,7 +103,7 @@ def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
     class Broken(HeldEngine):
         works = refused
 
-        def search(self, requests, settings):
+        def search(self, requests, settings, **_):
             if not self.works:
                 raise RuntimeError("no memory")
             return super().search(requests, settings)

@@ -7,11 +7,12 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from heedful.cli.main import main
 from heedful.decoding import translator
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
@@ -35,7 +36,15 @@ class EchoEngine:
         self.change = change
         self.asked: list[Request] = []
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def why_not(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
+        return None
+
+    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        yield self.search([request], settings)[0][0].ids
+
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         self.asked += requests
         assert all(request.source for request in requests), "there is nothing to translate in that"
         return [[self._candidate(request, k, settings) for k in range(settings.n_best)] for request in requests]
@@ -48,7 +57,9 @@ class EchoEngine:
 
 
 class SlowEngine(EchoEngine):
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         time.sleep(0.2)
         return super().search(requests, settings)
 

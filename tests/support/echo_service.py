@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import echo_engine
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
@@ -37,7 +38,9 @@ class HeldEngine(echo_engine.EchoEngine):
         self.batches: list[int] = []
         self.busy = 0.0  # seconds in which it searched
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         started = time.monotonic()
         self.batches.append(len(requests))
         assert self.gate.wait(30)

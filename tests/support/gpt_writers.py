@@ -6,7 +6,7 @@ import torch
 
 from deterministic import fill, whole_numbers
 from heedful.decoding.engines.base import DecoderOnlyInfo
-from heedful.decoding.engines.ctranslate2_generator import CTranslate2Writer
+from heedful.decoding.engines.ctranslate2_generator import CTranslate2Generator
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.interop.ctranslate2.cache import Converted, facts_of
 from heedful.interop.ctranslate2.spec import described, write_model
@@ -40,10 +40,10 @@ def convert_here(model: Gpt, folder: Path) -> Converted:
     return Converted(folder, folder, facts_of(outline, "", folder))
 
 
-def make_writer(model: Gpt, folder: Path, **options) -> CTranslate2Writer:
+def make_writer(model: Gpt, folder: Path, **options) -> CTranslate2Generator:
     config = model.config
     shape = DecoderOnlyInfo(config.vocab_size, config.max_len, config.special_ids)
-    return CTranslate2Writer(convert_here(model, folder), shape, **{"threads": 1, **options})
+    return CTranslate2Generator(convert_here(model, folder), shape, **{"threads": 1, **options})
 
 
 def some_prompts(n: int, *, longest: int = 19, below: int = 60) -> list[Request]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heedful.decoding.engines.torch_engine import TorchEngine
+from heedful.decoding.search.callback import BeamTrace, SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translation import Translation
@@ -226,12 +227,14 @@ class Watching:
     def __init__(self, engine: TorchEngine) -> None:
         self.engine, self.narrowest = engine, math.inf
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         results = []
         for request in requests:
-            found, events = self.engine.search_watched(request, settings)
-            results.append(found)
-            for _, group in itertools.groupby(events, key=lambda event: event.step):
+            trace = BeamTrace()
+            results += self.engine.search([request], settings, callback=SearchCallback(on_candidates=trace.add))
+            for _, group in itertools.groupby(trace.events, key=lambda event: event.step):
                 step = list(group)  # the best first
                 self._look([event.score for event in step], settings.beam)
                 self._look(

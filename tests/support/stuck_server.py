@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import echo_engine
 from heedful.cli.main import main
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.serving.routes.look import LookRoutes
@@ -14,7 +15,9 @@ LONG = 20  # tokens
 
 
 class StuckEngine(echo_engine.EchoEngine):
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         if any(len(request) > LONG for request in requests):
             time.sleep(600)
         return super().search(requests, settings)

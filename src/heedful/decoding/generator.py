@@ -11,14 +11,15 @@ It holds nothing that changes, so several threads may use one at a time.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
-from heedful.decoding.engines.auto import open_writer
-from heedful.decoding.engines.base import Writer
+from heedful.decoding.engines.auto import open_engine, open_tokenizers
+from heedful.decoding.engines.base import DecoderOnlyEngine, Engine
 from heedful.decoding.input_text import checked, in_blocks
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.errors import UserError, warn
+from heedful.models.model_info import find_model_folder, require_family
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import decode_generated, generated_pieces
 
@@ -45,23 +46,32 @@ class Generator:
     """A decoder-only model, ready to write; without a tokenizer it knows ids only."""
 
     def __init__(
-        self, model: "Gpt | Writer", tokenizer: Tokenizer | None, *, batch_rows: int = 64, lanes: int | None = None
+        self,
+        model: "Gpt | DecoderOnlyEngine",
+        tokenizer: Tokenizer | None,
+        *,
+        batch_rows: int = 64,
+        lanes: int | None = None,
     ) -> None:
-        """Of a model in torch, or of the engine that runs it; the numbers are those of a model's TorchWriter."""
-        self.engine = model if isinstance(model, Writer) else _in_torch(model, batch_rows, lanes)
+        """Take a model in torch, or the engine that runs it; `batch_rows` and `lanes` are TorchEngine's."""
+        self.engine = model if isinstance(model, Engine) else _torch_engine(model, batch_rows, lanes)
         self._tokenizer = tokenizer
 
     @classmethod
     def load(
         cls, path: str | Path, *, device: str = "cpu", engine: str = "auto", compute: str = "float32"
     ) -> "Generator":
-        """The model of a run or a model folder; engine and compute as in `open_writer`."""
-        return cls(*open_writer(path, engine=engine, compute=compute, device=device))
+        """Load the decoder-only model of a run or a model folder; the options are those of `open_engine`."""
+        folder = find_model_folder(path)
+        require_family(folder, "gpt")
+        opened = cast(DecoderOnlyEngine, open_engine(folder, engine=engine, compute=compute, device=device))
+        tokenizers = open_tokenizers(folder, opened)
+        return cls(opened, None if tokenizers is None else tokenizers.source)
 
     @property
     def model(self) -> "Gpt":
         """The model in torch."""
-        return self.engine.in_torch()
+        return self.engine.torch_model
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -139,11 +149,11 @@ class Generator:
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it."""
         ids = self.tokenizer.encode(checked(prompt, number))
-        return self.engine.shape.special_ids.with_bos(ids)
+        return self.engine.info.special_ids.with_bos(ids)
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
         """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
-        ids, window = self.prompt_ids(prompt, number=number), self.engine.shape.window
+        ids, window = self.prompt_ids(prompt, number=number), self.engine.info.window
         if len(ids) > window:
             warn(f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them")
         return ids
@@ -151,7 +161,7 @@ class Generator:
     def _find(
         self, prompts: Sequence[Sequence[int]], settings: SearchSettings, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        size = self.engine.shape.vocab_size
+        size = self.engine.info.vocab_size
         for number, ids in enumerate(prompts):
             if not ids or not all(0 <= one < size for one in ids):
                 raise UserError(
@@ -213,7 +223,7 @@ def generation_settings(options: dict[str, Any], *, where: str = "generate") -> 
     return settings
 
 
-def _in_torch(model: "Gpt", batch_rows: int, lanes: int | None) -> Writer:
-    from heedful.decoding.engines.torch_engine import TorchWriter
+def _torch_engine(model: "Gpt", batch_rows: int, lanes: int | None) -> DecoderOnlyEngine:
+    from heedful.decoding.engines.torch_engine import TorchEngine
 
-    return TorchWriter(model, batch_rows=batch_rows, lanes=lanes)
+    return TorchEngine(model, batch_rows=batch_rows, lanes=lanes)

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from heedful.decoding.classifier import Classifier, Labelled, Text
-from heedful.decoding.fill_mask import Candidate, FillMask
 from heedful.decoding.generator import Generation, Generator
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import SUMMARIES, TRANSLATIONS, Long, OutputNoun
@@ -27,8 +25,10 @@ from heedful.errors import UserError, did_you_mean, warn
 from heedful.models.model_info import ANY_TASK, DEFAULT, builtin_models, find_model_folder, read_prefixes
 from heedful.text.tokenizer import decode_with_specials
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these import torch
     from heedful.data.images import Picture
+    from heedful.decoding.classifier import Classifier, Labelled, Text
+    from heedful.decoding.fill_mask import Candidate, FillMask
 
 # Theirs -> the field of SearchSettings.
 SEARCH = {
@@ -194,7 +194,7 @@ class FillMaskPipeline:
     As theirs do, the sequences of several masks hold the marks of the model and the masks that are left.
     """
 
-    def __init__(self, filler: FillMask) -> None:
+    def __init__(self, filler: "FillMask") -> None:
         self.filler = filler
 
     def __call__(
@@ -215,7 +215,7 @@ class FillMaskPipeline:
             answers.append(dicts[0] if len(dicts) == 1 else dicts)
         return answers[0] if len(answers) == 1 else answers
 
-    def _answer(self, candidate: Candidate, *, several: bool) -> dict[str, str | float | int]:
+    def _answer(self, candidate: "Candidate", *, several: bool) -> dict[str, str | float | int]:
         pad_id = self.filler.model.config.special_ids.pad_id
         return {
             "score": candidate.score,
@@ -233,7 +233,7 @@ class TextClassificationPipeline:
     A text may be a pair: pipe({"text": "Who ran?", "text_pair": "A dog."}) -> {"label", "score"}.
     """
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifier: "Classifier") -> None:
         if classifier.takes_images:
             raise UserError("pipeline('text-classification'): this model takes images: 'image-classification'")
         self.classifier = classifier
@@ -281,7 +281,7 @@ class ImageClassificationPipeline:
     of a file, or one of Pillow's.
     """
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifier: "Classifier") -> None:
         if not classifier.takes_images:
             raise UserError("pipeline('image-classification'): this model takes text: 'text-classification'")
         self.classifier = classifier
@@ -302,7 +302,7 @@ class ImageClassificationPipeline:
         return answers if several else answers[0]
 
 
-def _text(given: object) -> Text:
+def _text(given: object) -> "Text":
     """A text, or the two of a pair."""
     if isinstance(given, str):
         return given
@@ -324,7 +324,7 @@ def _count(top_k: int | str | None, n_labels: int) -> int:
     return top_k
 
 
-def _label(labelled: Labelled) -> dict[str, str | float]:
+def _label(labelled: "Labelled") -> dict[str, str | float]:
     return {"label": labelled.label, "score": labelled.score}
 
 
@@ -390,8 +390,6 @@ def _told(model: str | Path, task: str) -> str:
 
 def _text_generation(model: Any, running: Running) -> Pipeline:
     running.no_prefix("text-generation")
-    from heedful.decoding.generator import Generator
-
     if isinstance(model, Generator):
         return GenerationPipeline(model)
     return GenerationPipeline(

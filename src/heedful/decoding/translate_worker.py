@@ -53,7 +53,9 @@ def _open(how: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     repeats = TranslationCache()
 
     def answer(block: dict[str, Any]) -> dict[str, Any]:
-        found = translator.answer(block["texts"], settings, start=block["start"], wording=wording, repeats=repeats)
+        found = translator.translate_block(
+            block["texts"], settings, start=block["start"], wording=wording, repeats=repeats
+        )
         return answer_to_values(found)
 
     return answer

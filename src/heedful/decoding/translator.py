@@ -15,15 +15,15 @@ Texts in, texts out, greedily: what validation and the demo need.
 """
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 from heedful.decoding.engines.auto import open_engine, open_tokenizers
 from heedful.decoding.engines.base import Engine
-from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.input_text import BLOCK_TEXTS, BadText, in_blocks
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, search_settings
 from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, Long, SegmentedText, Segmenter
@@ -31,7 +31,6 @@ from heedful.decoding.text_constraints import NO_CONSTRAINTS, TextConstraints, T
 from heedful.decoding.translation import BlockResult, Translation, put_together, tally_of
 from heedful.decoding.worker_pool import BatchExecutor, InlineExecutor, LoadSpec, Workers, in_order
 from heedful.errors import UserError, invalid_choice, warn
-from heedful.models.encoder_decoder import EncoderDecoder
 from heedful.models.model_info import (
     ENCODER_DECODERS,
     SourceLimit,
@@ -40,12 +39,21 @@ from heedful.models.model_info import (
     require_family,
     source_language,
 )
-from heedful.text import Tokenizers
+from heedful.text import Tokenizer, Tokenizers
+from heedful.text.tokenizer import decode_generated
+
+if TYPE_CHECKING:
+    from heedful.models.encoder_decoder import EncoderDecoder
 
 MOST_NUMBERS = 1_000_000  # ids and attention weights that are kept: some ten thousands of sentences, some ten megabytes
 
-Key = tuple[tuple[int, ...], tuple[int, ...]]  # of source and prefix: all else is the same for all lines of a text
+Key = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int] | None]  # source and prefix; if sampled, the place
 Search = Callable[[Sequence[Request]], list[list[Hypothesis]]]
+
+
+def key_of(request: Request) -> Key:
+    """What tells the requests of one call apart: everything else is the same for all of its texts."""
+    return tuple(request.source), tuple(request.prefix), request.place
 
 
 class TranslationCache:
@@ -58,7 +66,7 @@ class TranslationCache:
 
     def find(self, requests: Sequence[Request], search: Search) -> list[list[Hypothesis]]:
         """What is known, and what `search` finds for the rest, in the order of the requests."""
-        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
+        keys = list(map(key_of, requests))
         found = {key: self._kept[key][0] for key in keys if key in self._kept}
         unknown = {key: request for key, request in zip(keys, requests, strict=True) if key not in found}
         if unknown:
@@ -69,6 +77,8 @@ class TranslationCache:
 
     def _keep(self, key: Key, hypotheses: list[Hypothesis]) -> None:
         _, size = self._kept.pop(key, ([], 0))
+        if not hypotheses:  # the search was stopped
+            return
         self._numbers -= size
         size = len(key[0]) + sum(map(_size, hypotheses))
         self._kept[key] = (hypotheses, size)
@@ -213,7 +223,7 @@ class Translator:
         found = self._blocks(texts, options, block=block, n_workers=n_workers, devices=devices)
         return (best[0].text for best in found)
 
-    def answer(
+    def translate_block(
         self,
         texts: Sequence[str],
         settings: SearchSettings,
@@ -221,38 +231,29 @@ class Translator:
         start: int = 0,
         wording: TextConstraints = NO_CONSTRAINTS,
         repeats: TranslationCache | None = None,
+        should_stop: Callable[[int], bool] | None = None,
+        on_partial: Mapping[int, Callable[[str], None]] = MappingProxyType({}),
     ) -> BlockResult[list[Translation]]:
-        """All about one block of texts, of which the first has the number `start`; `repeats` knows those before."""
+        """Translate one block of texts; `start` is the number of its first text, `repeats` holds earlier results.
+
+        `should_stop` is asked with the index of a text in the block: if it is true, its search ends, and the text gets
+        no translation. `on_partial` has, by index, a function that is called with the translation of that text so far.
+        With the torch engine both are used after every step of the search; with CTranslate2 a search ends by itself,
+        and a text of several segments is translated in several searches.
+        """
         try:
             plans, tally = self.planner.plan(texts)
         except BadText as error:
             raise BadText(start + error.number, error.what) from None
-        pieces = iter(self._find(plans, settings, start, wording, repeats or TranslationCache()))
-        found = [list(itertools.islice(pieces, len(plan.pieces))) for plan in plans]
+        worded, drawn = TokenConstraints(wording, self.tokenizers.target), settings.sampling is not None
+        requests = [worded.requests(plan, number, drawn=drawn) for number, plan in enumerate(plans, start)]
+        block = _BlockSearch(plans, requests, self.tokenizers.target, should_stop, on_partial)
+        found = block.search(self.engine, settings, repeats if repeats is not None else TranslationCache())
         translations = [
-            put_together(plan, best, self.tokenizers, n_best=settings.n_best)
+            put_together(plan, best, self.tokenizers, n_best=settings.n_best) if all(best) else []
             for plan, best in zip(plans, found, strict=True)
         ]
         return BlockResult(translations, tally + tally_of(translations, found, self.planner.reach, start=start))
-
-    def _find(
-        self,
-        plans: Sequence[SegmentedText],
-        settings: SearchSettings,
-        start: int,
-        wording: TextConstraints,
-        repeats: TranslationCache,
-    ) -> list[list[Hypothesis]]:
-        """What the engine finds for each piece; what stands there twice is searched for once, unless it is drawn."""
-        worded, drawn = TokenConstraints(wording, self.tokenizers.target), settings.sampling is not None
-        requests = [
-            request
-            for number, plan in enumerate(plans, start)
-            for request in worded.requests(plan, number, drawn=drawn)
-        ]
-        if drawn:
-            return self.engine.search(requests, settings)
-        return repeats.find(requests, lambda distinct: self.engine.search(distinct, settings))
 
     def inline_executor(
         self, settings: SearchSettings, wording: TextConstraints = NO_CONSTRAINTS
@@ -260,7 +261,7 @@ class Translator:
         """Return an executor that translates blocks in this process, each repeated text once."""
         repeats = TranslationCache()
         return InlineExecutor(
-            lambda texts, start: self.answer(texts, settings, start=start, wording=wording, repeats=repeats)
+            lambda texts, start: self.translate_block(texts, settings, start=start, wording=wording, repeats=repeats)
         )
 
     def _blocks(
@@ -294,8 +295,95 @@ def _shortest(reaches: Sequence[SourceLimit]) -> SourceLimit:
     return SourceLimit(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
 
 
-def translate_greedily(model: EncoderDecoder, tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:
+class _BlockSearch:
+    """The search for the segments of a block of texts: identical segments once, with partial results on the way.
+
+    A text with several segments that has a function in `on_partial` is searched in turns of one segment, two, four and
+    so on: its beginning is known early, with every engine, and yet there are few searches.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[SegmentedText],
+        requests: Sequence[Sequence[Request]],
+        tokenizer: Tokenizer,
+        should_stop: Callable[[int], bool] | None,
+        on_partial: Mapping[int, Callable[[str], None]],
+    ) -> None:
+        self._plans, self._requests, self._tokenizer = plans, requests, tokenizer
+        self._should_stop, self._on_partial = should_stop, on_partial
+        self._owners: dict[Key, list[tuple[int, int]]] = {}  # (index of a text, index of its segment)
+        for index, segments in enumerate(requests):
+            for place, request in enumerate(segments):
+                self._owners.setdefault(key_of(request), []).append((index, place))
+        self._partial: dict[int, list[str]] = {index: [] for index in on_partial}  # segments up to the first missing
+
+    def search(
+        self, engine: Engine, settings: SearchSettings, repeats: TranslationCache
+    ) -> list[list[list[Hypothesis]]]:
+        """For each text, for each of its segments, the n best hypotheses; none for a text that was stopped."""
+        found: dict[Key, list[Hypothesis]] = {}
+        for turn in self._turns():
+            requests = [request for request in turn if not self._is_stopped(request)]
+            hypotheses = repeats.find(requests, lambda distinct: self._search(engine, distinct, settings))
+            found |= zip(map(key_of, requests), hypotheses, strict=True)
+            self._tell_found(found)
+        return [
+            [[] if self._is_stopped_text(index) else found.get(key_of(request), []) for request in segments]
+            for index, segments in enumerate(self._requests)
+        ]
+
+    def _turns(self) -> list[list[Request]]:
+        """The distinct requests, in the order of the searches."""
+        turns: dict[int, list[Request]] = {}
+        for owners in self._owners.values():
+            index, place = owners[0]
+            turn = min((place + 1).bit_length() if index in self._on_partial else 1 for index, place in owners)
+            turns.setdefault(turn, []).append(self._requests[index][place])
+        return [requests for _, requests in sorted(turns.items())]
+
+    def _search(self, engine: Engine, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+        if self._should_stop is None and not self._on_partial:
+            return engine.search(requests, settings)
+        callback = SearchCallback(
+            on_step=(lambda index, ids: self._tell(requests[index], ids)) if self._on_partial else None,
+            should_stop=lambda index: self._is_stopped(requests[index]),
+        )
+        return engine.search(requests, settings, callback=callback)
+
+    def _is_stopped_text(self, index: int) -> bool:
+        return self._should_stop is not None and self._should_stop(index)
+
+    def _is_stopped(self, request: Request) -> bool:
+        """Whether all texts that have this segment are stopped."""
+        return self._should_stop is not None and all(
+            self._should_stop(index) for index, _ in self._owners[key_of(request)]
+        )
+
+    def _tell(self, request: Request, ids: list[int]) -> None:
+        """Pass on a segment that is being written, if all segments before it are known."""
+        for index, place in self._owners[key_of(request)]:
+            if index in self._on_partial and place == len(self._partial[index]):
+                self._tell_texts(index, [*self._partial[index], decode_generated(self._tokenizer, ids)])
+
+    def _tell_found(self, found: Mapping[Key, Sequence[Hypothesis]]) -> None:
+        """After a turn, pass on what is new. Nothing is passed on of a complete text: its translation follows."""
+        for index, texts in self._partial.items():
+            requests, n_before = self._requests[index], len(texts)
+            while len(texts) < len(requests) and (best := found.get(key_of(requests[len(texts)]))):
+                texts.append(decode_generated(self._tokenizer, best[0].ids))
+            if n_before < len(texts) < len(requests):
+                self._tell_texts(index, texts)
+
+    def _tell_texts(self, index: int, texts: Sequence[str]) -> None:
+        plan, n = self._plans[index], len(texts)
+        self._on_partial[index](SegmentedText(plan.pieces[:n], [*plan.gaps[:n], ""]).join(texts))
+
+
+def translate_greedily(model: "EncoderDecoder", tokenizers: Tokenizers, texts: Sequence[str]) -> list[str]:
     """Greedy translations, in the order of the texts."""
+    from heedful.decoding.engines.torch_engine import TorchEngine  # with torch, which a Translator may do without
+
     requests = [Request(ids) for ids in tokenizers.source.encode_batch(texts)]
     found = TorchEngine(model).search(requests, SearchSettings(beam=1))
     return tokenizers.target.decode_batch([best[0].ids for best in found])

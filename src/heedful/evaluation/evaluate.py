@@ -107,7 +107,7 @@ def _translated(
     tally = DecodingStats()
     tell(0)
     for start in range(0, len(sources), TOLD):
-        answer = translator.answer(sources[start : start + TOLD], settings, start=start)
+        answer = translator.translate_block(sources[start : start + TOLD], settings, start=start)
         tally += answer.tally
         hypotheses += (best[0].text for best in answer.outputs)
         tell(len(hypotheses))

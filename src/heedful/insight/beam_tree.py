@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.decoding.search.beam_search import BeamEvent, BeamLog, extend_beam
+from heedful.decoding.search.callback import BeamEvent, BeamTrace, SearchCallback
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
@@ -100,14 +100,9 @@ def search_watched(
     step: MemoryStep, request: Request, settings: SearchSettings, tokenizer: Tokenizer, *, branches: int = 0
 ) -> tuple[list[Hypothesis], Beam]:
     """All that a beam search finds, best first, and its diary; `branches`: so many cut ones are followed to the end."""
-    log = BeamLog()
-    found = search(
-        step,
-        [request],
-        settings,
-        n_rows=settings.beam,
-        advance=lambda board, prediction: extend_beam(board, prediction, watch=log.watch),
-    )[0]
+    log = BeamTrace()
+    callback = SearchCallback(on_candidates=log.add)
+    [found] = search(step, [request], settings, n_rows=settings.beam, callback=callback)
     paths = _paths(log.events)
     beam = Beam(
         width=settings.beam,

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.decoding.engines.auto import AutoEngine
-from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translator import Translator
@@ -42,10 +40,8 @@ class Pair:
         return {"auto": "ctranslate2"}.get(self.translator.engine.name, self.translator.engine.name)
 
     def require(self, settings: SearchSettings) -> None:
-        """A Refusal where the engine cannot search so, and has no other engine at hand for it: float32 has torch."""
-        engine = self.translator.engine
-        fast = engine.fast if isinstance(engine, AutoEngine) and engine.fast.compute != "float32" else engine
-        reason = fast.why_not([SHORTEST], settings) if isinstance(fast, CTranslate2Engine) else None
+        """Raise an ApiError if the engine cannot search with these settings."""
+        reason = self.translator.engine.why_not([SHORTEST], settings)
         if reason is not None:
             raise ApiError(400, f"Invalid request: the engine of this server cannot do this: {reason}")
 

@@ -1,6 +1,8 @@
-"""What every engine does: requests in, hypotheses out.
+"""The protocol of an engine: requests in, hypotheses out. Imports no torch.
 
-What goes on from prompts, whatever computes it: requests in, hypotheses out, at once or as they are written.
+`TorchEngine` runs every model. `CTranslate2Engine` (encoder-decoder models) and `CTranslate2Generator` (decoder-only
+models) are faster, for models and settings with which CTranslate2 computes the same results. `AutoEngine` uses
+CTranslate2 where it can, and torch for the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from heedful.config import config_from_dict, read_json
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
@@ -19,61 +22,64 @@ if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
 
 
+@runtime_checkable
 class Engine(Protocol):
-    """Searches for the best translations. Safe to call from several threads."""
+    """Searches for the best texts with one model, or with an ensemble. Safe to call from several threads."""
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """As in `open_engine(…, engine=name)`."""
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        """The n best of each request, best first, in the order of the requests."""
+    def why_not(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
+        """Why this engine cannot run these requests with the torch engine's results; None if it can.
+
+        Without requests, the answer is for the settings alone.
+        """
+
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
+        """Find the n best hypotheses of each request, best first, in the order of the requests."""
+
+    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        """Yield the ids of the best hypothesis, a few at a time, as they are found.
+
+        What cannot be known early comes in one piece: the result of a beam, for example.
+        """
 
 
 @dataclass(frozen=True)
 class DecoderOnlyInfo:
-    """What must be known of a decoder-only model to put prompts before it."""
+    """The facts of a decoder-only model that prompts are checked with."""
 
     vocab_size: int
-    window: int  # the tokens that it reads at once
+    window: int  # the most tokens that the model reads at once
     special_ids: SpecialIds
 
     @property
     def ends(self) -> list[int]:
-        """The ids that end a text; a model may have an end outside of its vocabulary, and then never ends."""
-        return [
-            number for number in (self.special_ids.eos_id, *self.special_ids.extra_eos_ids) if number < self.vocab_size
-        ]
+        """The ids that end a text. A model whose end id is outside of its vocabulary never ends a text."""
+        return [id for id in (self.special_ids.eos_id, *self.special_ids.extra_eos_ids) if id < self.vocab_size]
 
     def check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
         """Refuse ids that the model does not have."""
         check_ids(requests, settings, source_vocab_size=self.vocab_size, target_vocab_size=self.vocab_size)
 
 
-@runtime_checkable
-class Writer(Protocol):
-    """Goes on from prompts. Safe to call from several threads."""
+class DecoderOnlyEngine(Engine, Protocol):
+    """An engine that continues prompts: the source of a request is the prompt."""
 
     @property
-    def name(self) -> str:
-        """What a user calls it."""
+    def info(self) -> DecoderOnlyInfo:
+        """The facts of the model."""
 
     @property
-    def shape(self) -> DecoderOnlyInfo:
-        """Of its model."""
-
-    def in_torch(self) -> "Gpt":
-        """Its model in torch."""
-
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
-        """The n best of each request, best first, in the order of the requests."""
-
-    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
-        """The ids of the best, a few at a time, as they are written; those of a beam when it is decided."""
+    def torch_model(self) -> "Gpt":
+        """The model in torch. An engine without one raises a UserError."""
 
 
-def read_shape(folder: Path) -> DecoderOnlyInfo:
-    """Of the model in a folder, from its settings alone: no torch is imported."""
+def read_decoder_only_info(folder: Path) -> DecoderOnlyInfo:
+    """Read the facts of a decoder-only model from its config.json."""
     values = read_json(folder / CONFIG)
     for name in ("vocab_size", "max_len"):
         if type(values.get(name)) is not int or values[name] < 1:

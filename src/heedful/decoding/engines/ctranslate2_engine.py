@@ -14,13 +14,14 @@ Nothing here imports NumPy: that would take longer than to translate a sentence.
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from heedful.decoding.engines.ctranslate2_support import is_filtered, why_not_request, why_not_settings
 from heedful.decoding.engines.ctranslate2_tuning import Speed, known_speed, speed_for
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.devices import n_cores
@@ -42,32 +43,32 @@ class ModelReplicas:
 
     def __init__(self, folder: Path, *, compute: str, device: str, speed: Speed) -> None:
         self._folder, self._compute, self._device, self._speed = folder, compute, device, speed
-        self._much: Copy | None = None
-        self._one: Copy | None = None
+        self._bulk: Copy | None = None
+        self._low_latency: Copy | None = None
         self._loading = threading.Lock()
         self._is_large = (folder / WEIGHTS).stat().st_size > LARGE
-        self._few, self._together = self._for_few()
-        if self._few == 0:
+        self._small_call, self._together = self._for_small_calls()
+        if self._small_call == 0:
             self.choose(1)  # there is only one way: whatever is wrong is told now
 
     def choose(self, n_requests: int) -> Copy:
         """The copy for a call with so many requests."""
         with self._loading:
-            if n_requests <= self._few and not (self._much and self._is_large) and self._is_free():
-                self._one = self._one or self._load(1, self._together)
-                return self._one
+            if n_requests <= self._small_call and not (self._bulk and self._is_large) and self._is_free():
+                self._low_latency = self._low_latency or self._load(1, self._together)
+                return self._low_latency
             if self._is_large:
-                self._one = None
-            self._much = self._much or self._load(self._speed.inter, self._speed.intra)
-            return self._much
+                self._low_latency = None
+            self._bulk = self._bulk or self._load(self._speed.inter, self._speed.intra)
+            return self._bulk
 
     def change(self, speed: Speed) -> None:
         """Share the threads in another way from now on."""
         with self._loading:
-            self._speed, self._much, self._one = speed, None, None
-            self._few, self._together = self._for_few()
+            self._speed, self._bulk, self._low_latency = speed, None, None
+            self._small_call, self._together = self._for_small_calls()
 
-    def _for_few(self) -> tuple[int, int]:
+    def _for_small_calls(self) -> tuple[int, int]:
         """How many requests of a call are few, and the threads that then work together."""
         if self._speed.inter == 1 or self._device != "cpu":
             return 0, 1
@@ -78,7 +79,7 @@ class ModelReplicas:
 
     def _is_free(self) -> bool:
         """Who would wait for a single thread goes to those for much work; all threads together are worth a wait."""
-        return self._one is None or self._together > 1 or self._one.translator.num_active_batches == 0
+        return self._low_latency is None or self._together > 1 or self._low_latency.translator.num_active_batches == 0
 
     def _load(self, inter: int, intra: int) -> Copy:
         translator = library().Translator(
@@ -128,15 +129,16 @@ class CTranslate2Engine:
         self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
         self._end = self._sources[self.facts.end_id]
 
-    def why_not(self, requests: Iterable[Request], settings: SearchSettings) -> str | None:
-        """Why it cannot do this with the torch engine's results; None if it can."""
+    def why_not(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
         reason = why_not_settings(self._whole(settings), self.facts)
         if reason is not None:
             return reason
         reasons = (why_not_request(request, settings, self.facts) for request in requests)
         return next((reason for reason in reasons if reason is not None), None)
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
@@ -150,15 +152,13 @@ class CTranslate2Engine:
         if settings.shortlist:
             self._require_shortlist()
         settings = self._whole(settings)
-        places: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-        keys = [(tuple(request.source), tuple(request.prefix)) for request in requests]
-        distinct = [request for request, key in zip(requests, keys, strict=True) if _is_new(key, places)]
         # In a batch, the attention of a beam is wrong (see `_batch`): it is asked for afterwards, unless it ranks.
         later = settings.attention and settings.beam > 1 and settings.coverage_penalty == 0
-        found = self._search(distinct, replace(settings, attention=False) if later else settings)
-        if later:
-            found = self._look_again(distinct, found)
-        return [list(found[places[key]]) for key in keys]
+        found = self._search(requests, replace(settings, attention=False) if later else settings)
+        return self._look_again(requests, found) if later else found
+
+    def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
+        yield self.search([request], settings)[0][0].ids
 
     def _require_shortlist(self) -> None:
         from heedful.interop.ctranslate2.shortlist import has_shortlist
@@ -370,12 +370,3 @@ def _coverage(attention: list[list[float]] | None, settings: SearchSettings) -> 
         return 0.0
     sums = (sum(column) for column in zip(*attention, strict=True))
     return settings.coverage_penalty * sum(math.log(min(max(each, 1e-9), 1.0)) for each in sums)
-
-
-def _is_new(
-    key: tuple[tuple[int, ...], tuple[int, ...]], places: dict[tuple[tuple[int, ...], tuple[int, ...]], int]
-) -> bool:
-    if key in places:
-        return False
-    places[key] = len(places)
-    return True

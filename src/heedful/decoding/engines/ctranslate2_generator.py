@@ -6,12 +6,13 @@ by token. So they are sorted by length, and a batch holds what is of nearly one 
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.engines.ctranslate2_engine import NO_LENGTH_PENALTY, Compute
 from heedful.decoding.engines.ctranslate2_support import why_not_prompt
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.devices import n_cores
@@ -27,38 +28,40 @@ BATCH_ROWS = 32  # hypotheses of one batch
 SPREAD = 16  # tokens by which prompts of one batch may differ in length
 
 
-class CTranslate2Writer:
-    """Goes on from prompts with a converted model."""
+class CTranslate2Generator:
+    """Continues prompts with a converted model."""
 
     name = "ctranslate2"
 
     def __init__(
         self,
         converted: Converted,
-        shape: DecoderOnlyInfo,
+        info: DecoderOnlyInfo,
         *,
         compute: Compute = "float32",
         device: str = "cpu",
         threads: int | None = None,
     ) -> None:
         self.converted = converted
-        self.shape = shape
+        self.info = info
         self.compute = compute
         self.device = device
         self.threads = threads or (n_cores() if device == "cpu" else 1)
-        self._names = [target_token(number) for number in range(shape.vocab_size)]
+        self._names = [target_token(number) for number in range(info.vocab_size)]
         self._opened: dict[tuple[int, int], Any] = {}
         self._opening = threading.Lock()
 
-    def in_torch(self) -> "Gpt":
+    @property
+    def torch_model(self) -> "Gpt":
         raise UserError("engine = 'ctranslate2': there is no model in torch; load it with engine = 'torch'")
 
-    def why_not(self, requests: Iterable[Request], settings: SearchSettings) -> str | None:
-        """Why it cannot do this with the torch engine's results; None if it can."""
-        reasons = (why_not_prompt(request, settings, self.shape) for request in requests)
+    def why_not(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
+        reasons = (why_not_prompt(request, settings, self.info) for request in requests)
         return next((reason for reason in reasons if reason is not None), None)
 
-    def search(self, requests: Sequence[Request], settings: SearchSettings) -> list[list[Hypothesis]]:
+    def search(
+        self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
+    ) -> list[list[Hypothesis]]:
         self._check(requests, settings)
         inter = 1 if len(requests) == 1 else self.threads
         generator = self._generator(inter)
@@ -87,12 +90,12 @@ class CTranslate2Writer:
 
         [future] = self._submit(self._generator(1), [request], settings, callback=tell)
         try:
-            yield from _as_they_come(written, future, self.shape.ends)
+            yield from _as_they_come(written, future, self.info.ends)
         finally:
             given_up.set()
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
-        self.shape.check(requests, settings)
+        self.info.check(requests, settings)
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use engine = 'torch'")
@@ -104,7 +107,7 @@ class CTranslate2Writer:
             asynchronous=True,
             max_length=settings.limit(len(requests[0])),
             include_prompt_in_result=False,
-            end_token=self.shape.ends,
+            end_token=self.info.ends,
             return_end_token=True,
             return_scores=True,
             **_options(settings),
@@ -118,7 +121,7 @@ class CTranslate2Writer:
         for ids, found in zip(result.sequences_ids, result.scores, strict=True):
             norm = length_norm(len(ids), settings)
             score = found * norm if settings.beam > 1 else found
-            complete = ids[-1] in self.shape.ends
+            complete = ids[-1] in self.info.ends
             hypotheses.append(Hypothesis(ids[:-1] if complete else ids, score, score / norm, complete))
         return hypotheses
 

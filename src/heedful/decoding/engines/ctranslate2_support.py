@@ -69,18 +69,18 @@ def why_not_request(request: Request, settings: SearchSettings, facts: Conversio
     return None
 
 
-def why_not_prompt(request: Request, settings: SearchSettings, shape: DecoderOnlyInfo) -> str | None:
+def why_not_prompt(request: Request, settings: SearchSettings, info: DecoderOnlyInfo) -> str | None:
     """Why it cannot go on from this prompt with the torch engine's results; None if it can."""
-    several = len(shape.ends) > 1 and settings.beam > 1
+    several = len(info.ends) > 1 and settings.beam > 1
     n_read = len(request.source) + settings.limit(len(request)) - 1  # what is written last is not read
     refusals = {
         RANDOM: settings.sampling is not None,
         "filters do not see the prompt there, and change its scores": is_filtered(settings)
-        or bool(shape.special_ids.forbidden_ids),
+        or bool(info.special_ids.forbidden_ids),
         "it looks at no source, so that there is no coverage": settings.coverage_penalty > 0,
         "it cannot be made to use given words": bool(request.required or request.prefix),
         "a beam of texts that end in several ways holds some of them twice": several,
-        f"{n_read:,} tokens are more than the {shape.window:,} that the model reads at once": n_read > shape.window,
+        f"{n_read:,} tokens are more than the {info.window:,} that the model reads at once": n_read > info.window,
     }
     reason = next((reason for reason, applies in refusals.items() if applies), None)
-    return reason or (_why_not_beam(settings, shape.vocab_size) if settings.beam > 1 else None)
+    return reason or (_why_not_beam(settings, info.vocab_size) if settings.beam > 1 else None)

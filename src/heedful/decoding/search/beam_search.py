@@ -10,13 +10,12 @@ A sentence is over when enough have finished; "proven" goes on until no live hyp
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.decoding.search.callback import BeamCandidate, Fate
 from heedful.decoding.search.constrained_beam_search import with_required
 from heedful.decoding.search.hypotheses import Candidates, Ints, LiveHypotheses, NextTokenScores, as_ints
 from heedful.decoding.search.settings import length_norm
@@ -83,70 +82,42 @@ def top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, ids.gather(1, places)
 
 
-Fate = Literal["kept", "finished", "pruned"]
-
-
-@dataclass(frozen=True)
-class BeamEvent:
-    """One candidate of one step: `parent` goes on with `token`."""
-
-    node: int  # its number; the start is node 0
-    parent: int
-    step: int  # from 1
-    token: int
-    score: float  # sum of log-probabilities up to here
-    rank: float  # the score after the penalties, as if it ended here
-    fate: Fate  # kept: goes on; finished: ended, or reached the limit; pruned: others were better
-
-
-@dataclass
-class BeamLog:
-    """Pass `log.watch` to a search of one sentence; `events` then tells what happened, in order."""
-
-    events: list[BeamEvent] = field(default_factory=list)
-    _rows: list[int] = field(default_factory=lambda: [0])  # the node that each row of the beam stands at
-
-    def watch(self, board: LiveHypotheses, found: Candidates) -> None:
-        assert len(board) == 1, "a diary is of one sentence"
-        rows: list[int] = []
-        step = int(board.lengths[0]) + 1
-        last = step >= board.limits[0]
-        for number in range(found.scores.shape[1]):
-            score, token, row = (
-                float(found.scores[0, number]),
-                int(found.tokens[0, number]),
-                int(found.parents[0, number]),
-            )
-            if not np.isfinite(score):
-                continue
-            fate: Fate = "pruned"
-            if (token == board.special_ids.eos_id or last) and number < board.width:
-                fate = "finished"
-            elif token != board.special_ids.eos_id and not last and len(rows) < board.width:
-                fate = "kept"
-            node = len(self.events) + 1
-            rank = board.rank(0, row, score, step)
-            self.events.append(BeamEvent(node, self._rows[row], step, token, score, rank, fate))
-            if fate == "kept":
-                rows.append(node)
-        self._rows = rows + [0] * (board.width - len(rows))
-
-
-Watch = Callable[[LiveHypotheses, Candidates], None]
-
-
-def extend_beam(board: LiveHypotheses, prediction: NextTokenScores, *, watch: Watch | None = None) -> Ints:
+def extend_beam(
+    board: LiveHypotheses,
+    prediction: NextTokenScores,
+    *,
+    on_candidates: Callable[[int, list[BeamCandidate]], None] | None = None,
+) -> Ints:
     """One step for all sentences; which row (of all N) each row goes on from."""
     candidates = find_candidates(board, prediction)
     if any(entry.request.required for entry in board.entries):
         candidates = with_required(board, candidates, prediction)
-    if watch is not None:
-        watch(board, candidates)
+    if on_candidates is not None:
+        for place in np.flatnonzero(~board.over).tolist():
+            on_candidates(board.entries[place].number, _described(board, candidates, place))
     _set_aside(board, candidates)
     parents = _go_on(board, candidates)
     for place in np.flatnonzero(~board.over).tolist():
         board.over[place] = _is_over(board, place)
     return (parents + np.arange(len(board))[:, None] * board.width).ravel()
+
+
+def _described(board: LiveHypotheses, candidates: Candidates, place: int) -> list[BeamCandidate]:
+    """The possible candidates of one sentence for a callback, each with what this step makes of it."""
+    described: list[BeamCandidate] = []
+    step = int(board.lengths[place]) + 1
+    is_last, n_kept = step >= board.limits[place], 0
+    columns = (candidates.scores[place], candidates.tokens[place], candidates.parents[place])
+    for number, (score, token, row) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        if not np.isfinite(score):
+            continue
+        fate: Fate = "pruned"
+        if (token == board.special_ids.eos_id or is_last) and number < board.width:
+            fate = "finished"
+        elif token != board.special_ids.eos_id and not is_last and n_kept < board.width:
+            fate, n_kept = "kept", n_kept + 1
+        described.append(BeamCandidate(row, token, score, board.rank(place, row, score, step), fate))
+    return described
 
 
 def _set_aside(board: LiveHypotheses, found: Candidates) -> None:

@@ -6,12 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.decoding.search.beam_search import extend_beam
+from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.hypotheses import ActiveRequest, Ints, LiveHypotheses, NextTokenScores
 from heedful.decoding.search.logits_processors import filters_of
 from heedful.decoding.search.request import Hypothesis, Request, check_room, nothing_found
@@ -31,7 +33,7 @@ def search(
     *,
     n_rows: int = 64,
     lanes: int = 1,
-    advance: SearchStrategy | None = None,
+    callback: SearchCallback | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best of each request, in the order of the requests; at most about `n_rows` hypotheses at a time.
 
@@ -40,19 +42,22 @@ def search(
     """
     width = settings.beam if settings.sampling is None else settings.n_best
     order = sorted(range(len(requests)), key=lambda number: -len(requests[number]))
-    entries = [ActiveRequest(number, requests[number], _limit(step, requests[number], settings)) for number in order]
+    entries = [
+        ActiveRequest(number, requests[number], length_limit_of(step, requests[number], settings)) for number in order
+    ]
     for entry in entries:
         check_room(entry.request, entry.limit)
     results: list[list[Hypothesis]] = [[] for _ in requests]
     n_places = max(1, n_rows // width)
     given_up = threading.Event()
+    lanes = 1 if callback is not None else lanes  # a callback is called in one thread only
 
     def work(lane: int) -> None:
         # Each has a queue of its own: who stands beside whom must not depend on who was faster.
         waiting = deque(entries[lane::lanes])
         with torch.inference_mode():
             while (first := _taken(waiting, n_places)) and not given_up.is_set():
-                for _ in run_batch(step, first, waiting, settings, advance or strategy_for(settings), results):
+                for _ in run_batch(step, first, waiting, settings, results, callback):
                     if given_up.is_set():
                         return
 
@@ -66,8 +71,8 @@ def search(
             except BaseException:  # of whichever lane comes first; also a signal that this thread got while it waited
                 given_up.set()
                 raise
-    if advance is None:  # whoever watches may have ended a search on its way, and then nothing is what it comes to
-        for entry in entries:
+    for entry in entries:
+        if not (callback and callback.should_stop and callback.should_stop(entry.number)):
             require_something(results[entry.number], entry)
     return results
 
@@ -78,9 +83,11 @@ def require_something(found: Sequence[Hypothesis], entry: ActiveRequest) -> None
         raise nothing_found(entry.request, entry.limit)
 
 
-def strategy_for(settings: SearchSettings) -> SearchStrategy:
+def strategy_for(settings: SearchSettings, callback: SearchCallback | None = None) -> SearchStrategy:
     if settings.sampling is not None:
         return sample_step
+    if callback is not None and callback.on_candidates is not None:
+        return partial(extend_beam, on_candidates=callback.on_candidates)
     return extend_beam if settings.beam > 1 else greedy_step
 
 
@@ -89,14 +96,15 @@ def run_batch(
     first: list[ActiveRequest],
     waiting: deque[ActiveRequest],
     settings: SearchSettings,
-    advance: SearchStrategy,
     results: list[list[Hypothesis]],
+    callback: SearchCallback | None = None,
 ) -> Iterator[None]:
     """Search until the batch is empty, a step at a time; with a step that can, refill it from those who wait."""
     width = settings.beam if settings.sampling is None else settings.n_best
     board = LiveHypotheses(first, width, settings, step.special_ids)
     filters = filters_of(settings, [entry.request for entry in [*first, *waiting]], step.special_ids)
     watched = settings.coverage_penalty > 0
+    advance = strategy_for(settings, callback)
     state = step.begin([entry.request.source for entry in first], width, attention=watched)
     while len(board):
         tokens = torch.from_numpy(board.tokens.ravel())
@@ -110,8 +118,21 @@ def run_batch(
         parents = advance(board, NextTokenScores(logits, said))
         if parents is not None and (parents != np.arange(len(parents))).any():
             state.reorder(torch.from_numpy(parents).to(step.device))
+        if callback is not None:
+            _call_back(callback, board)
         _replace_finished(step, state, board, waiting, results)
         yield
+
+
+def _call_back(callback: SearchCallback, board: LiveHypotheses) -> None:
+    """After a step: end what should stop, and pass on the best hypothesis of every request that is still searched."""
+    for place in np.flatnonzero(~board.over).tolist():
+        number = board.entries[place].number
+        if callback.should_stop is not None and callback.should_stop(number):
+            board.over[place], board.finished[place] = True, []
+        elif callback.on_step is not None:
+            ids = board.row(place, int(board.scores[place].argmax()))
+            callback.on_step(number, ids[board.special_ids.n_forced :])
 
 
 def _replace_finished(
@@ -149,6 +170,6 @@ def _opened(said: Tensor, board: LiveHypotheses) -> Tensor:
     return torch.where(begins[:, None], given, said)
 
 
-def _limit(step: Step[S], request: Request, settings: SearchSettings) -> int:
+def length_limit_of(step: Step[S], request: Request, settings: SearchSettings) -> int:
     limit = settings.limit(len(request)) + step.special_ids.n_forced
     return limit if step.max_len is None else min(limit, step.max_len)
