@@ -152,7 +152,7 @@ def _bleu(model: str, reference: Path, outputs: dict[str, list[list[int]]]) -> d
 
 def _export(model: Path, marian: Path) -> None:
     from heedful.errors import UserError
-    from heedful.interop.huggingface.checkpoint import export_huggingface
+    from heedful.interop import export_huggingface
 
     try:
         export_huggingface(model, marian)

@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 from heedful.cli.system_info import processor
-from heedful.interop.huggingface.checkpoint import export_huggingface
+from heedful.interop import export_huggingface
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.text.special_ids import SpecialIds

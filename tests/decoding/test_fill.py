@@ -23,7 +23,7 @@ def test_the_probabilities_are_the_models_own(bert: Path) -> None:
     loaded = load_model(bert)
     tokenizer, config = loaded.tokenizers.source, loaded.model.config
     ids = [config.special_ids.start_id, *tokenizer.encode("a dog [MASK] on the [MASK]"), config.special_ids.eos_id]
-    places = [place for place, number in enumerate(ids) if number == config.mask_id]
+    places = [place for place, number in enumerate(ids) if number == config.special_ids.mask_id]
     shares = loaded.model(torch.tensor([ids]))[0].softmax(dim=-1)
     found = FillMask.load(bert).fill("a dog [MASK] on the [MASK]", top_k=4)
     assert len(found) == len(places) == 2

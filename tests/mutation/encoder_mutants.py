@@ -9,10 +9,10 @@ BERT, VIT, IMAGES, PATCHES = (
     ("nn/test_patches.py",),
 )
 BERT_THERE, VIT_THERE = ("parity/test_bert_parity.py",), ("parity/test_vit_parity.py",)
-FILL, ANSWERS, FOREIGN = (
+FILL, ANSWERS, HF_TOKENIZERS = (
     ("decoding/test_fill.py",),
     ("decoding/test_classify_embed.py",),
-    ("text/test_foreign.py",),
+    ("interop/test_hf_tokenizers.py",),
 )
 
 IN_ENCODERS = [
@@ -93,57 +93,53 @@ IN_ENCODERS = [
         VIT_THERE,
     ),
     Mutant(
-        "Chinese signs stay together",
-        "text/foreign_build.py",
-        'given.flag("tokenize_chinese_chars", True)',
-        "False",
-        FOREIGN,
-    ),
-    Mutant(
         "merges go by what they make alone",
-        "text/foreign_build.py",
+        "interop/huggingface/tokenizer_export.py",
         "merges.sort(key=lambda merge: merge[:3])",
         "merges.sort(key=lambda merge: merge[0])",
-        FOREIGN,
+        HF_TOKENIZERS,
     ),
-    Mutant("T5 normalises nothing", "text/foreign_build.py", "normalizer=_precompiled(charsmap),", "", FOREIGN),
     Mutant(
-        "a pair of marks is left out there",
-        "text/foreign_build.py",
-        '"single": [*mark(first, 0), *text("A", 0), *mark(last, 0)]',
-        '"single": text("A", 0)',
-        FOREIGN,
+        "an exported tokenizer puts nothing before a text",
+        "interop/huggingface/tokenizer_export.py",
+        "first = [*special(before, 0), *text",
+        "first = [*text",
+        HF_TOKENIZERS,
+    ),
+    Mutant(
+        "an imported tokenizer finds special tokens that it should split",
+        "interop/huggingface/tokenizer_import.py",
+        "split_special_tokens=bool(theirs.split_special_tokens)",
+        "split_special_tokens=False",
+        HF_TOKENIZERS,
+    ),
+    Mutant(
+        "the general class has no special tokens of its own",
+        "interop/huggingface/tokenizer_import.py",
+        "        roles = usual | roles",
+        "        pass",
+        HF_TOKENIZERS,
     ),
     Mutant(
         "Marian knows no languages",
         "text/marian_tokenizer.py",
         "language = _LANGUAGE.match(part)",
         "language = None",
-        FOREIGN,
+        HF_TOKENIZERS,
     ),
     Mutant(
         "merges may be dropped at random",
         "text/hf_tokenizer.py",
         'if model.get("dropout"):',
         'if model.get("chance"):',
-        FOREIGN,
+        HF_TOKENIZERS,
     ),
     Mutant(
         "two pieces may share an id",
         "text/hf_tokenizer.py",
         "    if len(set(vocabulary.values())) < len(vocabulary):",
         "    if not vocabulary:",
-        FOREIGN,
-    ),
-    Mutant(
-        "every tokenizer.json is taken as it stands", "text/foreign.py", "if family != GENERAL:", "if False:", FOREIGN
-    ),
-    Mutant(
-        "pieces of the settings are not found",
-        "text/foreign_added.py",
-        "for _, token in sorted(self.numbered.items())",
-        "for _, token in ()",
-        FOREIGN,
+        HF_TOKENIZERS,
     ),
     Mutant(
         "a word has the label of its second token",
@@ -159,12 +155,12 @@ IN_ENCODERS = [
         "(places < 0)",
         ("decoding/test_classify_embed.py",),
     ),
-    Mutant("a tokenizer pads", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", FOREIGN),
+    Mutant("a tokenizer pads", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", HF_TOKENIZERS),
     Mutant(
         "a separator is no end",
         "text/hf_tokenizer.py",
         'ids.get("sep_token", ids.get("eos_token", ids.get("pad_token", 0)))',
         'ids.get("pad_token", 0)',
-        FOREIGN,
+        HF_TOKENIZERS,
     ),
 ]

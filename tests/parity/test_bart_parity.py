@@ -18,8 +18,8 @@ from encoder_decoders import (
     shuffled,
 )
 from heedful.errors import UserError
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.bart import config_from, config_to, table
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.text.special_ids import SpecialIds

@@ -13,8 +13,8 @@ from encoder_models import own_tokenizers
 from heedful import pipeline
 from heedful.decoding.embedder import Embedder
 from heedful.errors import UserError
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.bert import config_from, table
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.text.special_ids import SpecialIds

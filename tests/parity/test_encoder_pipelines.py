@@ -7,7 +7,7 @@ import pytest
 from encoder_folders import folder_of, transformers
 from encoder_models import bert_folder, own_tokenizers
 from heedful import load_model, pipeline
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 
 TEXTS = ["A dog [MASK] through the snow.", "[MASK] men sit on the [MASK]!", "The cat is [MASK]"]
 TWO = TEXTS[1]

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from encoder_folders import folder_of
 from heedful.data import Loader
-from heedful.interop.huggingface.checkpoint import import_huggingface
+from heedful.interop import import_huggingface
 from heedful.models.model_io import load_model
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files

@@ -8,7 +8,7 @@ import torch
 import heedful
 from deterministic import fill
 from heedful.decoding.generator import Generator
-from heedful.interop.huggingface.checkpoint import import_huggingface
+from heedful.interop import import_huggingface
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 tokenizers = pytest.importorskip("tokenizers", reason="needs heedful[hf]")

@@ -13,7 +13,7 @@ from torch import Tensor
 from deterministic import fill, largest_difference, whole_numbers
 from heedful.data import pad_sources
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.marian import POSITION_TABLES, table, why_not
 from heedful.interop.huggingface.tensor_map import write_table
 from heedful.models.model_io import load_model, save_model, weights_of
@@ -284,7 +284,7 @@ def test_writing_and_reading_need_nothing_of_hugging_face(joint: Tokenizers, tmp
     program = f"""
 import sys
 sys.modules["transformers"] = sys.modules["tokenizers"] = sys.modules["huggingface_hub"] = None
-from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 import_huggingface(export_huggingface({str(folder)!r}, {str(tmp_path / "marian")!r}), {str(tmp_path / "back")!r})
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -20,7 +20,7 @@ from encoder_decoders import (
     shuffled,
 )
 from heedful.decoding.translator import Translator
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of
 from heedful.text.special_ids import SpecialIds
 

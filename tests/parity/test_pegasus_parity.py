@@ -19,7 +19,7 @@ from encoder_decoders import (
 )
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.pegasus import config_from, table, why_not
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig

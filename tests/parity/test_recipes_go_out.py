@@ -8,7 +8,7 @@ import torch
 from deterministic import fill
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import export_huggingface
+from heedful.interop import export_huggingface
 from heedful.models.model_info import builtin_model
 from heedful.models.model_io import FAMILIES, save_model
 from heedful.training import settings as training_settings

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from deterministic import fill
 from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.t5 import config_from, config_to, table
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.t5 import T5, T5Config

@@ -13,7 +13,7 @@ from heedful.cli.main import run
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.look import look
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files

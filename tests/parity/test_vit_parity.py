@@ -13,7 +13,7 @@ from deterministic import fill, numbers, uniform
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.errors import UserError
-from heedful.interop.huggingface.checkpoint import export_huggingface, import_huggingface
+from heedful.interop import export_huggingface, import_huggingface
 from heedful.interop.huggingface.vit import config_from, config_to, table
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.vit import Vit, VitConfig

@@ -9,8 +9,7 @@ from deterministic import fill
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import save_model
 from heedful.models.vit import Vit, VitConfig
-from heedful.text import MASK_PIECE, TokenizerConfig, Tokenizers, learn_tokenizer
-from heedful.text.foreign import load_foreign
+from heedful.text import MASK_PIECE, HFTokenizer, TokenizerConfig, Tokenizers, learn_tokenizer
 
 LINES = [
     "a dog runs through the snow",
@@ -30,12 +29,18 @@ def own_tokenizers(**changes: object) -> Tokenizers:
 
 
 def word_pieces(folder: Path) -> Tokenizers:
-    """BERT's, of a vocab.txt."""
+    """Write the vocab.txt of a BERT into a folder and return its tokenizer."""
+    from tokenizers import BertWordPieceTokenizer
+
     folder.mkdir(parents=True, exist_ok=True)
     words = sorted({word.strip(",") for line in LINES for word in line.split()})
-    (folder / "vocab.txt").write_text("\n".join(dict.fromkeys([*WORDS, *words])) + "\n")
+    vocabulary = list(dict.fromkeys([*WORDS, *words]))
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    return load_foreign(folder, model_type="bert")
+    backend = BertWordPieceTokenizer(vocab={piece: id for id, piece in enumerate(vocabulary)}, lowercase=True)
+    roles = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]"}
+    tokenizer = HFTokenizer(backend.to_str(), {**roles, "mask_token": "[MASK]"})
+    return Tokenizers(source=tokenizer, target=tokenizer)
 
 
 def bert_folder(folder: Path, tokenizers: Tokenizers, **changes: object) -> Path:

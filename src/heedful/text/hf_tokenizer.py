@@ -1,13 +1,12 @@
-"""A tokenizer.json that came from somewhere: looked at before it is loaded, and tried in a child process.
+"""Tokenizers of Hugging Face's, behind heedful's `Tokenizer` protocol, and the check of a tokenizer.json.
 
-`tokenizers` is Rust: a bad file ends in an error or a panic, seldom in a crash, but it may ask for all memory or never
-come to an end. So the file is bounded and its parts are known ones; whatever else can happen, happens to the child.
+A `tokenizer.json` describes such a tokenizer completely; `special_tokens_map.json` says which of its pieces are special
+tokens. `heedful convert` writes both files (`interop.huggingface.tokenizer_import`). The package `tokenizers` runs the
+tokenizer; `transformers` is not needed.
 
-Tokenizers of public checkpoints, behind heedful's protocol: the same ids as Hugging Face's `transformers` gives.
-
-A `tokenizer.json` says all that such a tokenizer does; other files (`vocab.txt`, `merges.txt`, SentencePiece models)
-are written as one first (`foreign_build.py`). Which of its pieces begin, end, pad and hide stands in
-`special_tokens_map.json`. Needs the package `tokenizers` alone, never `transformers`.
+A bad file makes `tokenizers` (written in Rust) raise an error, seldom crash, but it may use all memory or never finish.
+Therefore `check_tokenizer_json` accepts only known parts within fixed limits, and a child process tries the tokenizer
+before this process loads it.
 """
 
 import hashlib
@@ -24,6 +23,9 @@ from heedful.text.special_ids import SpecialIds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
+
+# The roles that a piece can have as a special token, by Hugging Face's names.
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 MAX_JSON_BYTES = 64 * 2**20  # the largest public ones (262,000 pieces) have 33 MB
 MAX_ID = 2**20  # far above any vocabulary
@@ -48,13 +50,154 @@ PARTS = {
         {"BPEDecoder", "ByteFallback", "ByteLevel", "CTC", "Fuse", "Metaspace", "Replace", "Sequence", "Strip",
          "WordPiece"}
     ),
-    # Adds marks when asked to; heedful adds them itself and keeps it for who reads the file elsewhere.
+    # Adds special tokens on request. heedful adds them itself; the part is kept for other readers of the file.
     "post_processor": frozenset({"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"}),
 }  # fmt: skip
 
 
-def check_content(content: str, *, where: str) -> str:
-    """The same tokenizer without padding and truncation, which heedful does itself; or a UserError."""
+_REPAIR = Normalizer(form="none")  # repairs lone surrogates only: the tokenizer normalises the text itself
+
+
+class HFTokenizer:
+    """A tokenizer.json with its special tokens.
+
+    `roles` maps the names that Hugging Face gives special tokens to pieces: {"cls_token": "[CLS]", …}.
+
+    As in `transformers`, a special token that is written out in a text, like [MASK], becomes its special id. With
+    `split_special_tokens` it is split like any other text.
+    """
+
+    def __init__(
+        self,
+        content: str,
+        roles: Mapping[str, str],
+        split_special_tokens: bool = False,
+        *,
+        where: str = "tokenizer.json",
+    ) -> None:
+        self.content = content
+        self.roles = dict(roles)
+        self.split_special_tokens = split_special_tokens
+        self._where = where
+        self._backend = _load_backend(content, where=where)
+        self._backend.encode_special_tokens = split_special_tokens
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        self._vocab_size = max(vocabulary.values(), default=-1) + 1
+        start_ids = [vocabulary.get(self.roles.get(role, "")) for role in ("cls_token", "bos_token")]
+        first_id = next(iter(self._backend.encode("a").ids), None)  # with the special tokens that the file adds
+        opens = first_id is not None and first_id in start_ids
+        self.special_ids = _special_ids(self.roles, vocabulary, opens=opens, where=where)
+
+    def __reduce__(self) -> tuple[type["HFTokenizer"], tuple[str, dict[str, str], bool]]:
+        # Another process builds the backend and the vocabulary again.
+        return HFTokenizer, (self.content, self.roles, self.split_special_tokens)
+
+    @property
+    def kind(self) -> str:
+        return str(json.loads(self.content)["model"]["type"]).lower()
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    @property
+    def can_sample(self) -> bool:
+        return False
+
+    @property
+    def fingerprint(self) -> str:
+        split = "\nsplits special pieces" if self.split_special_tokens else ""
+        return hashlib.sha256(f"{self.content}\n{sorted(self.roles.items())}{split}".encode()).hexdigest()
+
+    def normalize(self, text: str) -> str:
+        """Return the text with lone surrogates repaired.
+
+        Normalisation by the tokenizer itself, such as BERT's lower case, only shows in decoded texts.
+        """
+        return _REPAIR(text)
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        repaired = [self.normalize(text) for text in texts]
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(repaired, add_special_tokens=False)]
+
+    def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
+        raise UserError(f"{self._where}: a tokenizer of Hugging Face's cannot sample: set tokenizer.sample_alpha = 0")
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        self._check_ids(ids)
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in batch]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        ids = list(ids)
+        self._check_ids(ids)
+        return [str(self._backend.id_to_token(id) or "") for id in ids]
+
+    def id_of(self, piece: str) -> int:
+        id: int | None = self._backend.token_to_id(piece)
+        if id is None:
+            raise UserError(f"the tokenizer has no piece {piece!r}")
+        return id
+
+    def count_unknown(self, text: str) -> int:
+        """Count the unknown ids of a text; 0 if the tokenizer has no unknown token."""
+        return self.encode(text).count(self.special_ids.unk_id) if "unk_token" in self.roles else 0
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer.json. `tokenizer_files.write_hf_tokenizer` also writes the roles."""
+        Path(path).write_text(self.content, encoding="utf-8")
+
+    def describe(self) -> str:
+        """Return one line for people: the kind and the number of pieces."""
+        return f"{json.loads(self.content)['model']['type']}, {self.vocab_size:,} pieces"
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        bad = next((id for id in ids if not 0 <= id < self._vocab_size), None)
+        if bad is not None:
+            raise UserError(
+                f"id {int(bad)} is not in the vocabulary, which has 0 to {self._vocab_size - 1}: "
+                "the ids were made with another tokenizer"
+            )
+
+
+def load_hf_tokenizer(
+    content: str, roles: Mapping[str, str], *, split_special_tokens: bool, where: str, probe: bool = True
+) -> HFTokenizer:
+    """Build a tokenizer from a tokenizer.json, after the check of its content.
+
+    `probe`: let a child process try the tokenizer first (see the module's docstring).
+    """
+    checked = check_tokenizer_json(content, where=where)
+    if probe:
+        probe_tokenizer_json(checked, where=where)
+    return HFTokenizer(checked, roles, split_special_tokens, where=where)
+
+
+def read_roles(values: Mapping[str, object], *, where: str) -> dict[str, str]:
+    """Return the special tokens of a special_tokens_map.json by their role; a token may be written as an object."""
+    roles = {}
+    for role in ROLES:
+        value = values.get(role)
+        if isinstance(value, dict):
+            value = value.get("content")
+        if value is None:
+            continue
+        if not isinstance(value, str) or not 0 < len(value) <= 1000:
+            raise UserError(f"{where}: '{role}' must be a piece of the vocabulary, found {value!r}")
+        roles[role] = value
+    return roles
+
+
+def check_tokenizer_json(content: str, *, where: str) -> str:
+    """Return a tokenizer.json without padding and truncation (heedful does both itself), or raise a UserError.
+
+    Known keys and types of parts are allowed, and nothing that makes a text grow without bound.
+    """
     if len(content.encode("utf-8", "replace")) > MAX_JSON_BYTES:
         raise UserError(f"{where}: more than {MAX_JSON_BYTES:,} bytes; no tokenizer is that large")
     try:
@@ -68,7 +211,7 @@ def check_content(content: str, *, where: str) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has the same key twice")
     return values
 
 
@@ -98,19 +241,19 @@ def _check_model(model: dict[str, Any]) -> None:
         raise ValueError("the model drops merges at random (dropout): one text would have many ids")
     vocabulary = model["vocab"]
     if kind == "Unigram":
-        for number, (piece, score) in enumerate(vocabulary):
-            _check_piece(piece, number)
+        for id, (piece, score) in enumerate(vocabulary):
+            _check_piece(piece, id)
             if type(score) not in (int, float) or not -1e9 < score < 1e9:
-                raise ValueError(f"piece {number} has the score {score!r}")
+                raise ValueError(f"piece {id} has the score {score!r}")
         return
-    for piece, number in vocabulary.items():
-        _check_piece(piece, number)
+    for piece, id in vocabulary.items():
+        _check_piece(piece, id)
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise ValueError("two pieces have one id")
+        raise ValueError("two pieces have the same id")
 
 
 def _kind_of(model: dict[str, Any]) -> str:
-    """Of a file from before models said it."""
+    """Guess the type of a model, for old files that do not have it."""
     if "merges" in model:
         return "BPE"
     if isinstance(model["vocab"], list):
@@ -118,15 +261,15 @@ def _kind_of(model: dict[str, Any]) -> str:
     return "WordPiece" if "max_input_chars_per_word" in model else "WordLevel"
 
 
-def _check_piece(piece: object, number: object) -> None:
+def _check_piece(piece: object, id: object) -> None:
     if not isinstance(piece, str) or len(piece) > MAX_PIECE:
-        raise ValueError(f"a piece is no text of up to {MAX_PIECE:,} characters: {str(piece)[:40]!r}")
-    if type(number) is not int or not 0 <= number < MAX_ID:
-        raise ValueError(f"the piece {piece[:40]!r} has the id {number!r}; allowed are 0 to {MAX_ID - 1:,}")
+        raise ValueError(f"a piece must be a text of at most {MAX_PIECE:,} characters, found {str(piece)[:40]!r}")
+    if type(id) is not int or not 0 <= id < MAX_ID:
+        raise ValueError(f"the piece {piece[:40]!r} has the id {id!r}; allowed: 0 to {MAX_ID - 1:,}")
 
 
 def _check_part(name: str, part: Mapping[str, Any]) -> None:
-    """What is put into a text, or searched there, is short: nothing can grow without bound."""
+    """Refuse long replacements and empty patterns, which make a text grow without bound."""
     pattern = part.get("pattern")
     texts = [part.get("content"), part.get("prepend"), *(pattern.values() if isinstance(pattern, dict) else ())]
     for text in texts:
@@ -137,20 +280,20 @@ def _check_part(name: str, part: Mapping[str, Any]) -> None:
 
 
 def _parts(part: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """A part and, of a sequence, those inside."""
+    """Yield a part and, if it is a sequence, the parts inside it."""
     if part is None:
         return
     if not isinstance(part, dict) or depth > 5:
-        raise ValueError("a part is no object, or lies too deep")
+        raise ValueError("a part is no object, or is nested too deep")
     yield part
     inner: list[Any] = next(
         (part[key] for key in ("normalizers", "pretokenizers", "decoders", "processors") if key in part), []
     )
-    for one in inner:
-        yield from _parts(one, depth + 1)
+    for child in inner:
+        yield from _parts(child, depth + 1)
 
 
-# Run by the child alone. It sees nothing of heedful: importing it would cost more than the whole check.
+# The program of the child process. It imports nothing of heedful, which would take longer than the whole check.
 _CHILD = """
 import os, sys
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -176,8 +319,9 @@ except BaseException as error:
 """
 
 
-def try_content_in_child(content: str, *, where: str) -> None:
-    """Load and use the tokenizer in a child process; whatever kills the child becomes a UserError here."""
+def probe_tokenizer_json(content: str, *, where: str) -> None:
+    """Load and use the tokenizer in a child process; raise a UserError if the child fails or takes too long."""
+    _require_tokenizers()  # an error of this process names the missing extra, one of the child does not
     # -P: the working directory is not on the child's path, so that no file lying there is imported.
     command = [sys.executable, "-P", "-c", _CHILD]
     try:
@@ -185,130 +329,26 @@ def try_content_in_child(content: str, *, where: str) -> None:
             command, input=content.encode(), capture_output=True, timeout=_CHILD_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"{where}: the tokenizer was not ready in {_CHILD_SECONDS} s; get it anew") from None
+        raise UserError(
+            f"{where}: the tokenizer was not ready after {_CHILD_SECONDS} s; download the file again"
+        ) from None
     if child.returncode:
-        said = child.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1][-300:] if said else f"exit code {child.returncode}"
-        raise UserError(f"{where}: this tokenizer cannot be used: {reason}. Get the file anew from its source")
+        errors = child.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = errors[-1][-300:] if errors else f"exit code {child.returncode}"
+        raise UserError(f"{where}: this tokenizer cannot be used: {reason}. Download the file again from its source")
 
 
-_REPAIR = Normalizer(form="none")  # lone surrogates alone: what else is done to a text, the tokenizer does itself
+def _special_ids(
+    roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str
+) -> SpecialIds:
+    """Return the ids of the special tokens.
 
-
-class HFTokenizer:
-    """One tokenizer.json. As in `transformers`, a special piece that is written out in a text, like [MASK], is found,
-    unless the tokenizer `splits_special` ones like any other text (`split_special_tokens`).
-
-    `roles` says which pieces are special and what for, in Hugging Face's words: {"cls_token": "[CLS]", …}.
-    """
-
-    def __init__(
-        self, content: str, roles: Mapping[str, str], splits_special: bool = False, *, where: str = "tokenizer.json"
-    ) -> None:
-        self.content = content
-        self.roles = dict(roles)
-        self.splits_special = splits_special
-        self._where = where
-        self._backend = _load(content, where=where)
-        self._backend.encode_special_tokens = splits_special
-        vocabulary = self._backend.get_vocab(with_added_tokens=True)
-        self._vocab_size = max(vocabulary.values(), default=-1) + 1
-        starts = [vocabulary.get(self.roles.get(role, "")) for role in ("cls_token", "bos_token")]
-        first = next(iter(self._backend.encode("a").ids), None)  # with the marks that its file asks for
-        self.special_ids = _special(self.roles, vocabulary, opens=first is not None and first in starts, where=where)
-
-    def __reduce__(self) -> tuple[type["HFTokenizer"], tuple[str, dict[str, str], bool]]:
-        # to another process; the rest is made from it again
-        return HFTokenizer, (self.content, self.roles, self.splits_special)
-
-    @property
-    def kind(self) -> str:
-        return str(json.loads(self.content)["model"]["type"]).lower()
-
-    @property
-    def vocab_size(self) -> int:
-        return self._vocab_size
-
-    @property
-    def can_sample(self) -> bool:
-        return False
-
-    @property
-    def fingerprint(self) -> str:
-        split = "\nsplits special pieces" if self.splits_special else ""
-        return hashlib.sha256(f"{self.content}\n{sorted(self.roles.items())}{split}".encode()).hexdigest()
-
-    def normalize(self, text: str) -> str:
-        """The text itself: what the tokenizer does to it (BERT's lower case) shows in what is decoded."""
-        return _REPAIR(text)
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        normal = [self.normalize(text) for text in texts]
-        return [found.ids for found in self._backend.encode_batch_fast(normal, add_special_tokens=False)]
-
-    def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
-        raise UserError(f"{self._where}: a foreign tokenizer cannot sample: set tokenizer.sample_alpha = 0")
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        self._check(ids)
-        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
-
-    def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
-        return [self.decode(ids) for ids in batch]
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        given = list(ids)
-        self._check(given)
-        return [str(self._backend.id_to_token(number) or "") for number in given]
-
-    def id_of(self, piece: str) -> int:
-        number: int | None = self._backend.token_to_id(piece)
-        if number is None:
-            raise UserError(f"the tokenizer has no piece {piece!r}")
-        return number
-
-    def count_unknown(self, text: str) -> int:
-        """0 where the tokenizer has no piece for the unknown."""
-        return self.encode(text).count(self.special_ids.unk_id) if "unk_token" in self.roles else 0
-
-    def save(self, path: str | Path) -> None:
-        """The tokenizer.json; its `roles` are another file's."""
-        Path(path).write_text(self.content, encoding="utf-8")
-
-    def describe(self) -> str:
-        """One line for a person."""
-        return f"{json.loads(self.content)['model']['type']}, {self.vocab_size:,} pieces"
-
-    def _check(self, ids: Sequence[int]) -> None:
-        bad = next((number for number in ids if not 0 <= number < self._vocab_size), None)
-        if bad is not None:
-            raise UserError(
-                f"id {int(bad)} is not in the vocabulary, which has 0 to {self._vocab_size - 1}: "
-                "the ids were made with another tokenizer"
-            )
-
-
-def open_foreign(
-    content: str, roles: Mapping[str, str], *, splits_special: bool, where: str, probe: bool = True
-) -> HFTokenizer:
-    """The tokenizer, once it was looked at and, unless `trusted`, tried in a child process."""
-    checked = check_content(content, where=where)
-    if probe:
-        _import_tokenizers()  # said here rather than by the child
-        try_content_in_child(checked, where=where)
-    return HFTokenizer(checked, roles, splits_special, where=where)
-
-
-def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialIds:
-    """Ids for the parts. What a tokenizer has no piece for stands where it does least harm, as in Hugging Face's own
-    examples: padding is the end, a start that nobody writes is padding.
+    A missing role takes an id that does little harm, as in Hugging Face's examples: the end id stands for padding, and
+    the padding id for the start and the unknown token.
     """
     for role, piece in roles.items():
         if piece not in vocabulary:
-            raise UserError(f"{where}: has no piece {piece!r}, which is said to be its {role}")
+            raise UserError(f"{where}: the vocabulary has no piece {piece!r}, which its settings name as '{role}'")
     ids = {role: vocabulary[piece] for role, piece in roles.items()}
     end = ids.get("sep_token", ids.get("eos_token", ids.get("pad_token", 0)))
     pad = ids.get("pad_token", end)
@@ -322,8 +362,8 @@ def _special(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: 
     )
 
 
-def _load(content: str, *, where: str) -> "Backend":
-    _import_tokenizers()
+def _load_backend(content: str, *, where: str) -> "Backend":
+    _require_tokenizers()
     from tokenizers import Tokenizer as Backend
 
     try:
@@ -335,8 +375,8 @@ def _load(content: str, *, where: str) -> "Backend":
     return backend
 
 
-def _import_tokenizers() -> None:
+def _require_tokenizers() -> None:
     try:
         import tokenizers  # noqa: F401
     except ImportError:
-        raise MissingExtra("the tokenizer of a converted model", "hf") from None
+        raise MissingExtra("The tokenizer of a converted model", "tokenizers") from None

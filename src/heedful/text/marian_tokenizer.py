@@ -1,8 +1,9 @@
-"""The tokenizer of Marian's public models (OPUS-MT): SentencePiece cuts, and a list of its own numbers the pieces.
+"""The tokenizer of Marian's public models (OPUS-MT).
 
-Its ids are not SentencePiece's: `vocab.json` has them, for pieces of both languages at once, and what it lacks is
-unknown. A target language is asked for by a first word like >>fr<<. The ids are those of `transformers` without
-sacremoses, which would change the punctuation first.
+SentencePiece splits a text into pieces; `vocab.json`, not SentencePiece, numbers the pieces of both languages. A piece
+that `vocab.json` lacks is unknown. A first word like >>fr<< chooses the target language of a multilingual model.
+
+The ids equal those of `transformers` without the package sacremoses, which would normalise punctuation first.
 """
 
 import hashlib
@@ -10,37 +11,43 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
+from heedful.config import read_json
 from heedful.errors import UserError
+from heedful.text.hf_tokenizer import MAX_JSON_BYTES
 from heedful.text.normalize import Normalizer
-from heedful.text.sentencepiece_model import read_model
+from heedful.text.sentencepiece_model import check_file_size, probe_in_subprocess, read_model, read_model_file
 from heedful.text.special_ids import SpecialIds
-from heedful.text.tokenizer import UNKNOWN_SIGN
+from heedful.text.tokenizer import UNKNOWN_SIGN, Tokenizers
+
+SOURCE, TARGET = "source.spm", "target.spm"
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"  # the second only if the sides have different ids
 
 UNKNOWN, END, PAD = "<unk>", "</s>", "<pad>"
 MAX_IDS = 2**20
-_REPAIR = Normalizer(form="none")
+_REPAIR = Normalizer(form="none")  # repairs lone surrogates only
 _LANGUAGE = re.compile(r"(?s)>>.*?<<")
-_MARK = "▁"
+_SPACE = "▁"  # U+2581, SentencePiece's sign for a space
 
 
 class MarianTokenizer:
-    """One side of a Marian model: a SentencePiece model, and the id of each piece."""
+    """The tokenizer of one side of a Marian model: a SentencePiece model and the id of each piece."""
 
     def __init__(self, model: bytes, ids: Mapping[str, int], *, where: str = "tokenizer") -> None:
         self._kind = read_model(model, where=where).kind
         self.model = model
         self.ids = dict(ids)
         self._where = where
-        _check_ids(self.ids, where=where)
-        self._pieces = {number: piece for piece, number in self.ids.items()}
+        _check_vocabulary(self.ids, where=where)
+        self._pieces = {id: piece for piece, id in self.ids.items()}
         self._vocab_size = max(self._pieces) + 1
         self.special_ids = SpecialIds(
             pad_id=self.ids.get(PAD, self.ids[END]),
             unk_id=self.ids[UNKNOWN],
-            bos_id=self.ids.get(PAD, self.ids[END]),  # Marian begins to write after the padding
+            bos_id=self.ids.get(PAD, self.ids[END]),  # Marian's decoder begins with the padding id
             eos_id=self.ids[END],
         )
         special = sorted(
@@ -79,25 +86,36 @@ class MarianTokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[self._id_of(piece) for piece in self._cut(self.normalize(text))] for text in texts]
+        unknown = self.special_ids.unk_id
+        return [[self.ids.get(piece, unknown) for piece in self._split(self.normalize(text))] for text in texts]
 
     def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
         raise UserError(f"{self._where}: Marian's tokenizer cannot sample: set tokenizer.sample_alpha = 0")
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        if not skip_special_tokens:
-            return "".join(self.pieces(ids)).replace(_MARK, " ").removeprefix(" ")
-        ends = {self.special_ids.pad_id, self.special_ids.eos_id}
-        pieces = [
-            UNKNOWN_SIGN if n == self.special_ids.unk_id else piece for n, piece in self._known(ids) if n not in ends
-        ]
-        return "".join(pieces).replace(_MARK, " ").removeprefix(" ")
+        pieces = self.pieces(ids)
+        if skip_special_tokens:
+            skipped = {self.special_ids.pad_id, self.special_ids.eos_id}
+            unknown = self.special_ids.unk_id
+            pieces = [
+                UNKNOWN_SIGN if id == unknown else piece
+                for id, piece in zip(ids, pieces, strict=True)
+                if id not in skipped
+            ]
+        return "".join(pieces).replace(_SPACE, " ").removeprefix(" ")
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [piece for _, piece in self._known(list(ids))]
+        ids = list(ids)
+        bad = next((id for id in ids if not 0 <= id < self._vocab_size), None)
+        if bad is not None:
+            raise UserError(
+                f"id {int(bad)} is not in the vocabulary, which has 0 to {self._vocab_size - 1}: "
+                "the ids were made with another tokenizer"
+            )
+        return [self._pieces.get(id, "") for id in ids]
 
     def id_of(self, piece: str) -> int:
         if piece not in self.ids:
@@ -108,14 +126,14 @@ class MarianTokenizer:
         return self.encode(text).count(self.special_ids.unk_id)
 
     def save(self, path: str | Path) -> None:
-        """The SentencePiece model; the ids are another file's."""
+        """Write the SentencePiece model; `write_marian` also writes the ids."""
         Path(path).write_bytes(self.model)
 
-    def _cut(self, text: str) -> list[str]:
-        """Special pieces that are written out in a text count as such; the rest goes to SentencePiece, part by part."""
+    def _split(self, text: str) -> list[str]:
+        """Split a text into pieces: special tokens that it writes out stay whole, SentencePiece splits the rest."""
         pieces: list[str] = []
-        for number, part in enumerate(self._special_pieces.split(text)):
-            if number % 2:
+        for index, part in enumerate(self._special_pieces.split(text)):
+            if index % 2:  # re.split puts what the group matched at odd indices
                 pieces.append(part)
             elif part:
                 language = _LANGUAGE.match(part)
@@ -125,25 +143,54 @@ class MarianTokenizer:
                 pieces += self._processor.encode(part, out_type=str)
         return pieces
 
-    def _id_of(self, piece: str) -> int:
-        return self.ids.get(piece, self.special_ids.unk_id)
 
-    def _known(self, ids: Sequence[int]) -> list[tuple[int, str]]:
-        for number in ids:
-            if not 0 <= number < self._vocab_size:
-                raise UserError(
-                    f"id {int(number)} is not in the vocabulary, which has 0 to {self._vocab_size - 1}: "
-                    "the ids were made with another tokenizer"
-                )
-        return [(number, self._pieces.get(number, "")) for number in ids]
+def read_marian(folder: Path, *, probe: bool = True) -> Tokenizers:
+    """Read the tokenizers of a Marian folder, which have one list of ids for both sides or one for each.
+
+    `probe`: let a child process load the SentencePiece models first (see `sentencepiece_model`).
+    """
+    ids = _read_vocabulary(folder / VOCABULARY)
+    target_ids = _read_vocabulary(folder / TARGET_VOCABULARY) if (folder / TARGET_VOCABULARY).is_file() else ids
+    models = [read_model_file(folder / name) for name in (SOURCE, TARGET)]
+    for name, model in zip((SOURCE, TARGET), models, strict=True):
+        info = read_model(model, where=str(folder / name))
+        if probe:
+            probe_in_subprocess(model, info, where=str(folder / name))
+    return Tokenizers(
+        source=MarianTokenizer(models[0], ids, where=str(folder / SOURCE)),
+        target=MarianTokenizer(models[1], target_ids, where=str(folder / TARGET)),
+    )
 
 
-def _check_ids(ids: Mapping[str, object], *, where: str) -> None:
-    for piece, number in ids.items():
-        if type(number) is not int or not 0 <= number < MAX_IDS:
-            raise UserError(f"{where}: the piece {piece!r} has the id {number!r}; allowed are 0 to {MAX_IDS - 1:,}")
+def write_marian(tokenizers: Tokenizers, folder: Path) -> list[Path]:
+    """Write Marian's tokenizers into a folder and return the paths of the files."""
+    source, target = tokenizers.source, tokenizers.target
+    assert isinstance(source, MarianTokenizer) and isinstance(target, MarianTokenizer)
+    source.save(folder / SOURCE)
+    target.save(folder / TARGET)
+    write_json(folder / VOCABULARY, source.ids)
+    if source.ids == target.ids:
+        return [folder / name for name in (SOURCE, TARGET, VOCABULARY)]
+    write_json(folder / TARGET_VOCABULARY, target.ids)
+    return [folder / name for name in (SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY)]
+
+
+def write_json(path: Path, values: object) -> None:
+    """Write a JSON file, one entry per line, without escaping other scripts."""
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_vocabulary(path: Path) -> dict[str, Any]:
+    check_file_size(path, MAX_JSON_BYTES)
+    return read_json(path)
+
+
+def _check_vocabulary(ids: Mapping[str, object], *, where: str) -> None:
+    for piece, id in ids.items():
+        if type(id) is not int or not 0 <= id < MAX_IDS:
+            raise UserError(f"{where}: the piece {piece!r} has the id {id!r}; allowed: 0 to {MAX_IDS - 1:,}")
     if len(set(ids.values())) < len(ids):
-        raise UserError(f"{where}: two pieces have one id")
+        raise UserError(f"{where}: two pieces have the same id")
     for piece in (UNKNOWN, END):
         if piece not in ids:
-            raise UserError(f"{where}: has no piece {piece!r}, without which a Marian model cannot be run")
+            raise UserError(f"{where}: has no piece {piece!r}, which every Marian model needs")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from heedful.errors import UserError
@@ -43,7 +44,6 @@ class SentencePieceInfo:
     byte_fallback: bool = False
     dummy_prefix: bool = True  # a space is added before (with `suffix`: after) each text
     own_rules: bool = True  # the model changes text by itself: it removes spaces, or has a table of normalisation
-    charsmap: bytes = b""  # that table, as other programs read it
     pieces: list[str] = field(default_factory=list)
     types: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -55,6 +55,24 @@ class _Field(NamedTuple):
     wire: int
     value: int  # of a varint: its value; of all others: the byte where their content starts
     stop: int
+
+
+def read_model_file(path: Path) -> bytes:
+    """Read the bytes of a .model or .spm file, if it is not larger than such files are."""
+    check_file_size(path, MAX_MODEL_BYTES)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def check_file_size(path: Path, max_bytes: int) -> None:
+    """Refuse a tokenizer's file that does not exist or is too large to be one, before it is read into memory."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    size = path.stat().st_size
+    if size > max_bytes:
+        raise UserError(f"{path}: {size:,} bytes; a tokenizer's file has at most {max_bytes:,}")
 
 
 def read_model(model: bytes, *, where: str) -> SentencePieceInfo:
@@ -148,7 +166,6 @@ def _read_normalizer_spec(model: bytes, part: _Field, facts: SentencePieceInfo, 
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.number == 2 and inner.wire == _LENGTH:
             rules["charsmap"] = inner.stop > inner.value
-            facts.charsmap = model[inner.value : inner.stop]
         elif inner.wire != _VARINT:
             continue
         elif inner.number == 3:

@@ -1,37 +1,53 @@
-"""Tokenizers on disk: `joint.spm`, or `source.spm` and `target.spm`; of public models `tokenizer.json`, or Marian's.
+"""Save and load the tokenizers of a model folder.
 
-The first are plain SentencePiece models, which other programs read; heedful's settings are inside, where those do not
-look. Beside `tokenizer.json` stands `special_tokens_map.json`. Marian's two models have their ids in `vocab.json`.
+| files | tokenizers |
+|---|---|
+| `joint.spm` | heedful's own, one for both sides |
+| `source.spm`, `target.spm` | heedful's own, one for each side |
+| `tokenizer.json`, `special_tokens_map.json` | Hugging Face's, one for both sides |
+| `source.spm`, `target.spm`, `vocab.json` and perhaps `target_vocab.json` | Marian's |
+
+An .spm file is a SentencePiece model that other programs can read. heedful's settings are in a field of the file that
+other programs skip.
 """
 
 from pathlib import Path
 
+from heedful.config import read_json
 from heedful.errors import UserError
-from heedful.text.foreign import (
-    CONTENT,
-    ROLES_FILE,
-    SOURCE_MODEL,
-    TARGET_MODEL,
+from heedful.text.hf_tokenizer import MAX_JSON_BYTES, HFTokenizer, load_hf_tokenizer, read_roles
+from heedful.text.marian_tokenizer import (
+    SOURCE,
+    TARGET,
     TARGET_VOCABULARY,
     VOCABULARY,
-    read_foreign,
+    MarianTokenizer,
     read_marian,
-    write_foreign,
+    write_json,
     write_marian,
 )
-from heedful.text.hf_tokenizer import HFTokenizer
-from heedful.text.marian_tokenizer import MarianTokenizer
-from heedful.text.sentencepiece_model import MAX_MODEL_BYTES, probe_in_subprocess, read_model
+from heedful.text.sentencepiece_model import check_file_size, probe_in_subprocess, read_model, read_model_file
 from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizers
 
-JOINT, SOURCE, TARGET = "joint.spm", SOURCE_MODEL, TARGET_MODEL
-# Whatever a folder may hold of tokenizers: of these a model folder must list what it has.
-TOKENIZER_FILES = (JOINT, SOURCE, TARGET, CONTENT, ROLES_FILE, VOCABULARY, TARGET_VOCABULARY)
+JOINT = "joint.spm"
+TOKENIZER_JSON, SPECIAL_TOKENS_MAP = "tokenizer.json", "special_tokens_map.json"
+# All tokenizer files that a model folder may hold; its manifest must list those that are there.
+TOKENIZER_FILES = (JOINT, SOURCE, TARGET, TOKENIZER_JSON, SPECIAL_TOKENS_MAP, VOCABULARY, TARGET_VOCABULARY)
 
 
 def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
-    """Write the tokenizers into a folder, in place of those that were there; the paths of the files."""
+    """Write tokenizers into a folder, replacing those that are there, and return the paths of the files.
+
+    >>> import tempfile
+    >>> from heedful.text import TokenizerConfig, learn_tokenizers
+    >>> tokenizers = learn_tokenizers(["A dog runs."], ["Ein Hund läuft."], TokenizerConfig(vocab_size=400))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     names = [path.name for path in save_tokenizers(folder, tokenizers)]
+    ...     loaded = load_tokenizers(folder)
+    >>> names, loaded.source.decode(loaded.source.encode("A dog runs."))
+    (['joint.spm'], 'A dog runs.')
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in TOKENIZER_FILES:
@@ -40,62 +56,87 @@ def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
         return write_marian(tokenizers, folder)
     if isinstance(tokenizers.source, HFTokenizer):
         if not tokenizers.joint:
-            raise UserError("a foreign tokenizer serves both sides of a model; these are two")
-        return write_foreign(tokenizers.source, folder)
-    sides = {SOURCE: tokenizers.source, TARGET: tokenizers.target}
-    files = {JOINT: tokenizers.source} if tokenizers.joint else sides
+            raise UserError("a tokenizer of Hugging Face's serves both sides of a model; these are two tokenizers")
+        return write_hf_tokenizer(tokenizers.source, folder)
+    if tokenizers.joint:
+        files = {JOINT: tokenizers.source}
+    else:
+        files = {SOURCE: tokenizers.source, TARGET: tokenizers.target}
     for name, tokenizer in files.items():
         tokenizer.save(folder / name)
     return [folder / name for name in files]
 
 
 def has_tokenizers(folder: str | Path) -> bool:
-    """Whether there is anything for `load_tokenizers`: a model of images has none."""
-    return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET, CONTENT))
+    """Return whether a folder has tokenizer files for `load_tokenizers`. An image model has none."""
+    return any((Path(folder) / name).exists() for name in (JOINT, SOURCE, TARGET, TOKENIZER_JSON))
 
 
 def load_tokenizers(folder: str | Path, *, probe: bool = True) -> Tokenizers:
-    """Read what `save_tokenizers` wrote; `trusted` as in `load_tokenizer`."""
+    """Read the tokenizers that `save_tokenizers` wrote into a folder; `probe` as in `load_tokenizer`."""
     folder = Path(folder)
-    found = {name for name in TOKENIZER_FILES if (folder / name).exists()}
-    if found == {JOINT}:
+    names = {name for name in TOKENIZER_FILES if (folder / name).exists()}
+    if names == {JOINT}:
         joint = load_tokenizer(folder / JOINT, probe=probe)
         return Tokenizers(source=joint, target=joint)
-    if found == {SOURCE, TARGET}:
+    if names == {SOURCE, TARGET}:
         return Tokenizers(
             source=load_tokenizer(folder / SOURCE, probe=probe),
             target=load_tokenizer(folder / TARGET, probe=probe),
         )
-    if found == {CONTENT, ROLES_FILE}:
-        foreign = read_foreign(folder, probe=probe)
-        return Tokenizers(source=foreign, target=foreign)
-    if found - {TARGET_VOCABULARY} == {SOURCE, TARGET, VOCABULARY}:
+    if names == {TOKENIZER_JSON, SPECIAL_TOKENS_MAP}:
+        tokenizer = read_hf_tokenizer(folder, probe=probe)
+        return Tokenizers(source=tokenizer, target=tokenizer)
+    if names - {TARGET_VOCABULARY} == {SOURCE, TARGET, VOCABULARY}:
         return read_marian(folder, probe=probe)
     raise UserError(
-        f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}, or {CONTENT} and {ROLES_FILE}; "
-        f"found {', '.join(sorted(found)) or 'none of them'}"
+        f"{folder}: expected {JOINT}, or {SOURCE} and {TARGET}, or {TOKENIZER_JSON} and {SPECIAL_TOKENS_MAP}; "
+        f"found {', '.join(sorted(names)) or 'none of them'}"
     )
 
 
 def load_tokenizer(path: str | Path, *, probe: bool = True) -> SentencePieceTokenizer:
-    """Read one SentencePiece model, heedful's or another's.
+    """Read one SentencePiece model, heedful's or another program's.
 
-    `trusted` says that this machine made the file, and that nobody changed it since. Otherwise a child process tries
-    it first, which takes some tenths of a second: a model can be made to crash the process that loads it.
+    A malicious model can crash the process that loads it. With `probe` a child process loads the model first, which
+    takes 0.2 to 0.5 s. Leave the probe out only for files that this machine made and that have not changed since.
     """
-    model = _read(Path(path))
+    model = read_model_file(Path(path))
     if probe:
         probe_in_subprocess(model, read_model(model, where=str(path)), where=str(path))
     return SentencePieceTokenizer(model, where=str(path))
 
 
-def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    size = path.stat().st_size
-    if size > MAX_MODEL_BYTES:
-        raise UserError(f"{path}: {size:,} bytes; a SentencePiece model has at most {MAX_MODEL_BYTES:,}")
+def write_hf_tokenizer(tokenizer: HFTokenizer, folder: Path) -> list[Path]:
+    """Write a tokenizer of Hugging Face's as two files: tokenizer.json and its special tokens."""
+    tokenizer.save(folder / TOKENIZER_JSON)
+    switches = {"split_special_tokens": True} if tokenizer.split_special_tokens else {}
+    write_json(folder / SPECIAL_TOKENS_MAP, {**tokenizer.roles, **switches})
+    return [folder / TOKENIZER_JSON, folder / SPECIAL_TOKENS_MAP]
+
+
+def read_hf_tokenizer(folder: Path, *, probe: bool = True) -> HFTokenizer:
+    """Read the two files that `write_hf_tokenizer` wrote; `probe` as in `load_hf_tokenizer`."""
+    path, where = folder / TOKENIZER_JSON, str(folder / SPECIAL_TOKENS_MAP)
+    values = read_json(where)
+    split = values.get("split_special_tokens", False)
+    if type(split) is not bool:
+        raise UserError(f"{where}: 'split_special_tokens' must be true or false, found {split!r}")
+    return load_hf_tokenizer(
+        read_tokenizer_json(path),
+        read_roles(values, where=where),
+        split_special_tokens=split,
+        where=str(path),
+        probe=probe,
+    )
+
+
+def read_tokenizer_json(path: Path) -> str:
+    """Read the text of a tokenizer.json, if it is not larger than such files are."""
+    check_file_size(path, MAX_JSON_BYTES)
     try:
-        return path.read_bytes()
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start}: not UTF-8 text") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None

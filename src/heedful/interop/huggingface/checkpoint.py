@@ -6,7 +6,6 @@ Nothing of theirs is run and no pickle is read. The settings are read by an allo
 each family, and whatever does not fit exactly is refused with the reason. Neither direction needs `transformers`.
 """
 
-import json
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,26 +21,21 @@ from heedful.atomic_io import atomic_folder
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface import bart, bert, config_files, gpt2, llama, marian, pegasus, t5, vit
-from heedful.interop.huggingface.marian import VOCABULARY
 from heedful.interop.huggingface.tensor_map import TensorMap, read_table, write_table
-from heedful.models.bert import BertConfig
+from heedful.interop.huggingface.tokenizer_export import export_tokenizers
+from heedful.interop.huggingface.tokenizer_import import fit_to_model, import_tokenizers
 from heedful.models.model_info import explain_unsupported_folder, find_model_folder
 from heedful.models.model_io import (
     CARD,
     CONFIG,
     FAMILIES,
     WEIGHTS,
-    check_vocabulary,
     load_model,
     save_model,
     weights_of,
 )
 from heedful.models.weights import PRECISIONS
-from heedful.text import SentencePieceTokenizer, Tokenizers, load_tokenizer, save_tokenizers
-from heedful.text.foreign import export_foreign, load_foreign
-from heedful.text.foreign_rows import SPARED, within_rows
-from heedful.text.hf_tokenizer import HFTokenizer
-from heedful.text.tokenizer_files import JOINT
+from heedful.text.marian_tokenizer import write_json
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
@@ -106,7 +100,6 @@ def to_common_dtype(weights: dict[str, Tensor], *, where: str) -> dict[str, Tens
 
 
 WITHOUT_TEXT = ("vit",)
-MARIANS = ("marian", "pegasus")  # heedful's own tokenizers go there as Marian's, which both can have
 OWN = "heedful"  # the key of heedful's own settings in a config.json that it wrote
 
 
@@ -222,11 +215,11 @@ def import_huggingface(folder: str | Path, output: str | Path) -> Path:
     theirs = read_folder_weights(folder)
     if family.settle is not None:
         config = family.settle(config, theirs, where=where)
-    tokenizers = read_tokenizers(folder, kind)
+    tokenizers = import_tokenizers(folder, model_type=kind)
     if tokenizers is None and family.family not in WITHOUT_TEXT:
         warnings.warn(f"{folder}: has no tokenizer files, so the model will take ids, not text", stacklevel=2)
     if tokenizers is not None:
-        tokenizers = fitting_tokenizers(tokenizers, config, folder)
+        tokenizers = fit_to_model(tokenizers, config, folder)
     if family.complete is not None:
         config = family.complete(config, folder, tokenizers)
     with torch.device("meta"):
@@ -257,7 +250,7 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
             theirs |= {name: tensor.to(precision) for name, tensor in family.computed(loaded.model.config).items()}
         save_file(theirs, aside / WEIGHTS, metadata={"format": "pt"})
         if loaded.tokenizers is not None:
-            write_tokenizers(loaded.tokenizers, aside, kind)
+            export_tokenizers(loaded.tokenizers, aside, model_type=kind)
         elif family.family not in WITHOUT_TEXT:
             warnings.warn(f"{source}: has no tokenizer, so none is written", stacklevel=2)
         if family.finish_export is not None:
@@ -337,49 +330,6 @@ def fitting(family: Family, theirs: Mapping[str, Tensor], config: object, *, whe
     return to_common_dtype(read_table(rows, kept, where=where), where=where)
 
 
-def read_tokenizers(folder: Path, kind: str) -> Tokenizers | None:
-    """The tokenizers of a folder of theirs; those that heedful itself wrote there come back as they were."""
-    if (folder / JOINT).is_file() and not (folder / VOCABULARY).is_file():
-        joint = load_tokenizer(folder / JOINT)
-        return Tokenizers(source=joint, target=joint)
-    own = marian.own_tokenizers(folder) if kind in MARIANS else None
-    return load_foreign(folder, model_type=kind) if own is None else own
-
-
-def fitting_tokenizers(tokenizers: Tokenizers, config: Any, folder: Path) -> Tokenizers:
-    """The tokenizers without special pieces that the model has no rows for, such as bart-large-cnn's <mask>."""
-    n_rows = getattr(config, "vocab_size", None)
-    if n_rows is not None and isinstance(tokenizers.source, HFTokenizer):
-        spared = () if isinstance(config, BertConfig) else SPARED  # BERT fills in hidden words: it needs its mask
-        tokenizer, left = within_rows(tokenizers.source, n_rows, spared=spared, where=str(folder))
-        if left:
-            warnings.warn(
-                f"{folder}: left out of the tokenizer, since the model has {n_rows:,} rows: {', '.join(left)}",
-                stacklevel=3,
-            )
-        tokenizers = Tokenizers(source=tokenizer, target=tokenizer)
-    check_vocabulary(folder, config, tokenizers)
-    return tokenizers
-
-
-def write_tokenizers(tokenizers: Tokenizers, folder: Path, kind: str) -> None:
-    """As `transformers` reads them; heedful's own stand beside, so that they come back as they were."""
-    if not isinstance(tokenizers.source, SentencePieceTokenizer):
-        export_foreign(tokenizers, folder, model_type=kind)
-    elif kind in MARIANS:
-        marian.write_tokenizers(folder, tokenizers)
-    else:
-        save_tokenizers(folder, tokenizers)
-        try:
-            export_foreign(tokenizers, folder, model_type=kind)
-        except UserError:
-            warnings.warn(
-                f"transformers has no tokenizer like this for '{kind}': it takes ids; {JOINT} is a SentencePiece model "
-                "that the sentencepiece package reads",
-                stacklevel=3,
-            )
-
-
 def check_shapes(
     weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], theirs: Mapping[str, str], *, where: str
 ) -> None:
@@ -391,7 +341,3 @@ def check_shapes(
             raise UserError(
                 f"{where}: '{theirs[name]}' ('{name}' in heedful) has shape {found}, but {CONFIG} asks for {wanted}"
             )
-
-
-def write_json(path: Path, values: object) -> None:
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

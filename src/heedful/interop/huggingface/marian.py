@@ -11,24 +11,17 @@ every weight into Marian's order, and computes the same.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.config_files import HFConfig, special_ids_from, special_ids_to, warn_of_prefixes
 from heedful.interop.huggingface.tensor_map import TensorMap
-from heedful.models.model_info import CONFIG
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import sinusoidal_code
-from heedful.text import SPECIAL_PIECES, SentencePieceTokenizer, Tokenizer, Tokenizers, load_tokenizer
-from heedful.text.sentencepiece_model import read_model
-from heedful.text.tokenizer_files import SOURCE, TARGET
 
 # Ours -> theirs.
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "swish": "swish"}
@@ -160,7 +153,6 @@ def _tied(given: HFConfig) -> Tied:
     return "all" if shared else "target" if tied else "none"
 
 
-TOKENIZER, VOCABULARY, TARGET_VOCABULARY = "tokenizer_config.json", "vocab.json", "target_vocab.json"
 LOGITS_BIAS = "final_logits_bias"
 POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 IGNORED = (LOGITS_BIAS, *(name.replace(".", r"\.") for name in POSITION_TABLES))
@@ -248,52 +240,3 @@ def settle(config: Seq2SeqConfig, theirs: Mapping[str, Tensor], *, where: str) -
 def order_of(config: Seq2SeqConfig) -> tuple[int, ...]:
     """Of the D axis, for all sines first, then all cosines; nothing to do where they stand so already."""
     return (*range(0, config.d_model, 2), *range(1, config.d_model, 2)) if config.positions == "sinusoidal" else ()
-
-
-def write_tokenizers(folder: Path, tokenizers: Tokenizers) -> None:
-    """heedful's own tokenizers as `MarianTokenizer` reads them."""
-    files = [(SOURCE, VOCABULARY, tokenizers.source), (TARGET, TARGET_VOCABULARY, tokenizers.target)]
-    for spm, vocabulary, tokenizer in files:
-        tokenizer.save(folder / spm)
-        if vocabulary == VOCABULARY or not tokenizers.joint:
-            _write_json(folder / vocabulary, {piece: number for number, piece in enumerate(_pieces(tokenizer))})
-    pad, unknown, start, end = SPECIAL_PIECES
-    values = {
-        "tokenizer_class": "MarianTokenizer",
-        "separate_vocabs": not tokenizers.joint,
-        "model_max_length": read_json(folder / CONFIG)["max_position_embeddings"],
-        "pad_token": pad,
-        "unk_token": unknown,
-        "bos_token": start,
-        "eos_token": end,
-    }
-    _write_json(folder / TOKENIZER, values)
-
-
-def own_tokenizers(folder: Path) -> Tokenizers | None:
-    """The tokenizers, if the ids are those of the SentencePiece models and the marks heedful's; None if they are not,
-    as in the public OPUS-MT models.
-    """
-    if not all((folder / name).is_file() for name in (SOURCE, TARGET, VOCABULARY)):
-        return None
-    separate = (folder / TARGET_VOCABULARY).is_file()
-    vocabularies = [read_json(folder / name) for name in (VOCABULARY, TARGET_VOCABULARY if separate else VOCABULARY)]
-    if any([vocabulary.get(piece) for piece in SPECIAL_PIECES] != [0, 1, 2, 3] for vocabulary in vocabularies):
-        return None
-    source, target = load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
-    if source.model == target.model:
-        target = source
-    for tokenizer, vocabulary in zip((source, target), vocabularies, strict=True):
-        if vocabulary != {piece: number for number, piece in enumerate(_pieces(tokenizer))}:
-            return None
-    return Tokenizers(source=source, target=target)
-
-
-def _pieces(tokenizer: Tokenizer) -> list[str]:
-    """The pieces as SentencePiece spells them."""
-    assert isinstance(tokenizer, SentencePieceTokenizer)
-    return read_model(tokenizer.model, where="tokenizer").pieces
-
-
-def _write_json(path: Path, values: object) -> None:
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Tokenizers of public checkpoints: the same ids as `transformers`, whatever the text; hostile files refused."""
+"""Tokenizers of Hugging Face checkpoints give the ids of `transformers` for any text; hostile files are refused."""
 
 import io
 import json
@@ -14,7 +14,9 @@ import pytest
 import sentencepiece
 
 from heedful.decoding.encoder_inputs import masked_ids
-from heedful.errors import UserError
+from heedful.errors import MissingExtra, UserError
+from heedful.interop.huggingface.tokenizer_export import merges_of, write_converted, write_tokenizer_json
+from heedful.interop.huggingface.tokenizer_import import drop_tokens_beyond_embedding, import_tokenizers
 from heedful.text import (
     HFTokenizer,
     TokenizerConfig,
@@ -23,9 +25,6 @@ from heedful.text import (
     load_tokenizers,
     save_tokenizers,
 )
-from heedful.text.foreign import export_foreign, load_foreign
-from heedful.text.foreign_build import merges_of
-from heedful.text.foreign_rows import within_rows
 from heedful.text.hf_tokenizer import MAX_JSON_BYTES
 from hostile_strings import hostile_strings
 
@@ -89,8 +88,13 @@ LLAMA = {
 }
 
 
+def write_config(folder: Path, model_type: str) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+
+
 def made(kind: str, folder: Path, lines: list[str]):
-    """The folder of a tokenizer, and theirs, loaded from it."""
+    """Write the folder of a tokenizer and return what `transformers` loads from it."""
+    write_config(folder, kind.split()[0])
     if kind in ("bert", "bert cased"):
         word_piece_folder(folder, lines, lowercase=kind == "bert")
         return transformers.BertTokenizer.from_pretrained(folder)
@@ -124,23 +128,24 @@ def test_the_ids_are_those_of_transformers(kind: str, lines: list[str], tmp_path
     assert len(TEXTS) == 5000
     theirs = made(kind, tmp_path, lines)
     model_type = kind.split()[0]
-    ours = load_foreign(tmp_path, model_type=model_type).source
+    ours = import_tokenizers(tmp_path, model_type=model_type).source
     same_ids(ours, theirs)
     saved = tmp_path / "saved"
     theirs.save_pretrained(saved)  # now as a tokenizer.json
+    write_config(saved, model_type)
     assert (saved / "tokenizer.json").is_file()
-    same_ids(load_foreign(saved, model_type=model_type).source, theirs)
+    same_ids(import_tokenizers(saved, model_type=model_type).source, theirs)
     special = ours.special_ids
-    assert special.end == (theirs.sep_token_id if theirs.sep_token else theirs.eos_token_id)
-    assert special.mask == theirs.mask_token_id
+    assert special.eos_id == (theirs.sep_token_id if theirs.sep_token else theirs.eos_token_id)
+    assert special.mask_id == theirs.mask_token_id
     if theirs.pad_token:
-        assert special.pad == theirs.pad_token_id
+        assert special.pad_id == theirs.pad_token_id
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_path: Path) -> None:
     made(kind, tmp_path, lines)
-    tokenizers = load_foreign(tmp_path, model_type=kind.split()[0])
+    tokenizers = import_tokenizers(tmp_path, model_type=kind.split()[0])
     paths = save_tokenizers(tmp_path / "kept", tokenizers)
     assert sorted(path.name for path in paths) == ["special_tokens_map.json", "tokenizer.json"]
     again = load_tokenizers(tmp_path / "kept")
@@ -153,9 +158,9 @@ def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_p
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list[str], tmp_path: Path) -> None:
     first = made(kind, tmp_path, lines)
-    tokenizers = load_foreign(tmp_path, model_type=kind.split()[0])
+    tokenizers = import_tokenizers(tmp_path, model_type=kind.split()[0])
     (tmp_path / "there").mkdir()
-    export_foreign(tokenizers, tmp_path / "there", model_type=kind.split()[0])
+    write_converted(tokenizers, tmp_path / "there")
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "there")
     same_ids(tokenizers.source, theirs, TEXTS[:1000])
     assert theirs.unk_token == tokenizers.source.roles["unk_token"]
@@ -230,9 +235,9 @@ def test_a_folder_of_the_hub_gives_the_ids_of_auto_tokenizer(case: str, hub: dic
 
 
 def same_as_auto(folder: Path, model_type: str) -> None:
-    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    write_config(folder, model_type)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    ours = load_foreign(folder, model_type=model_type).source
+    ours = import_tokenizers(folder, model_type=model_type).source
     same_ids(ours, theirs)
     assert ours.vocab_size == len(theirs)
     for role, piece in ours.roles.items():
@@ -261,7 +266,7 @@ def test_pieces_that_other_files_add_are_found(kind: str, numbered: bool, lines:
     same_as_auto(tmp_path, kind)
     texts = ["Hello<|user|> there <|pad|>x", "The <|new|> dog <|user|>", "ünseen, Ünseen  the <|user|>"]
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    same_ids(load_foreign(tmp_path, model_type=kind).source, theirs, texts)
+    same_ids(import_tokenizers(tmp_path, model_type=kind).source, theirs, texts)
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -274,43 +279,44 @@ def test_special_pieces_are_cut_like_any_text_where_the_settings_say_so(
     path.write_text(json.dumps({**settings, "split_special_tokens": True}))
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|user|>": 9999}))  # not special: still found
     texts = [f"Hello{piece} there {piece}<|user|>x" for piece in special]
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    ours = load_foreign(tmp_path, model_type=kind).source
+    ours = import_tokenizers(tmp_path, model_type=kind).source
     same_ids(ours, theirs, texts)
     (tmp_path / "kept").mkdir()
     (tmp_path / "there").mkdir()
     save_tokenizers(tmp_path / "kept", Tokenizers(ours, ours))
     kept = load_tokenizers(tmp_path / "kept").source
     assert kept.fingerprint == ours.fingerprint
-    export_foreign(Tokenizers(kept, kept), tmp_path / "there", model_type=kind)
+    write_converted(Tokenizers(kept, kept), tmp_path / "there")
     for one in (kept, pickle.loads(pickle.dumps(kept))):  # noqa: S301
         same_ids(one, transformers.AutoTokenizer.from_pretrained(tmp_path / "there"), texts)
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "word"),
+    ("name", "values"),
     [
-        ("tokenizer_config.json", {"split_special_tokens": "yes"}, "'split_special_tokens' must be true or false"),
-        ("added_tokens.json", {"<a>": "1"}, "must have a number"),
-        ("tokenizer_config.json", {"added_tokens_decoder": {"x": "<a>"}}, "a piece for each number"),
-        ("tokenizer_config.json", {"added_tokens_decoder": {"700": {"content": 5}}}, "must be a text"),
-        ("tokenizer_config.json", {"additional_special_tokens": [{"content": "<a>", "lstrip": 1}]}, "'lstrip'"),
-        ("special_tokens_map.json", {"additional_special_tokens": "<a>"}, "must be a list"),
+        ("tokenizer_config.json", {"split_special_tokens": "yes"}),
+        ("added_tokens.json", {"<a>": "1"}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": "<a>"}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"700": {"content": 5}}}),
+        ("tokenizer_config.json", {"additional_special_tokens": [{"content": "<a>", "lstrip": 1}]}),
+        ("special_tokens_map.json", {"additional_special_tokens": "<a>"}),
     ],
     ids=str,
 )
-def test_added_pieces_that_are_none_are_named(name: str, values: dict, word: str, tmp_path: Path) -> None:
+def test_a_folder_with_bad_settings_is_refused(name: str, values: dict, tmp_path: Path) -> None:
+    write_config(tmp_path, "gpt2")
     (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
     (tmp_path / name).write_text(json.dumps(values))
-    with pytest.raises(UserError, match=word):
-        load_foreign(tmp_path, model_type="gpt2")
+    with pytest.raises(UserError, match=rf"transformers cannot read its tokenizer \(.*{re.escape(name)}"):
+        import_tokenizers(tmp_path, model_type="gpt2")
 
 
 def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str], tmp_path: Path) -> None:
     pieces_folder(tmp_path, "tokenizer.model", lines, **{**LLAMA, "model_type": "unigram"})
+    write_config(tmp_path, "llama")
     theirs = transformers.TokenizersBackend.from_pretrained(tmp_path)
-    same_ids(load_foreign(tmp_path, model_type="llama").source, theirs)
+    same_ids(import_tokenizers(tmp_path, model_type="llama").source, theirs)
 
 
 OWN = {
@@ -334,7 +340,7 @@ def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
     case: str, lines: list[str], tmp_path: Path
 ) -> None:
     tokenizers = own_tokenizers(lines, **OWN[case])
-    export_foreign(tokenizers, tmp_path, model_type="bert")
+    write_tokenizer_json(tokenizers, tmp_path, model_type="bert")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     texts = [text for text in TEXTS if not any(piece in text for piece in WRITTEN_OUT)]
     assert len(texts) > 4000
@@ -342,10 +348,10 @@ def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
     found = theirs(texts, add_special_tokens=False)["input_ids"]
     assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
     special = tokenizers.source.special_ids
-    assert theirs(texts[50])["input_ids"] == [special.start, *wanted[50], special.end]
-    assert (theirs.pad_token_id, theirs.mask_token_id) == (special.pad, special.mask)
+    assert theirs(texts[50])["input_ids"] == [special.bos_id, *wanted[50], special.eos_id]
+    assert (theirs.pad_token_id, theirs.mask_token_id) == (special.pad_id, special.mask_id)
     [hidden] = [theirs("the model <mask> text", add_special_tokens=False)["input_ids"]]
-    assert hidden == masked_ids(tokenizers.source, "the model [MASK] text", mask_id=special.mask)
+    assert hidden == masked_ids(tokenizers.source, "the model [MASK] text", mask_id=special.mask_id)
     plain = "A dog, and a café: 犬"
     assert theirs.decode(tokenizers.source.encode(plain)) == plain or case in ("without bytes", "char")
 
@@ -355,7 +361,7 @@ def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
 )
 def test_one_that_transformers_could_not_match_is_refused(settings: dict, lines: list[str], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no tokenizer like this"):
-        export_foreign(own_tokenizers(lines[:300], **settings), tmp_path, model_type="bert")
+        write_tokenizer_json(own_tokenizers(lines[:300], **settings), tmp_path, model_type="bert")
 
 
 def test_merges_are_counted_as_transformers_counts_them() -> None:
@@ -377,12 +383,13 @@ def marian_folder(folder: Path, lines: list[str]) -> Path:
     order = ["</s>", "<unk>", *kept[: len(kept) * 9 // 10], ">>fr<<", "<pad>"]  # a tenth is missing: unknown there
     (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(order)}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    write_config(folder, "marian")
     return folder
 
 
 def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path) -> None:
     theirs = transformers.MarianTokenizer.from_pretrained(marian_folder(tmp_path, lines))
-    ours = load_foreign(tmp_path, model_type="marian")
+    ours = import_tokenizers(tmp_path, model_type="marian")
     theirs.punc_normalizer = lambda text: text  # sacremoses may be installed; ids are compared without it
     wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
     assert [text for text, a, b in zip(TEXTS, ours.source.encode_batch(TEXTS), wanted, strict=True) if a != b] == []
@@ -419,23 +426,27 @@ def test_what_marians_tokenizer_cannot_do_is_named(
     folder = marian_folder(tmp_path, lines[:500])
     (folder / name).write_text(json.dumps(values))
     with pytest.raises(UserError, match=re.escape(words)):
-        load_foreign(folder, model_type="marian")
+        import_tokenizers(folder, model_type="marian")
 
 
 def test_marians_own_marks_may_be_named(lines: list[str], tmp_path: Path) -> None:
     folder = marian_folder(tmp_path, lines[:500])
     ids = json.loads((folder / "vocab.json").read_text())
-    marks = {"eos_token": "</s>", "unk_token": {**USER, "content": "<unk>"}, "pad_token": "<pad>"}
+    marks = {
+        "eos_token": "</s>",
+        "unk_token": {**USER, "__type": "AddedToken", "content": "<unk>"},
+        "pad_token": "<pad>",
+    }
     decoder = {str(ids[piece]): {**USER, "content": piece} for piece in ("</s>", "<unk>", "<pad>")}
     (folder / "special_tokens_map.json").write_text(json.dumps(marks))
     (folder / "tokenizer_config.json").write_text(json.dumps({**marks, "added_tokens_decoder": decoder}))
-    assert load_foreign(folder, model_type="marian") is not None
+    assert import_tokenizers(folder, model_type="marian") is not None
 
 
 @pytest.fixture(scope="module")
 def bert(lines: list[str], tmp_path_factory) -> HFTokenizer:
     folder = word_piece_folder(tmp_path_factory.mktemp("bert"), lines, lowercase=True)
-    return load_foreign(folder, model_type="bert").source
+    return import_tokenizers(folder, model_type="bert").source
 
 
 def with_pieces(tokenizer: HFTokenizer, *pieces: str, **roles: str) -> HFTokenizer:
@@ -450,23 +461,28 @@ def with_pieces(tokenizer: HFTokenizer, *pieces: str, **roles: str) -> HFTokeniz
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])  # pieces by name, and in a list
 def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], tmp_path: Path) -> None:
     made(kind, tmp_path, lines)
-    plain = load_foreign(tmp_path, model_type=kind).source
+    plain = import_tokenizers(tmp_path, model_type=kind).source
     longer = with_pieces(plain, "<|pad|>", "<|tool|>", pad_token="<|pad|>")
-    found, left = within_rows(longer, plain.vocab_size, where="folder")
+    found, left = drop_tokens_beyond_embedding(longer, plain.vocab_size, where="folder")
     assert (left, found.vocab_size) == (["<|pad|>", "<|tool|>"], plain.vocab_size)
     assert (
         found.special_ids.pad_id != longer.special_ids.pad_id and found.special_ids.eos_id == plain.special_ids.eos_id
     )
     assert found.encode_batch(TEXTS[:500]) == plain.encode_batch(TEXTS[:500])
-    assert within_rows(longer, longer.vocab_size + 3, where="folder") == (longer, [])  # spare rows do no harm
+    assert drop_tokens_beyond_embedding(longer, longer.vocab_size + 3, where="folder") == (
+        longer,
+        [],
+    )
     with pytest.raises(UserError, match=r"folder: the tokenizer's piece '<\|end\|>' has the id"):
-        within_rows(with_pieces(plain, "<|end|>", eos_token="<|end|>"), plain.vocab_size, where="folder")
+        drop_tokens_beyond_embedding(
+            with_pieces(plain, "<|end|>", eos_token="<|end|>"), plain.vocab_size, where="folder"
+        )
 
 
 def test_a_hidden_word_needs_its_row_where_words_are_filled_in(bert: HFTokenizer) -> None:
     longer = with_pieces(bert, "[HIDDEN]", mask_token="[HIDDEN]")
     with pytest.raises(UserError, match=r"piece '\[HIDDEN\]' has the id"):
-        within_rows(longer, bert.vocab_size, spared=(), where="folder")
+        drop_tokens_beyond_embedding(longer, bert.vocab_size, optional_roles=(), where="folder")
 
 
 def test_a_lone_surrogate_is_repaired(bert: HFTokenizer) -> None:
@@ -499,39 +515,55 @@ def test_padding_and_truncation_of_the_file_do_not_count(bert: HFTokenizer, tmp_
     backend = Tokenizer.from_str(bert.content)
     backend.enable_truncation(3)
     backend.enable_padding(length=50)
+    write_config(tmp_path, "bert")
     (tmp_path / "tokenizer.json").write_text(backend.to_str())
-    ours = load_foreign(tmp_path, model_type="bert").source
+    ours = import_tokenizers(tmp_path, model_type="bert").source
     assert ours.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
     direct = HFTokenizer(backend.to_str(), bert.roles)
     assert direct.encode_batch(TEXTS[:50]) == bert.encode_batch(TEXTS[:50])
 
 
 def test_a_folder_without_tokenizer_files_has_none(tmp_path: Path) -> None:
-    assert load_foreign(tmp_path, model_type="bert") is None
+    assert import_tokenizers(tmp_path, model_type="bert") is None
+
+
+def test_files_that_the_declared_class_reads_otherwise(lines: list[str], tmp_path: Path) -> None:
+    """HerBERT's class reads the two files of a byte-level BPE as a BPE of characters."""
+    made("bart", tmp_path, lines)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "HerbertTokenizerFast"}')
+    same_as_auto(tmp_path, "bert")
 
 
 @pytest.mark.parametrize(
-    ("model_type", "declared", "names"),
+    ("declared", "name", "reason"),
     [
-        ("bert", "HerbertTokenizerFast", ("vocab.json", "merges.txt")),  # HerBERT: BPE of characters, not of bytes
-        ("bert", "BertJapaneseTokenizer", ("vocab.txt",)),  # a dictionary cuts the words first
-        ("gpt2", "CpmTokenizer", ("spiece.model",)),
+        ("BertJapaneseTokenizer", "vocab.txt", "is a BertJapaneseTokenizer, which is Python code"),
+        ("CpmTokenizer", "spiece.model", "cannot read its tokenizer .*CpmTokenizer"),  # needs a package of its own
     ],
 )
-def test_files_whose_rules_are_another_classs_are_refused(
-    model_type: str, declared: str, names: tuple[str, ...], lines: list[str], tmp_path: Path
+def test_a_tokenizer_that_no_tokenizer_json_describes_is_refused(
+    declared: str, name: str, reason: str, lines: list[str], tmp_path: Path
 ) -> None:
-    for kind in ("bert", "gpt2", "t5"):
-        (tmp_path / kind).mkdir()
-        made(kind, tmp_path / kind, lines)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    for name in names:
-        found = next(tmp_path.glob(f"*/{name}"))
-        (folder / name).write_bytes(found.read_bytes())
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": declared}))
-    with pytest.raises(UserError, match=rf"'{declared}'.*{names[0]}"):
-        load_foreign(folder, model_type=model_type)
+    kind = {"vocab.txt": "bert", "spiece.model": "t5"}[name]
+    made(kind, tmp_path, lines)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": declared}))
+    with pytest.raises(UserError, match=reason) as caught:
+        import_tokenizers(tmp_path, model_type=kind)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "bart", "llama", "t5"])
+def test_the_general_class_takes_the_usual_special_tokens(
+    kind: str, lines: list[str], hub: dict, tmp_path: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(hub[kind]))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    write_config(tmp_path, kind)
+    (tmp_path / "own").mkdir()
+    theirs = made(kind, tmp_path / "own", lines)  # of the class that has these special tokens by itself
+    special = import_tokenizers(tmp_path, model_type=kind).source.special_ids
+    assert special.eos_id == (theirs.sep_token_id if theirs.sep_token else theirs.eos_token_id)
+    assert (special.unk_id, special.mask_id) == (theirs.unk_token_id, theirs.mask_token_id)
 
 
 def plain() -> dict:
@@ -568,7 +600,7 @@ HOSTILE = {
     "an id without end": (hostile(model__vocab={"a": 10**15}), "id"),
     "a negative id": (hostile(model__vocab={"a": -1}), "id"),
     "no number": (hostile(model__vocab={"a": "1"}), "id"),
-    "one id for two": (hostile(model__vocab={"a": 0, "b": 0}), "one id"),
+    "one id for two": (hostile(model__vocab={"a": 0, "b": 0}), "same id"),
     "chance": (hostile(model__dropout=0.5), "dropout"),
     "merges of nothing": (hostile(model__merges=[["no", "where"]]), "cannot be used"),
     "another part": (hostile(pre_tokenizer={"type": "Exec", "code": "1"}), "Exec"),
@@ -599,36 +631,46 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_tokenizer_is_refused(case: str, tmp_path: Path) -> None:
     content, word = HOSTILE[case]
+    write_config(tmp_path, "gpt2")
     (tmp_path / "tokenizer.json").write_text(content)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')  # as it stands
     with pytest.raises(UserError, match=word):
-        load_foreign(tmp_path, model_type="gpt2")
+        import_tokenizers(tmp_path, model_type="gpt2")
+
+
+def test_without_transformers_the_install_command_is_named(lines: list[str], tmp_path: Path, monkeypatch) -> None:
+    made("bert", tmp_path, lines)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'heedful\[hf\]'"):
+        import_tokenizers(tmp_path, model_type="bert")
 
 
 def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "tokenizer.json").open("wb") as file:
         file.truncate(MAX_JSON_BYTES + 1)
     with pytest.raises(UserError, match="bytes"):
-        load_foreign(tmp_path, model_type="gpt2")
+        import_tokenizers(tmp_path, model_type="gpt2")
 
 
-def test_a_piece_that_is_not_there_cannot_have_a_part() -> None:
+def test_a_role_needs_a_piece_of_the_vocabulary() -> None:
     with pytest.raises(UserError, match="<nowhere>"):
         HFTokenizer(json.dumps(plain()), {"pad_token": "<nowhere>"})
 
 
 def test_scores_are_needed_where_t5s_class_is_named(tmp_path: Path) -> None:
+    write_config(tmp_path, "t5")
     (tmp_path / "tokenizer.json").write_text(json.dumps(plain()))
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
-    with pytest.raises(UserError, match="without scores"):
-        load_foreign(tmp_path, model_type="t5")
+    with pytest.raises(UserError, match="transformers cannot read its tokenizer"):
+        import_tokenizers(tmp_path, model_type="t5")
 
 
-def test_broken_merges_are_named_by_line(tmp_path: Path) -> None:
+def test_broken_merges_are_refused(tmp_path: Path) -> None:
+    write_config(tmp_path, "gpt2")
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "<|endoftext|>": 2}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b c\n")
-    with pytest.raises(UserError, match=r"merges\.txt:2"):
-        load_foreign(tmp_path, model_type="gpt2")
+    with pytest.raises(UserError, match=r"transformers cannot read its tokenizer \(merges\.txt"):
+        import_tokenizers(tmp_path, model_type="gpt2")
 
 
 def test_a_model_of_two_foreign_tokenizers_is_refused(bert: HFTokenizer, tmp_path: Path) -> None:
@@ -662,4 +704,4 @@ except UserError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "pip install 'heedful[hf]'" in done.stdout, done.stderr
+    assert "pip install 'heedful[tokenizers]'" in done.stdout, done.stderr
