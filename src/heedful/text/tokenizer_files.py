@@ -31,6 +31,7 @@ from heedful.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from heedful.text.tokenizer import Tokenizers
 
 JOINT = "joint.spm"
+OWN_FILES = (JOINT, SOURCE, TARGET)  # of heedful's own tokenizers; Marian's have two of these names, too
 TOKENIZER_JSON, SPECIAL_TOKENS_MAP = "tokenizer.json", "special_tokens_map.json"
 # All tokenizer files that a model folder may hold; its manifest must list those that are there.
 TOKENIZER_FILES = (JOINT, SOURCE, TARGET, TOKENIZER_JSON, SPECIAL_TOKENS_MAP, VOCABULARY, TARGET_VOCABULARY)

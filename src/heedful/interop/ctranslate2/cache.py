@@ -29,7 +29,7 @@ from heedful.errors import Notice, UserError
 from heedful.interop.ctranslate2.library import library
 from heedful.models.model_info import is_builtin, refuse_other_formats
 from heedful.text import Tokenizers, load_tokenizers
-from heedful.text.tokenizer_files import JOINT, SOURCE, TARGET
+from heedful.text.tokenizer_files import OWN_FILES
 
 if TYPE_CHECKING:
     from heedful.interop.ctranslate2.model_config import Ct2ModelConfig
@@ -258,7 +258,7 @@ def _remove_stale(model: Path, key: str) -> None:
 
 
 def facts_of(outline: "Ct2ModelConfig", key: str, model: Path) -> ConversionInfo:
-    hashes = {name: sha256(model / name) for name in (JOINT, SOURCE, TARGET) if (model / name).is_file()}
+    hashes = {name: sha256(model / name) for name in OWN_FILES if (model / name).is_file()}
     return ConversionInfo(
         key=key,
         source_vocab_size=outline.source_vocab_size,
