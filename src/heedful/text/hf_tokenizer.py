@@ -338,9 +338,7 @@ def probe_tokenizer_json(content: str, *, where: str) -> None:
         raise UserError(f"{where}: this tokenizer cannot be used: {reason}. Download the file again from its source")
 
 
-def _special_ids(
-    roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str
-) -> SpecialIds:
+def _special_ids(roles: Mapping[str, str], vocabulary: Mapping[str, int], *, opens: bool, where: str) -> SpecialIds:
     """Return the ids of the special tokens.
 
     A missing role takes an id that does little harm, as in Hugging Face's examples: the end id stands for padding, and
