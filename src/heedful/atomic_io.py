@@ -35,7 +35,7 @@ class Unwritable(UserError):
 def is_full(error: Exception) -> bool:
     """Return whether writing failed because of a full disk, a quota or a limit on file sizes."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # safetensors raises an error class of its own, which has the error number only in its text.
+    # safetensors raises another class of errors, which have the error number only in their text.
     return getattr(error, "errno", None) in full or any(f"os error {number})" in str(error) for number in full)
 
 

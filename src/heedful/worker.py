@@ -21,7 +21,7 @@ _SIZE = struct.Struct("<Q")
 
 
 def write_message(pipe: IO[bytes], blobs: Sequence[bytes], *, error: bool = False) -> None:
-    """Write one message; `error` marks it as the report of a failure."""
+    """Write one message; set `error` if it reports a failure."""
     pipe.write(_HEAD.pack(error, len(blobs)))
     for blob in blobs:
         pipe.write(_SIZE.pack(len(blob)))
@@ -56,7 +56,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": path, **(variables or {})},
-            # A process group of its own: Ctrl-C reaches the parent alone, which then closes its workers.
+            # A new process group: so Ctrl-C reaches only the parent, which then closes its workers.
             process_group=0 if os.name == "posix" else None,
         )
 

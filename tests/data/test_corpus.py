@@ -193,7 +193,7 @@ def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Pa
 def test_parquet_compresses_by_itself(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
-    with pytest.raises(UserError, match=r"a\.parquet\.gz: Parquet compresses by itself"):
+    with pytest.raises(UserError, match=r"a\.parquet\.gz: Parquet files are compressed already"):
         list(open_corpus(tmp_path / "a.parquet.gz"))
 
 

@@ -105,7 +105,7 @@ def first_shifted_line(source: Path, target: Path) -> int | None:
     before = np.abs(longer[:n] - shorter - usual)
     after = np.abs(longer[shift:] - shorter - usual)
     sum_before, sum_after = (np.concatenate([[0.0], np.cumsum(misfit)]) for misfit in (before, after))
-    misfits = sum_before + sum_after[-1] - sum_after  # [p]: the first p lines unshifted, the others shifted
+    misfits = sum_before + sum_after[-1] - sum_after  # [p]: if lines are shifted after p
     best = int(np.argmin(misfits))
     opposite = sum_after[best] + sum_before[-1] - sum_before[best]
     return best + 1 if misfits[best] < 0.8 * opposite else None
@@ -187,7 +187,7 @@ class JsonKeys(NamedTuple):
     inside: str = ""  # the key of the object that has them
 
     def texts(self, row: Mapping[str, object]) -> list[str]:
-        """Return the texts of a row; ValueError says what is missing or is not a text."""
+        """Return the texts of a row; ValueError if a key is missing or its value is not a text."""
         holder: object = row
         if self.inside:
             holder = row.get(self.inside)
@@ -212,7 +212,7 @@ FLAT_KEYS: dict[Content, tuple[tuple[str, ...], ...]] = {
 
 
 def find_keys(row: Mapping[str, object], content: Content, languages: tuple[str, str] | None) -> JsonKeys:
-    """Find the keys of the texts in the first row; ValueError says which keys it has and which are needed."""
+    """Find the keys of the texts in the first row; ValueError with the keys that it has if they are not among them."""
     inner = row.get("translation")
     if content == "pairs" and isinstance(inner, Mapping):
         if languages is None and len(inner) != 2:
@@ -300,7 +300,7 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(row) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key '{twice}' stands twice in one object")
+        raise ValueError(f"the key '{twice}' occurs twice in one object")
     return row
 
 
@@ -354,13 +354,13 @@ def _parquet_texts(keys: JsonKeys, row: dict[str, object], place: Place) -> list
 
 
 def open_parquet(path: Path) -> Any:
-    """Open a Parquet file; an error says if pyarrow or the file is missing, or if the file is damaged."""
+    """Open a Parquet file; raise an error if pyarrow or the file is missing, or if the file is damaged."""
     try:
         import pyarrow.parquet
     except ImportError:
         raise MissingExtra("Reading Parquet", "parquet") from None
     if plain_name(path) != path.name:
-        raise UserError(f"{path}: Parquet compresses by itself and is not read through {path.suffix}. Unpack it first")
+        raise UserError(f"{path}: Parquet files are compressed already; unpack the {path.suffix} first")
     open_bytes(path).close()  # raises the usual errors for a folder and a missing file
     try:
         return pyarrow.parquet.ParquetFile(path)

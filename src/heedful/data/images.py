@@ -39,7 +39,7 @@ Picture: TypeAlias = "str | Path | Image.Image"  # the name of a file, or an ima
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 UNREAD = (".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".ico", ".ppm", ".pgm")
-MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file is refused instead of being unpacked for hours
+MAX_BYTES = 8 << 30  # of all pixels: a damaged or hostile file must not be unpacked for hours
 MAX_IMAGE = 1 << 27  # pixels of one image file
 SPLITS = {"train": ("train",), "test": ("test", "valid", "validation", "val", "dev")}
 
@@ -108,7 +108,7 @@ def open_images(
 
     Image files are resized to `size` pixels in height and width, stretched if they are oblong; without `size` they must
     all have one size. They are converted to `n_channels`: 1 is grey, 3 is colour, and the default is colour if any of
-    them has it. Arrays and tables are never converted; a UserError says if they have another size. `label` is the
+    them has it. Arrays and tables are never converted: if they have another size, a UserError is raised. `label` is the
     label's column in a table of pixels (.csv, .tsv); it is needed if the table has no heading.
     """
     path = Path(path)

@@ -2,7 +2,7 @@
 
 `str.splitlines` and text mode also split at U+2028, U+0085, VT, FF or a lone CR. Standard corpora contain these
 characters, and then the lines of one side no longer match those of the other (fairseq#3571,
-huggingface/datasets#3729). Here line n of any file is what `sed -n np` prints.
+huggingface/datasets#3729). Here line n of any file is the line that `sed -n np` prints.
 """
 
 import bz2

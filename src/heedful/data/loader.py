@@ -138,7 +138,7 @@ class Loader(Generic[B]):
     def trial_batches(self, n: int = 8) -> tuple[B, list[B]]:
         """Return the batch with the longest rows and up to `n` evenly spaced ones of this epoch, for measurements.
 
-        They are made beside the iteration: the state of the loader stays as it is.
+        This does not advance the loader: its state stays as it is.
         """
         longest_of = [int(self.dataset.target_lengths[indices].max()) for indices in self._plan]
         numbers = np.linspace(0, len(self._plan) - 1, min(n, len(self._plan))).astype(int).tolist()

@@ -41,7 +41,7 @@ def mask_tokens(
 ) -> Noised:
     """BERT's masking: of the chosen ids, 80 % become the mask, 10 % a random id, and 10 % stay as they are.
 
-    The target has the original id where one was chosen, and padding elsewhere, of which no loss is computed. With
+    The target has the original id where one was chosen, and padding elsewhere, which is left out of the loss. With
     `starts`, which is True where a word begins, whole words are chosen.
     """
     ids = np.asarray(ids)
@@ -68,8 +68,8 @@ def corrupt_spans(
 ) -> Noised:
     """T5's span corruption: `a b c d e f g` becomes the input `a b <s0> e <s1>` and the target `<s0> c d <s1> f g`.
 
-    The numbers of hidden ids and of spans follow from the length; the places of the spans are random, every division
-    equally likely, except that the text never begins with a span.
+    The length decides how many ids and spans are removed; the places of the spans are random, every division equally
+    likely, except that the text never begins with a span.
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
@@ -108,7 +108,7 @@ def infill(
 ) -> Noised:
     """BART's text infilling: each span, of Poisson length, becomes one mask; a span of length 0 inserts a mask.
 
-    The text never becomes longer: at most as many masks are inserted as the other spans have removed ids.
+    The text never becomes longer: no more masks are inserted than the other spans have removed ids.
     """
     _check(rate=rate, mean_span=mean_span)
     ids = np.asarray(ids)
@@ -146,7 +146,7 @@ def _check(*, rate: float, mean_span: float = 1.0) -> None:
     if not 0 <= rate <= 1:
         raise UserError(f"the rate of noise is {rate}: expected a share from 0 to 1, for example 0.15")
     if not mean_span > 0:
-        raise UserError(f"the mean length of hidden spans is {mean_span}: expected a number above 0, for example 3")
+        raise UserError(f"the mean length of masked spans is {mean_span}: expected a number above 0, for example 3")
 
 
 def _fixed(special_ids: SpecialIds, protected: Collection[int], *more: int) -> IntArray:

@@ -1,7 +1,7 @@
 """Everything that can be wrong with a corpus: a table of the kinds of problems, with severity, repair and remedy.
 
-Readers refuse a `fatal` problem, `heedful check` counts all of them, and `heedful check --fix` drops or changes the
-example as the column `fix` says.
+Readers raise BadData for a `fatal` problem, `heedful check` counts all problems, and `heedful check --fix` treats the
+example according to the column `fix`.
 """
 
 import shlex
@@ -13,13 +13,13 @@ from heedful.errors import UserError
 Content = Literal["pairs", "text", "labels"]
 
 Severity = Literal["fatal", "warning", "note"]
-# refuse: the file as a whole cannot be repaired; drop: leave the example out, on both sides; change: repair the text;
+# refuse: the file as a whole cannot be used; drop: leave the example out, on both sides; change: repair the text;
 # keep: do nothing.
 Fix = Literal["refuse", "drop", "change", "keep"]
 
 
 class ProblemKind(NamedTuple):
-    """A row of the table: `what` names the problem in a report, `remedy` says what to do about it."""
+    """A row of the table: `what` names the problem in a report, `remedy` is the advice to the user."""
 
     severity: Severity
     fix: Fix

@@ -46,7 +46,7 @@ class FileChecksum:
 
 @dataclass(frozen=True)
 class SideRecord:
-    """What the manifest says about one side of the corpus."""
+    """The entry of one side of the corpus in the manifest."""
 
     dtype: str  # of the values: "<u2" or "<u4" for ids, "|u1" for text
     tokens: int
@@ -157,7 +157,7 @@ class FileWriter:
 
 
 class ArrayFile:
-    """A file of numbers of which any part can be read, from any thread; memory-mapped up to MAPPED_BYTES."""
+    """A file of numbers with random access from any thread; memory-mapped if it has at most MAPPED_BYTES."""
 
     def __init__(self, path: Path, dtype: "np.dtype[np.integer]") -> None:
         self.dtype = dtype

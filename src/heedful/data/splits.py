@@ -42,7 +42,7 @@ class CharacterSlice:
 
 
 def every_document(corpus: Corpus, unit: DocumentUnit) -> Iterator[Example]:
-    """Yield all documents of a corpus. A record of .jsonl or .parquet is always a document of its own."""
+    """Yield all documents of a corpus. Each record of .jsonl or .parquet is a document."""
     if unit == "file":
         return iter([Example(whole_text(corpus))])
     if unit == "lines" or corpus.format != "text":
@@ -113,7 +113,7 @@ def require_hold_out(hold_out: int, *, give: str) -> None:
 
 
 def nothing_left(n: int, unit: str, *, give: str) -> UserError:
-    """Make the error for data of which everything is held out: few texts, or one text repeated."""
+    """Make the error for data that is held out completely: few texts, or one text repeated."""
     return UserError(
         f"no {unit} are left to train on: all {n:,} are held out for validation, because all copies of a held-out text "
         f"are held out. Give {give}, or more data"

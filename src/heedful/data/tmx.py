@@ -1,8 +1,8 @@
 """Read TMX, the exchange format of translation memories, as `Record`s: one for each translation unit.
 
-The file is streamed through expat, which gives the line and byte of each unit and says whether a DOCTYPE declares
-entities, in any encoding; `xml.etree` gives neither. A file that declares entities is refused, which prevents both
-classic attacks, external entities and the "billion laughs". Nothing is ever fetched.
+The file is streamed through expat, which reports the line and byte of each unit, and whether a DOCTYPE
+declares entities, in any encoding; `xml.etree` reports neither. BadData is raised for a file that declares entities,
+which prevents both classic attacks, external entities and the "billion laughs". Nothing is ever fetched.
 
 Inline codes (<bpt>, <ph> …) are formatting: they are removed with their contents and counted. <hi> and <mrk> enclose
 text, which is kept.
@@ -123,7 +123,7 @@ class _UnitParser:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:  # entities can be declared nowhere else, because no other file is read
-            raise self.error("a DOCTYPE with declarations of its own, which could define entities")
+            raise self.error("a DOCTYPE with internal declarations, which could define entities")
 
     def _skipped_entity(self, name: str, is_parameter: bool) -> None:
         raise self.error(f"uses the entity '&{name};', which XML does not define")
