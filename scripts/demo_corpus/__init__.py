@@ -5,7 +5,7 @@
 
 A sentence begins as a meaning (`meaning.py`). The kinds of sentences (`sentences.py`, `modals.py`, `scenes.py`,
 `comparisons.py`, `reasons.py`; `grammar.py` counts them) put words (`nouns.py`, `verbs.py`, `adjectives.py`,
-`lexicon.py`, `sayings.py`) and people (`people.py`) together, so that they make sense (`choices.py`). Each language
+`lexicon.py`, `set_phrases.py`) and people (`people.py`) together, so that they make sense (`choices.py`). Each language
 renders the meaning (`english.py`, `french.py`, `chinese.py`). `ambiguity.py` finds the other meanings of a sentence.
 `corpus.py` divides the sentences into splits, `probe.py` makes the split `probe`, and `tables.py` writes all.
 """

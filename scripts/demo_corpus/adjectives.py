@@ -1,12 +1,12 @@
-"""The adjectives of the demo, and the nouns that each goes with."""
+"""The adjectives of the demo corpus, with the classes of nouns that each may describe."""
 
 from functools import cache
 from typing import Literal, cast
 
 from scripts.demo_corpus.meaning import Adjective
 
-# English and its comparative | French (before: in front of the noun; avoir: said with avoir) | Chinese | its kind |
-# noun classes that it stands beside | noun classes of which it is said.
+# English and its comparative | French ("before" if it precedes the noun, "avoir" if it is used with avoir) | Chinese |
+# kind of predicate | noun classes it is used with ("a red car") | noun classes it is a predicate of ("the car is red").
 TABLE = """
 big bigger | grand before | 大 | 很 | sized carried | animal sized boat plane truck town building field
 small smaller | petit before | 小 | 很 | sized bird village | animal sized
@@ -82,7 +82,7 @@ Japanese - | japonais | 日本人 | 是 | - | nation
 German - | allemand | 德国人 | 是 | - | nation
 """
 
-# Names for several noun classes at once; mood, trait and nation are said of people.
+# Names for several noun classes. The classes mood, trait and nation are for predicates of people.
 GROUPS = {
     "sized": "pet dwelling vehicle furniture box garden",
     "durable": "furniture machine vehicle",
@@ -105,24 +105,25 @@ ALONE = {
 
 @cache
 def adjectives() -> tuple[Adjective, ...]:
+    """Return all adjectives in the order of the table."""
     return tuple(_adjective(line) for line in TABLE.splitlines() if line)
 
 
 @cache
 def adjective(english: str) -> Adjective:
-    """The first adjective with this English form."""
-    return next(found for found in adjectives() if found.en == english)
+    """Return the first adjective with this English form."""
+    return next(word for word in adjectives() if word.en == english)
 
 
 @cache
-def describing(classes: frozenset[str]) -> tuple[Adjective, ...]:
-    """The adjectives that may stand beside a noun of these classes."""
+def attributive(classes: frozenset[str]) -> tuple[Adjective, ...]:
+    """Return the adjectives that may be used before or after a noun of these classes: "a red car"."""
     return tuple(adjective for adjective in adjectives() if adjective.describes & classes)
 
 
 @cache
-def said_of(classes: frozenset[str]) -> tuple[Adjective, ...]:
-    """The adjectives that may be said of a noun of these classes."""
+def predicative(classes: frozenset[str]) -> tuple[Adjective, ...]:
+    """Return the adjectives that may follow "is" with a subject of these classes: "the soup is hot"."""
     return tuple(adjective for adjective in adjectives() if adjective.predicates & classes)
 
 
@@ -150,6 +151,7 @@ def _classes(names: str) -> frozenset[str]:
 
 
 def _french_forms(stems: list[str]) -> tuple[str, str, str, str]:
+    """Return masculine, feminine and both plurals; a regular adjective needs only the masculine."""
     if len(stems) >= 4:
         return stems[0], stems[1], stems[2], stems[3]
     masculine = stems[0]
@@ -162,7 +164,10 @@ def _french_forms(stems: list[str]) -> tuple[str, str, str, str]:
 
 
 def _before_noun(zh: str, kind: str) -> str:
-    """大, 漂亮的, but 很长的: some adjectives of one syllable stand alone, the others need both 很 and 的."""
+    """Return the Chinese form before a noun: 大 and 漂亮的, but 很长的.
+
+    Most adjectives of one syllable need both 很 and 的; the exceptions are in `ALONE`.
+    """
     if zh in ALONE:
         return ALONE[zh]
     if zh.endswith("人"):

@@ -1,8 +1,8 @@
 """What a sentence leaves open, and the other meanings that it may have.
 
-English "you" is tu or vous, "they" is ils or elles; French "ce" is this or that and "son" his or her; Chinese leaves
-number, articles and more to the hearer. Every translation of every such meaning is right; the corpus always has the
-first of them, so that what a model learns does not contradict itself.
+English "you" is tu or vous, "they" is ils or elles; French "ce" is this or that, "son" is his or her; Chinese often has
+no number and no article. A translation of any of these meanings is right. The corpus always translates the first
+meaning, so that its pairs do not contradict one another.
 """
 
 import itertools
@@ -53,7 +53,7 @@ FIXED_NUMBER = frozenset({"fruits", "vegetables", "edible", "parents", "kin", "w
 OWNERS = ("subject's owner", "owner")
 Path = tuple[str, ...]
 
-# Where in a meaning other meanings are: what a walk through it follows.
+# The attributes of a meaning that hold other meanings.
 PARTS: dict[type, tuple[str, ...]] = {
     Sentence: ("body",),
     Clause: ("subject", "predicate", "where", "companion"),
@@ -75,7 +75,7 @@ PARTS: dict[type, tuple[str, ...]] = {
 
 
 class Feature(NamedTuple):
-    """Something that a language may leave open: what it is here, what it may be (preferred first), how to set it."""
+    """Something that a language may leave open: its value, the possible values (preferred first), a setter."""
 
     value: object
     options: tuple[Any, ...]
@@ -83,7 +83,7 @@ class Feature(NamedTuple):
 
 
 def canonical(meaning: Sentence, language: Language, text: str) -> Sentence:
-    """The first of the meanings that are said as this one is, which is by this text."""
+    """Return the preferred one of the meanings that are rendered as this text."""
     render = RENDER[language]
     for feature in _features(meaning, language):
         for option in feature.options:
@@ -97,7 +97,7 @@ def canonical(meaning: Sentence, language: Language, text: str) -> Sentence:
 
 
 def readings(meaning: Sentence, language: Language) -> Iterator[Sentence]:
-    """Every meaning that is said as this one is."""
+    """Yield every meaning that is rendered as the same text."""
     render = RENDER[language]
     text = render(meaning)
     features = list(_features(meaning, language))
@@ -113,13 +113,14 @@ def readings(meaning: Sentence, language: Language) -> Iterator[Sentence]:
 
 
 def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
+    """Yield what the sentence may leave open."""
     mentioned: set[tuple[Pronoun, str]] = set()
-    _collect(meaning, "", mentioned)
+    _collect_pronouns(meaning, "", mentioned)
     people = {(pronoun.person, pronoun.plural) for pronoun, _ in mentioned}
     if people & {(1, False), (1, True)}:
         yield Feature(meaning.speaker_female, (False, True), _set_speaker)
     if meaning.vocative is None and ((2, False) in people or isinstance(meaning.body, Order)):
-        listeners = LISTENERS[:4] if names_your_job(meaning.body) else LISTENERS
+        listeners = LISTENERS[:4] if names_listeners_profession(meaning.body) else LISTENERS
         yield Feature((meaning.listener, meaning.listener_female), listeners, _set_listener)
     if (3, True) in people and not _are_named(meaning):
         female = any(pronoun.female for pronoun, _ in mentioned if pronoun.plural and pronoun.person == 3)
@@ -134,51 +135,51 @@ def _features(meaning: Sentence, language: Language) -> Iterator[Feature]:
             yield Feature(owners.pop(), (first, not first) if both else (first,), _owner_setter(role))
     body = meaning.body
     if isinstance(body, Presentation):
-        yield Feature(body.far, (False, True), lambda said, far: _put(said, ("body", "far"), far))
+        yield Feature(body.far, (False, True), lambda sentence, far: _replace_at(sentence, ("body", "far"), far))
     for path, clause in _clauses(meaning):
         yield from _tense(path, clause)
     yield from _phrases(meaning, language)
 
 
 def _are_named(meaning: Sentence) -> bool:
-    """Whether the subject says who "they" are: the girls and their friends, Anna and Sophie, because they were ill."""
+    """Tell whether the subject shows who "they" are: "Anna and Sophie … because they were ill"."""
     body = meaning.body.first if isinstance(meaning.body, Joined) else meaning.body
     named = isinstance(body, Clause) and not isinstance(body.subject, Pronoun)
     return named and isinstance(body, Clause) and pronoun_for(body.subject).plural
 
 
-def names_your_job(body: Body) -> bool:
-    """Whether it says what you are: then English shows that you are one, "a lawyer", and not several."""
+def names_listeners_profession(body: Body) -> bool:
+    """Tell whether it names the listener's profession: then "a lawyer" shows that "you" is one person."""
     return isinstance(body, Clause) and isinstance(body.predicate, Profession) and body.subject == Pronoun(2)
 
 
-def _set_speaker(said: Sentence, female: bool) -> Sentence:
-    return replace(said, speaker_female=female)
+def _set_speaker(sentence: Sentence, female: bool) -> Sentence:
+    return replace(sentence, speaker_female=female)
 
 
-def _set_listener(said: Sentence, listener: tuple[Listener, bool]) -> Sentence:
-    return replace(said, listener=listener[0], listener_female=listener[1])
+def _set_listener(sentence: Sentence, listener: tuple[Listener, bool]) -> Sentence:
+    return replace(sentence, listener=listener[0], listener_female=listener[1])
 
 
-def _set_them(said: Sentence, female: bool) -> Sentence:
-    """Ils or elles, 他们 or 她们, all through the sentence."""
-    return _with_pronouns(said, lambda it, _: replace(it, female=female) if it.person == 3 and it.plural else it)
+def _set_them(sentence: Sentence, female: bool) -> Sentence:
+    """Set the gender of "they" in the whole sentence: ils or elles, 他们 or 她们."""
+    return _with_pronouns(sentence, lambda it, _: replace(it, female=female) if it.person == 3 and it.plural else it)
 
 
 def _owner_setter(role: str) -> Callable[[Sentence, bool], Sentence]:
-    """His or her: in the subject ("his mother"), or in what is said of it."""
+    """Return a setter of his or her, for the owner of the subject ("his mother") or for other owners."""
 
-    def put(said: Sentence, female: bool) -> Sentence:
+    def put(sentence: Sentence, female: bool) -> Sentence:
         def turn(it: Pronoun, place: str) -> Pronoun:
             return replace(it, female=female) if place == role and _is_he_or_she(it) else it
 
-        return _with_pronouns(said, turn)
+        return _with_pronouns(sentence, turn)
 
     return put
 
 
-def _with_pronouns(said: Sentence, change: Callable[[Pronoun, str], Pronoun]) -> Sentence:
-    return cast("Sentence", _mapped(said, change))
+def _with_pronouns(sentence: Sentence, change: Callable[[Pronoun, str], Pronoun]) -> Sentence:
+    return cast("Sentence", _map_pronouns(sentence, change))
 
 
 def _is_he_or_she(pronoun: Pronoun) -> bool:
@@ -186,7 +187,7 @@ def _is_he_or_she(pronoun: Pronoun) -> bool:
 
 
 def _subject_is_female(meaning: Sentence) -> bool:
-    """Whose "son" is it? The subject's, where the subject is one person."""
+    """Tell whether the subject is one woman: then "son" is hers."""
     body = meaning.body.first if isinstance(meaning.body, Joined) else meaning.body
     if not isinstance(body, Clause):
         return False
@@ -194,36 +195,36 @@ def _subject_is_female(meaning: Sentence) -> bool:
     return _is_he_or_she(who) and who.female
 
 
-def _collect_owned(node: object, inside: str, role: str, found: set[str]) -> None:
-    """The classes of what the owner in this role has: ses robes are her dresses, and son mari is her husband."""
+def _collect_owned(node: object, inside: str, role: str, classes: set[str]) -> None:
+    """Add the classes of all that the owner in this role has: ses robes are her dresses, son mari is her husband."""
     for name in PARTS.get(type(node), ()):
         part = getattr(node, name)
         if part is None:
             continue
         if name == "owner" and isinstance(node, Phrase) and isinstance(part, Pronoun) and _role(inside, name) == role:
-            found.update(node.noun.classes)
-        _collect_owned(part, _role(inside, name), role, found)
+            classes.update(node.noun.classes)
+        _collect_owned(part, _role(inside, name), role, classes)
 
 
-def _collect(node: object, role: str, found: set[tuple[Pronoun, str]]) -> None:
-    """Every pronoun of a meaning, and its place there."""
+def _collect_pronouns(node: object, role: str, pronouns: set[tuple[Pronoun, str]]) -> None:
+    """Add every pronoun of a meaning with its role."""
     if isinstance(node, Pronoun):
-        found.add((node, role))
+        pronouns.add((node, role))
         return
     for name in PARTS.get(type(node), ()):
         part = getattr(node, name)
         if part is not None:
-            _collect(part, _role(role, name), found)
+            _collect_pronouns(part, _role(role, name), pronouns)
 
 
-def _mapped(node: Any, change: Callable[[Pronoun, str], Pronoun], role: str = "") -> Any:
-    """The same meaning with every pronoun changed."""
+def _map_pronouns(node: Any, change: Callable[[Pronoun, str], Pronoun], role: str = "") -> Any:
+    """Return the meaning with every pronoun changed."""
     if isinstance(node, Pronoun):
         return change(node, role)
     names = PARTS.get(type(node), ())
     if not names:
         return node
-    return replace(node, **{name: _mapped(getattr(node, name), change, _role(role, name)) for name in names})
+    return replace(node, **{name: _map_pronouns(getattr(node, name), change, _role(role, name)) for name in names})
 
 
 def _role(inside: str, name: str) -> str:
@@ -240,20 +241,22 @@ def _clauses(meaning: Sentence) -> list[tuple[Path, Clause]]:
 
 
 def _tense(path: Path, clause: Clause) -> Iterator[Feature]:
-    """Il mange: he is eating, he eats."""
+    """Yield the tense if it is open: French "il mange" is "he is eating" or "he eats"."""
     act = clause.predicate
     if not isinstance(act, Act) or act.modal or clause.tense not in ("now", "habit") or clause.often or clause.time:
         return
-    if clause.polarity == "never" or clause.question == "where":  # never eats; où travaille-t-il, every day
+    if clause.polarity == "never" or clause.question == "where":  # "never eats" and "où travaille-t-il" are habits
         return
     if {"now", "habit"} <= act.verb.uses:
-        yield Feature(clause.tense, ("now", "habit"), lambda said, tense: _put(said, (*path, "tense"), tense))
+        yield Feature(
+            clause.tense, ("now", "habit"), lambda sentence, tense: _replace_at(sentence, (*path, "tense"), tense)
+        )
 
 
 def _phrases(meaning: Sentence, language: Language) -> Iterator[Feature]:
-    """The noun phrases whose number and determiner may be open."""
+    """Yield number and determiner of the noun phrases in which they may be open."""
     for path, clause in _clauses(meaning):
-        fixed = len(path) > 1  # because "it" was tired: the number is said twice
+        fixed = len(path) > 1  # the pronoun of the second clause shows the number
         yield from _phrase(clause.subject, (*path, "subject"), POINTING, language, fixed_number=fixed)
         if isinstance(clause.predicate, Act):
             determiners = POINTING if fixed else _object_determiners(clause.predicate)
@@ -290,26 +293,26 @@ def _phrase(
     numbers = (phrase.plural,) if fixed or phrase.determiner in ("count", "generic", "bare") else (False, True)
     women = (False, True) if noun.fr_woman else (False,)
 
-    def put(said: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
+    def put(sentence: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
         determiner, plural, woman = option
-        before = _at(said, path)
+        before = _get_at(sentence, path)
         after = replace(before, determiner=determiner, plural=plural, woman=woman)
         if path[-1] == "subject":  # the dentist and her neighbour: la dentiste, and not le dentiste
             old, new = pronoun_for(before), pronoun_for(after)
-            said = _with_pronouns(said, lambda it, place: new if it == old and place == "owner" else it)
-        return cast("Sentence", _put(said, path, after))
+            sentence = _with_pronouns(sentence, lambda it, place: new if it == old and place == "owner" else it)
+        return cast("Sentence", _replace_at(sentence, path, after))
 
     options = tuple(itertools.product(determiners, numbers, women))
     yield Feature((phrase.determiner, phrase.plural, phrase.woman), options, put)
 
 
-def _at(node: Any, path: Path) -> Any:
+def _get_at(node: Any, path: Path) -> Any:
     for name in path:
         node = getattr(node, name)
     return node
 
 
-def _put(node: Any, path: Path, value: object) -> Any:
+def _replace_at(node: Any, path: Path, value: object) -> Any:
     if not path:
         return value
-    return replace(node, **{path[0]: _put(getattr(node, path[0]), path[1:], value)})
+    return replace(node, **{path[0]: _replace_at(getattr(node, path[0]), path[1:], value)})

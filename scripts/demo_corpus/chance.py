@@ -1,4 +1,4 @@
-"""Where the demo's choices come from: the same numbers on every machine and in every version of Python."""
+"""Random choices that are the same on every machine and in every version of Python."""
 
 import random
 from collections.abc import Sequence
@@ -10,22 +10,26 @@ T = TypeVar("T")
 
 
 class Draw:
-    """A stream of choices. Only `random()` is used: Python promises its numbers, and not those of `choice`."""
+    """A stream of random choices.
+
+    It uses only `random.Random.random`, whose numbers Python guarantees; those of `choice` and `shuffle` may change.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
 
     def chance(self, probability: float) -> bool:
+        """Return True with this probability."""
         return self._random() < probability
 
-    def one(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[T]) -> T:
         return options[int(self._random() * len(options))]
 
-    def who(self, *people: Subject) -> Subject:
-        return self.one(people)
+    def choose_subject(self, *people: Subject) -> Subject:
+        return self.choose(people)
 
     def number(self, low: int, high: int) -> int:
-        """From low to high, both included."""
+        """Return a number from low to high, both included."""
         return low + int(self._random() * (high - low + 1))
 
     def shuffled(self, items: Sequence[T]) -> list[T]:

@@ -1,4 +1,4 @@
-"""A meaning in Chinese: measure words, 的, 了 and 没有, 在, 吗, time before the verb, 两 and 二; no spaces."""
+"""Render a meaning in Chinese: measure words, 的, 了, 没有, 在, 吗, time before the verb, 两 and 二; no spaces."""
 
 from scripts.demo_corpus.meaning import (
     Act,
@@ -27,8 +27,8 @@ from scripts.demo_corpus.meaning import (
     Profession,
     Pronoun,
     Quality,
-    Saying,
     Sentence,
+    SetPhrase,
     Span,
     Subject,
     Sum,
@@ -43,50 +43,51 @@ MODALS = {"want": "想", "can": "能", "must": "必须", "know": "会", "like": 
 LISTENERS = {"friend": "你", "polite": "您", "group": "你们"}
 CONTAINERS = {"cup": "杯", "glass": "杯", "bottle": "瓶", "bowl": "碗"}
 FAMILY = frozenset({"kin", "wife", "husband", "parents"})  # 我妈妈, without 的
-GROUPS = frozenset({"child-noun", "student", "teacher"})  # 孩子们; of others 那些警察 is said more often than 警察们
-UNPLANNED = frozenset({"arrive", "come", "stay"})  # 会到, 会回来; what one is going to do oneself takes 要
+GROUPS = frozenset({"child-noun", "student", "teacher"})  # plural with 们: 孩子们, but 那些警察
+UNPLANNED = frozenset({"arrive", "come", "stay"})  # future with 会: 会到, 会回来; an intention takes 要
 
 
 def render(sentence: Sentence) -> str:
+    """Return the Chinese sentence."""
     text = _body(sentence.body, sentence)
     if sentence.vocative:
         return f"{sentence.vocative.zh}，{text}"
     return text
 
 
-def _body(body: Body, said: Sentence) -> str:
+def _body(body: Body, sentence: Sentence) -> str:
     match body:
         case Clause():
-            return _clause(body, said) + ("？" if body.question else "。")
+            return _clause(body, sentence) + ("？" if body.question else "。")
         case Joined(first, link, second):
-            return f"{_clause(first, said)}，{link.zh}{_clause(second, said)}。"
+            return f"{_clause(first, sentence)}，{link.zh}{_clause(second, sentence)}。"
         case Order(act, negative):
-            objects = _verb_phrase(act, said, bare=negative, some=not negative)
+            objects = _verb_phrase(act, sentence, bare=negative, some=not negative)
             return f"{'别' if negative else '请'}{objects}。"
         case Existence():
-            return _existence(body, said)
+            return _existence(body, sentence)
         case Presentation():
-            return _presentation(body, said)
+            return _presentation(body, sentence)
         case Comparison():
-            return _comparison(body, said)
+            return _comparison(body, sentence)
         case Weather():
             return _weather(body)
         case Moment():
-            return _moment(body, said)
+            return _moment(body, sentence)
         case Price(what, euros):
-            return phrase(what, said) + (f"{number(euros, counting=True)}欧元。" if euros else "多少钱？")
+            return phrase(what, sentence) + (f"{number(euros, counting=True)}欧元。" if euros else "多少钱？")
         case HowMany(subject, noun):
-            return f"{phrase(subject, said)}有几{noun.measure}{noun.zh}？"
+            return f"{phrase(subject, sentence)}有几{noun.measure}{noun.zh}？"
         case Pain(subject, part, question):
-            return f"{phrase(subject, said)}{part.zh}疼{'吗？' if question else '。'}"
+            return f"{phrase(subject, sentence)}{part.zh}疼{'吗？' if question else '。'}"
         case Sum(first=first, second=second):
             return f"{number(first)}加{number(second)}等于{number(first + second)}。"
-        case Saying(word):
+        case SetPhrase(word):
             return word.zh
 
 
 def number(n: int, *, counting: bool = False) -> str:
-    """十二, 二十; before a measure word 两 and not 二."""
+    """Spell a number from 0 to 100: 十二, 二十; `counting` gives 两 before a measure word, not 二."""
     if n < 10:
         return "两" if counting and n == 2 else DIGITS[n]
     if n == 100:
@@ -95,23 +96,26 @@ def number(n: int, *, counting: bool = False) -> str:
     return f"{DIGITS[tens] if tens > 1 else ''}十{DIGITS[units] if units else ''}"
 
 
-def phrase(what: Subject, said: Sentence, *, bare: bool = False, some: bool = False) -> str:
-    """A subject or an object; `bare` leaves 一本 out, `some` writes 一些 before an indefinite plural or mass."""
+def phrase(what: Subject, sentence: Sentence, *, bare: bool = False, some: bool = False) -> str:
+    """Render a subject or an object.
+
+    `bare` leaves 一本 out, `some` puts 一些 before an indefinite plural or mass noun.
+    """
     match what:
         case Pronoun(person, plural, female, thing):
             if person == 2:
-                return LISTENERS[said.listener]
+                return LISTENERS[sentence.listener]
             one = "我" if person == 1 else "它" if thing else "她" if female else "他"
             return f"{one}们" if plural else one
         case Name(word):
             return word.zh
         case Pair(first, second):
-            return f"{phrase(first, said)}和{phrase(second, said)}"
+            return f"{phrase(first, sentence)}和{phrase(second, sentence)}"
         case Phrase():
-            return _noun_phrase(what, said, bare=bare, some=some)
+            return _noun_phrase(what, sentence, bare=bare, some=some)
 
 
-def _noun_phrase(what: Phrase, said: Sentence, *, bare: bool, some: bool) -> str:
+def _noun_phrase(what: Phrase, sentence: Sentence, *, bare: bool, some: bool) -> str:
     noun, plural = what.noun, what.plural
     words = _described(noun, what.adjective)
     measure = CONTAINERS.get(what.container.en, what.container.zh) if what.container else noun.measure
@@ -130,7 +134,7 @@ def _noun_phrase(what: Phrase, said: Sentence, *, bare: bool, some: bool) -> str
         case "this" | "that":
             return f"{'这' if what.determiner == 'this' else '那'}{'些' if plural else measure}{words}"
         case "of":
-            return _owned(what, words, said)
+            return _owned(what, words, sentence)
         case "count":
             return f"{number(what.count, counting=True)}{measure}{words}"
         case "generic" | "bare":
@@ -141,10 +145,10 @@ def _described(noun: Noun, adjective: Adjective | None) -> str:
     return f"{adjective.zh_before}{noun.zh}" if adjective else noun.zh
 
 
-def _owned(what: Phrase, words: str, said: Sentence) -> str:
+def _owned(what: Phrase, words: str, sentence: Sentence) -> str:
     assert what.owner is not None
-    owner = phrase(what.owner, said)
-    if isinstance(what.owner, Phrase):  # 你们弟弟的吉他: the first of two 的 is left out
+    owner = phrase(what.owner, sentence)
+    if isinstance(what.owner, Phrase):  # 你们弟弟的吉他: drop the first of two 的
         owner = owner.replace("的", "", 1)
     if isinstance(what.owner, Pronoun) and what.noun.classes & FAMILY and not owner.endswith("们"):
         return owner + words
@@ -153,8 +157,8 @@ def _owned(what: Phrase, words: str, said: Sentence) -> str:
     return f"{owner}的{words}{several}"
 
 
-def _clause(clause: Clause, said: Sentence) -> str:
-    subject = "谁" if clause.question == "who" else phrase(clause.subject, said)
+def _clause(clause: Clause, sentence: Sentence) -> str:
+    subject = "谁" if clause.question == "who" else phrase(clause.subject, sentence)
     before = moment(clause.time) if clause.time and not _lasts(clause.time) else ""
     if clause.question == "when":
         before += "是什么时候" if clause.tense == "past" else "什么时候"
@@ -164,14 +168,14 @@ def _clause(clause: Clause, said: Sentence) -> str:
         before = f"是{before}"
     often = clause.often.zh if clause.often else ""
     asking = "吗" if clause.question == "yes-no" else ""
-    return f"{subject}{before}{often}{_predicate(clause, said)}{asking}"
+    return f"{subject}{before}{often}{_predicate(clause, sentence)}{asking}"
 
 
 def _lasts(time: Time) -> bool:
     return isinstance(time, Span) and time.side == "for"
 
 
-def _predicate(clause: Clause, said: Sentence) -> str:
+def _predicate(clause: Clause, sentence: Sentence) -> str:
     negation = {"yes": "", "no": "不", "never": "从来不"}[clause.polarity]
     match clause.predicate:
         case Quality():
@@ -180,15 +184,15 @@ def _predicate(clause: Clause, said: Sentence) -> str:
             one = f"一{noun.measure}" if adjective and not _is_plural(clause.subject) and not negation else ""
             return f"{negation}是{one}{_described(noun, adjective)}"
         case Located(where):
-            return f"{negation}在{location(where, said) if where else '哪儿'}"
+            return f"{negation}在{location(where, sentence) if where else '哪儿'}"
         case Age(years):
             return f"{number(years, counting=True)}岁" if years else _how_old(clause.subject)
         case Act():
-            return _act(clause.predicate, clause, said)
+            return _act(clause.predicate, clause, sentence)
 
 
 def _how_old(subject: Subject) -> str:
-    """Of somebody of one's parents' age one asks more politely."""
+    """Ask for an age; more politely if the person is of one's parents' age."""
     return "多大年纪" if isinstance(subject, Phrase) and "adult" in subject.noun.classes else "多大"
 
 
@@ -217,10 +221,10 @@ def _quality(quality: Quality, clause: Clause, negation: str) -> str:
             return f"{'非常' if quality.degree == 'very' else '很'}{word}"
 
 
-def _act(act: Act, clause: Clause, said: Sentence) -> str:
+def _act(act: Act, clause: Clause, sentence: Sentence) -> str:
     positive, asks = clause.polarity == "yes", clause.question == "yes-no"
     bare = not positive or (asks and not act.modal and clause.tense in ("habit", "now"))
-    around = _around(clause, said)
+    around = _around(clause, sentence)
     pattern = act.verb.zh
     if clause.tense == "now" and act.verb.zh_now and positive:
         pattern = act.verb.zh_now
@@ -229,7 +233,7 @@ def _act(act: Act, clause: Clause, said: Sentence) -> str:
     emphatic = clause.tense == "past" and (clause.question == "when" or "在哪儿" in around)
     verb = _verb_phrase(
         act,
-        said,
+        sentence,
         pattern=pattern,
         bare=bare,
         some=(clause.tense == "past" or "state" in act.verb.uses) and positive and not asks,
@@ -239,7 +243,7 @@ def _act(act: Act, clause: Clause, said: Sentence) -> str:
 
 
 def _lead(act: Act, clause: Clause) -> str:
-    """What stands between the subject and the verb for tense, negation and modal."""
+    """Return the words between subject and verb for tense, negation and modal verb."""
     positive = clause.polarity == "yes"
     if act.modal:
         return f"{'' if positive else '不'}{MODALS[act.modal]}"
@@ -255,14 +259,15 @@ def _lead(act: Act, clause: Clause) -> str:
         if act.verb.zh_now:
             return "" if positive else "没有"
         if clause.where:
-            return "正" if positive else "没有"  # 正在公园里跑步: the 在 of the place serves twice
+            return "正" if positive else "没有"  # 正在公园里跑步: the 在 of the place is enough
         return "在" if positive else "没在"
     return {"yes": "", "no": "不", "never": "从来不"}[clause.polarity]
 
 
-def _around(clause: Clause, said: Sentence) -> str:
-    companion = f"跟{phrase(clause.companion, said)}一起" if clause.companion else ""
-    where = f"在{location(clause.where, said)}" if clause.where else ""
+def _around(clause: Clause, sentence: Sentence) -> str:
+    """Return the adverbials between subject and verb: companion, place, vehicle."""
+    companion = f"跟{phrase(clause.companion, sentence)}一起" if clause.companion else ""
+    where = f"在{location(clause.where, sentence)}" if clause.where else ""
     if isinstance(clause.predicate, Act) and clause.predicate.verb.en == "travel":  # 去日本旅行, 想去旅行
         where = where.replace("在", "去", 1) or ("去" if clause.predicate.modal == "want" else "")
     if clause.question == "where" and isinstance(clause.predicate, Act) and "{}" not in clause.predicate.verb.zh:
@@ -271,32 +276,33 @@ def _around(clause: Clause, said: Sentence) -> str:
 
 
 def _verb_phrase(
-    act: Act, said: Sentence, *, pattern: str = "", bare: bool = False, some: bool = False, done: bool = False
+    act: Act, sentence: Sentence, *, pattern: str = "", bare: bool = False, some: bool = False, done: bool = False
 ) -> str:
     if act.goal:
         target = act.goal.zh_at if act.verb.en in ("live", "stay") else act.goal.zh
     elif act.object:
-        target = phrase(act.object, said, bare=bare, some=some)
+        target = phrase(act.object, sentence, bare=bare, some=some)
     else:
         target = "哪儿" if act.verb.en_tail in ("", "back from", "from", "born") and act.verb.en in GOING else "什么"
     words = (pattern or act.verb.zh).replace("~", "了" if done else "").replace("{}", target)
-    return words.replace("{to}", phrase(act.recipient, said)) if act.recipient else words
+    return words.replace("{to}", phrase(act.recipient, sentence)) if act.recipient else words
 
 
 GOING = frozenset({"go", "arrive", "come", "live", "stay", "be"})
 
 
-def location(where: Where, said: Sentence) -> str:
-    """The place that follows 在."""
+def location(where: Where, sentence: Sentence) -> str:
+    """Return the place that follows 在."""
     match where:
         case Place(zh_at=words):
             return words
         case Near(relation, landmark):
-            bare = landmark.noun.zh if landmark.determiner == "the" else phrase(landmark, said)
+            bare = landmark.noun.zh if landmark.determiner == "the" else phrase(landmark, sentence)
             return f"{bare}{relation.zh}"
 
 
 def moment(time: Time) -> str:
+    """Render a time as an adverbial."""
     match time:
         case Word(zh=words):
             return words
@@ -310,6 +316,7 @@ def moment(time: Time) -> str:
 
 
 def clock(time: Clock) -> str:
+    """Render a time of day."""
     minute = time.minute
     hour = f"{number(time.hour + (minute > 30), counting=True)}点"
     if minute in (0, 15, 30, 45):
@@ -319,20 +326,27 @@ def clock(time: Clock) -> str:
     return f"{hour}{'零' if minute < 10 else ''}{number(minute)}分"
 
 
-def _existence(there: Existence, said: Sentence) -> str:
-    negative = there.polarity == "no"
-    what = phrase(there.what, said, bare=negative or there.question, some=not negative and not there.question)
-    return f"{location(there.where, said)}{'没' if negative else ''}有{what}{'吗？' if there.question else '。'}"
+def _existence(existence: Existence, sentence: Sentence) -> str:
+    negative = existence.polarity == "no"
+    what = phrase(
+        existence.what, sentence, bare=negative or existence.question, some=not negative and not existence.question
+    )
+    have = "没有" if negative else "有"
+    return f"{location(existence.where, sentence)}{have}{what}{'吗？' if existence.question else '。'}"
 
 
-def _presentation(this: Presentation, said: Sentence) -> str:
-    pointer = ("那" if this.far else "这") + ("些" if this.what.plural else "")
-    what = phrase(this.what, said, bare=(this.negative or this.question) and not this.what.adjective)
-    return f"{pointer}{'不' if this.negative else ''}是{what}{'吗？' if this.question else '。'}"
+def _presentation(presentation: Presentation, sentence: Sentence) -> str:
+    pointer = ("那" if presentation.far else "这") + ("些" if presentation.what.plural else "")
+    what = phrase(
+        presentation.what,
+        sentence,
+        bare=(presentation.negative or presentation.question) and not presentation.what.adjective,
+    )
+    return f"{pointer}{'不' if presentation.negative else ''}是{what}{'吗？' if presentation.question else '。'}"
 
 
-def _comparison(comparison: Comparison, said: Sentence) -> str:
-    first, second = phrase(comparison.first, said), phrase(comparison.second, said)
+def _comparison(comparison: Comparison, sentence: Sentence) -> str:
+    first, second = phrase(comparison.first, sentence), phrase(comparison.second, sentence)
     match comparison.how:
         case "more":
             return f"{first}比{second}{comparison.adjective.zh}。"
@@ -365,9 +379,9 @@ def _sky(weather: Weather) -> str:
     return f"{noun}{'不' if negative else '' if weather.question else '很'}{quality}"
 
 
-def _moment(saying: Moment, said: Sentence) -> str:
-    if isinstance(saying.when, Clock):
-        return f"现在{clock(saying.when)}。"
-    about = phrase(saying.about, said) if isinstance(saying.about, Phrase) else saying.about.zh
-    weekday = f"，{saying.weekday.zh}" if saying.weekday else ""
-    return f"{about}是{moment(saying.when)}{weekday}。"
+def _moment(statement: Moment, sentence: Sentence) -> str:
+    if isinstance(statement.when, Clock):
+        return f"现在{clock(statement.when)}。"
+    about = phrase(statement.about, sentence) if isinstance(statement.about, Phrase) else statement.about.zh
+    weekday = f"，{statement.weekday.zh}" if statement.weekday else ""
+    return f"{about}是{moment(statement.when)}{weekday}。"

@@ -1,9 +1,9 @@
-"""Choosing phrases that make sense: what it is done to, and when."""
+"""Choose objects, adjectives and times that make sense together."""
 
 from dataclasses import replace
 from functools import cache
 
-from scripts.demo_corpus.adjectives import describing
+from scripts.demo_corpus.adjectives import attributive
 from scripts.demo_corpus.chance import Draw
 from scripts.demo_corpus.lexicon import MONTHS, TIMES, words, words_for
 from scripts.demo_corpus.meaning import (
@@ -26,14 +26,14 @@ from scripts.demo_corpus.people import ACQUIRING, HE, ME, SHE, WE, YOU, name, pr
 
 OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "photo", "garden", "room", "mail"})
 SHARED = frozenset({"furniture", "pet", "vehicle", "dwelling", "garden", "room", "television"})  # our table; but my pen
-CREATING = frozenset({"make", "write", "draw"})  # what is not there yet: a letter, and not my letter
-PLAIN = frozenset({"understand", "write", "drive", "hear", "make", "break"})  # nobody hears a black dog
-OPINIONS = frozenset(  # said of what is new to the listener: an interesting film, this interesting film
+CREATING = frozenset({"make", "write", "draw"})  # the object is new: "a letter", not "my letter"
+PLAIN = frozenset({"understand", "write", "drive", "hear", "make", "break"})  # take no adjective
+OPINIONS = frozenset(  # for something new to the listener: an interesting film, this interesting film
     {"interesting", "boring", "good", "expensive", "comfortable", "fresh", "warm", "easy", "difficult", "long", "short"}
 )
 UNWANTED = frozenset({"old", "heavy", "boring", "difficult", "expensive"})
-COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}  # how many there may be of them; of the others three,
-UNCOUNTED = frozenset(  # and of these one
+COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}  # the highest number of each; other things: three,
+UNCOUNTED = frozenset(  # or one, if they are here
     {"machine", "furniture", "vehicle", "driven", "dwelling", "guitar", "passport", "wallet", "tale"}
 )
 SERVED = {"coffee": "cup", "tea": "cup", "soup": "bowl", "rice": "bowl", "bread": "piece", "chocolate": "piece"}
@@ -43,7 +43,7 @@ UNFIT_TIMES = {  # nobody has dinner in the morning
     "lunch": ("night", "evening", "morning"),
     "dinner": ("morning",),
     "up early": ("night", "evening", "morning"),
-    "drink": ("Saturday", "Sunday", "week"),  # nor water on Saturdays only
+    "drink": ("Saturday", "Sunday", "week"),  # water is drunk on every day
     "buy": ("every evening",),
     "stay": ("morning",),
     "a shower": ("Saturday", "Sunday", "week"),
@@ -60,20 +60,22 @@ DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def animal(draw: Draw) -> Phrase:
-    noun = draw.one(nouns_of("pet farm"))
+    """Choose an animal as a subject: "my cat", "the black dogs"."""
+    noun = draw.choose(nouns_of("pet farm"))
     if "pet" in noun.classes and draw.chance(0.4):
-        return Phrase(noun, "of", owner=draw.one((ME, ME, YOU, HE, SHE, WE)))
+        return Phrase(noun, "of", owner=draw.choose((ME, ME, YOU, HE, SHE, WE)))
     return Phrase(noun, "the", plural=draw.chance(0.2), adjective=adjective_for(draw, noun, 0.2))
 
 
 def adjective_for(draw: Draw, noun: Noun, probability: float) -> Adjective | None:
-    fitting = describing(noun.classes)
-    return draw.one(fitting) if fitting and draw.chance(probability) else None
+    """Choose an adjective for the noun, or None; `probability` is that of an adjective."""
+    fitting = attributive(noun.classes)
+    return draw.choose(fitting) if fitting and draw.chance(probability) else None
 
 
 def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polarity: Polarity = "yes") -> Phrase:
-    """Something that the verb may be done to, with a determiner that suits the sentence."""
-    noun = draw.one(nouns_of(" ".join(sorted(verb.objects))))
+    """Choose something that the verb may be done to, with a determiner that suits the sentence."""
+    noun = draw.choose(nouns_of(" ".join(sorted(verb.objects))))
     if isinstance(subject, Phrase) and noun is subject.noun:  # not "the journalists help the journalist"
         noun = nouns()["friend"]
     if verb.en == "like" and noun.en == "water":
@@ -82,15 +84,15 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
     if "kin" in noun.classes and "sibling" not in verb.objects:
         but = subject.noun if isinstance(subject, Phrase) else None
         if verb.en == "love":
-            land = Phrase(draw.one(nouns_of("land")), "generic")
+            land = Phrase(draw.choose(nouns_of("land")), "generic")
             return land if own.plural else relative(draw, own, but, friends=False)
-        if verb.en == "know":  # everybody knows his own mother, and "sa mère" is his own
+        if verb.en == "know":  # everybody knows their own mother, and French "sa mère" would mean her
             return relative(draw, _other_owner(draw, subject), but)
-        found = related(draw, subject) if draw.chance(0.7) else relative(draw, None, but)
-        if found.owner == subject:  # not "Emma thanked Emma's grandfather"
-            found = replace(found, owner=own)
-        guest = verb.en not in ("invite", "visit") or not found.noun.classes & {"wife", "husband"}
-        return found if guest else Phrase(nouns()["friend"], "of", owner=own)
+        kin = related(draw, subject) if draw.chance(0.7) else relative(draw, None, but)
+        if kin.owner == subject:  # not "Emma thanked Emma's grandfather"
+            kin = replace(kin, owner=own)
+        guest = verb.en not in ("invite", "visit") or not kin.noun.classes & {"wife", "husband"}
+        return kin if guest else Phrase(nouns()["friend"], "of", owner=own)
     if "generic" in verb.uses or noun.classes & {"language", "science", "land"}:
         return Phrase(noun, "bare" if verb.en == "speak" else "generic", plural=not noun.mass)
     if "own" in verb.uses:
@@ -107,15 +109,20 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
 
 
 def _other_owner(draw: Draw, subject: Subject) -> Subject:
-    return draw.one([owner for owner in (ME, YOU, name(draw)) if owner not in (subject, pronoun_for(subject))])
+    """Choose an owner other than the subject."""
+    return draw.choose([owner for owner in (ME, YOU, name(draw)) if owner not in (subject, pronoun_for(subject))])
 
 
 def belonging(noun: Noun, own: Pronoun) -> Phrase:
-    """My keys, our car, their umbrellas: what several people have is one for each, or all of theirs."""
+    """Return what the subject owns: "my keys", "our car", "their umbrellas".
+
+    Several people share one car, but each has an umbrella.
+    """
     return Phrase(noun, "of", noun.en == "key" or (own.plural and not noun.classes & SHARED), owner=own)
 
 
 def _someone(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, polarity: Polarity) -> Phrase:
+    """Return a person as an object: "the doctor", "my neighbours"."""
     if "owned" in noun.classes:
         owner = _other_owner(draw, own) if verb.en == "know" else own
         return Phrase(noun, "of", plural=draw.chance(0.3), owner=owner)
@@ -125,6 +132,7 @@ def _someone(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, polarity: Polarit
 
 
 def _some(draw: Draw, noun: Noun, verb: Verb, *, tense: Tense, polarity: Polarity) -> Phrase:
+    """Return an amount of a mass noun: "some bread", "a cup of tea"."""
     if polarity == "yes" and draw.chance(0.35):
         measured = _measured(draw, noun, verb, tense)
         if measured:
@@ -135,6 +143,7 @@ def _some(draw: Draw, noun: Noun, verb: Verb, *, tense: Tense, polarity: Polarit
 
 
 def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None:
+    """Return an amount in containers, such as "two glasses of water", or None if the noun has no container."""
     container = container_for(noun, verb)
     if container is None:
         return None
@@ -144,7 +153,7 @@ def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None
 
 
 def container_for(noun: Noun, verb: Verb) -> Noun | None:
-    """A cup of tea, a piece of bread; at the shop, a bottle of wine and a kilo of apples."""
+    """Return the container in which people have it: a cup of tea, a piece of bread; from the shop, a kilo of apples."""
     if verb.en == "buy":
         if "drink" in noun.classes and noun.en not in ("tea", "coffee"):
             return nouns()["bottle"]
@@ -155,12 +164,13 @@ def container_for(noun: Noun, verb: Verb) -> Noun | None:
 
 
 def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, polarity: Polarity) -> Phrase:
+    """Return a countable thing as an object."""
     adjective = _suiting(draw, noun, verb, polarity)
     if tense == "habit" and "state" not in verb.uses:  # not "she often eats the egg"
         return Phrase(noun, "a", polarity != "yes" or own.plural or draw.chance(0.5), adjective)
     if "edible" in noun.classes and own.plural:  # two people do not share an egg
-        return Phrase(noun, "a" if polarity != "yes" else draw.one(("a", "a", "the", "this")), True, adjective)
-    if verb.en == "buy" and "edible" in noun.classes and draw.chance(0.4):  # some pears, and not that pear
+        return Phrase(noun, "a" if polarity != "yes" else draw.choose(("a", "a", "the", "this")), True, adjective)
+    if verb.en == "buy" and "edible" in noun.classes and draw.chance(0.4):  # "some pears", not "that pear"
         return Phrase(noun, "a", True, adjective)
     if verb.en == "need" and "ticket" not in noun.classes:
         return Phrase(noun, "a", adjective=adjective)
@@ -176,7 +186,7 @@ def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, po
     if verb.en in CREATING:
         return Phrase(noun, "the" if polarity == "no" and tense == "past" else "a", adjective=adjective)
     if noun.classes & OWNABLE and verb.en not in ACQUIRING and draw.chance(0.45):
-        owner: Subject = name(draw) if draw.chance(0.2) else own if draw.chance(0.6) else draw.one((ME, YOU))
+        owner: Subject = name(draw) if draw.chance(0.2) else own if draw.chance(0.6) else draw.choose((ME, YOU))
         if pronoun_for(owner) == own:  # not "Sophie sold Sophie's car"
             owner = own
         alone = not pronoun_for(owner).plural and (pronoun_for(owner) != HE or "womenswear" not in noun.classes)
@@ -190,7 +200,7 @@ def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, po
 
 
 def _suiting(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Adjective | None:
-    """An adjective, sometimes; not "he isn't eating any fresh bread", and nobody wants a boring book."""
+    """Choose an adjective that suits verb and polarity, or None: not "he isn't eating any fresh bread"."""
     adjective = adjective_for(draw, noun, 0.25)
     if adjective is None or (adjective.en in ("hot", "cold") and verb.en not in ("drink", "want")):
         return None
@@ -202,7 +212,7 @@ def _suiting(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Adjectiv
 
 
 def most(noun: Noun) -> int:
-    """Up to how many of them people speak of."""
+    """Return the highest number of these things that a sentence mentions."""
     limits = [limit for name, limit in COUNTED.items() if name in noun.classes]
     return limits[0] if limits else 1 if noun.classes & UNCOUNTED else 3
 
@@ -217,7 +227,7 @@ def _indefinite_thing(
     *,
     several: bool,
 ) -> Phrase | None:
-    """An apple, three apples, a kilo of apples; or None, where something definite is to be said."""
+    """Return "an apple", "three apples" or "a kilo of apples", or None if the object should be definite."""
     if polarity != "yes":
         return Phrase(noun, "a", several and draw.chance(0.3), adjective) if draw.chance(0.35) else None
     if verb.en == "buy" and draw.chance(0.15):
@@ -231,7 +241,10 @@ def _indefinite_thing(
 
 
 def owned(noun: Noun, owner: Subject, adjective: Adjective | None, *, plural: bool = False) -> Phrase:
-    """My new car, her red hat; adjectives that end in 的 would stand clumsily after the 的 of the owner."""
+    """Return "my new car" or "her red hat".
+
+    An adjective that ends in 的 is left out: two 的 in a row are clumsy.
+    """
     short = adjective and (len(adjective.zh_before) == 1 or adjective.zh_kind == "是")
     return Phrase(noun, "of", plural, adjective if short else None, owner)
 
@@ -245,23 +258,27 @@ def time_for(
     near: bool = False,
     goal: Place | None = None,
 ) -> Time:
-    """When it was, is or will be: within a day (`near`), or as far off as the verb and `far` allow; when it is open."""
+    """Choose a time that suits tense and verb.
+
+    `near` asks for a time within a day, `far` allows a distant one if the verb does. A `goal` with closing hours is not
+    visited while it is closed.
+    """
     kinds = goal.kinds if goal else verb.objects if verb else frozenset()
     closed = tuple(part for kind, parts in CLOSED.items() if kind in kinds for part in parts)
     always_far = verb is not None and "far" in verb.uses
     near = near and not always_far
     if verb is None or near or not (far and {"year", "far"} & verb.uses) or tense in ("habit", "now"):
-        return draw.one(_near_times(tense, verb, closed, near))
+        return draw.choose(_near_times(tense, verb, closed, near))
     if draw.chance(0.75):
-        return draw.one(_far_times(tense) if always_far else _open_times(tense, closed))
+        return draw.choose(_far_times(tense) if always_far else _open_times(tense, closed))
     if draw.chance(0.4) and not always_far:
         return date(draw)
     if tense == "past":
         units = ("month", "year") if always_far else ("day", "week", "month", "year")
-        return Span(draw.number(2, 6), nouns()[draw.one(units)], "ago")
-    if verb.en in GOING:  # "write a novel in six days" would say how long it takes
-        return Span(draw.number(2, 6), nouns()[draw.one(("day", "week", "month"))], "in")
-    return draw.one(_far_times(tense))
+        return Span(draw.number(2, 6), nouns()[draw.choose(units)], "ago")
+    if verb.en in GOING:  # "write a novel in six days" would mean how long it takes
+        return Span(draw.number(2, 6), nouns()[draw.choose(("day", "week", "month"))], "in")
+    return draw.choose(_far_times(tense))
 
 
 @cache
@@ -284,5 +301,6 @@ def _near_times(tense: Tense, verb: Verb | None, closed: tuple[str, ...], near: 
 
 
 def date(draw: Draw) -> Date:
+    """Choose a day of the year."""
     month = draw.number(0, 11)
     return Date(words(MONTHS)[month], draw.number(1, DAYS_OF_MONTH[month]))

@@ -1,4 +1,4 @@
-"""French verbs: the present, the past participle, the imperative, and the helper that the past takes."""
+"""French verbs: present, past participle, imperative, and the auxiliary of the past tense."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -47,7 +47,7 @@ IRREGULAR = {
     "vouloir": "veux veux veut voulons voulez veulent voulu",
 }
 
-IMPERFECT = {  # for what was so: il était fatigué, il avait faim, il faisait froid
+IMPERFECT = {  # for past states: il était fatigué, il avait faim, il faisait froid
     "être": ("étais", "étais", "était", "étions", "étiez", "étaient"),
     "avoir": ("avais", "avais", "avait", "avions", "aviez", "avaient"),
     "faire": ("faisais", "faisais", "faisait", "faisions", "faisiez", "faisaient"),
@@ -58,11 +58,13 @@ PAST_WITH_ETRE = frozenset({"aller", "arriver", "naître", "partir", "rester", "
 
 @dataclass(frozen=True, slots=True)
 class Forms:
+    """The forms of one verb."""
+
     present: tuple[str, ...]  # je, tu, il, nous, vous, ils
     participle: str
 
     def imperative(self, *, polite: bool) -> str:
-        """ouvre, mange: the second person loses its s where it sounds like the first."""
+        """Return the imperative: ouvre, mange; the second person loses its s after e."""
         if polite:
             return self.present[4]
         return self.present[1].removesuffix("s") if self.present[1].endswith("es") else self.present[1]
@@ -70,6 +72,7 @@ class Forms:
 
 @cache
 def conjugate(infinitive: str) -> Forms:
+    """Return the forms of a verb, from the table of irregular verbs or by the rule of its ending."""
     if infinitive in IRREGULAR:
         *present, participle = IRREGULAR[infinitive].split()
         return Forms(tuple(present), participle)
@@ -92,6 +95,6 @@ def _present_er(infinitive: str, stem: str) -> tuple[str, ...]:
 
 
 def agree(participle: str, *, female: bool, plural: bool) -> str:
-    """allé, allée, allés, allées."""
+    """Return the participle with its ending: allé, allée, allés, allées."""
     form = participle + "e" if female else participle
     return form + "s" if plural and not form.endswith("s") else form

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scripts.demo_corpus.ambiguity import PARTS, RENDER, canonical, readings
 from scripts.demo_corpus.chance import Draw
-from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.grammar import all_meanings
 from scripts.demo_corpus.meaning import (
     Act,
     Adjective,
@@ -20,20 +20,20 @@ from scripts.demo_corpus.meaning import (
     Phrase,
     Profession,
     Quality,
-    Saying,
     Sentence,
+    SetPhrase,
     Verb,
 )
 from scripts.demo_corpus.probe import ProbePair, probe_pairs
-from scripts.demo_corpus.reasons import notes
+from scripts.demo_corpus.reasons import well_known_examples
 
 SEED = 1
 N_VALID, N_TEST = 500, 1000
-COMMON = 10  # how often a word must stand in the corpus: held out are known words, newly put together
+COMMON = 10  # a word of a held-out sentence occurs at least so often in the corpus
 MARKS = str.maketrans(".,?!'", "     ")
 
-# Words of which each is seen in training, but never both in one sentence.
-APART = (
+# Pairs of words: each word occurs in `train`, but no sentence of `train` has both.
+SEPARATED = (
     *(("red", "car"), ("blue", "coat"), ("black", "cat"), ("white", "horse"), ("green", "bag"), ("yellow", "flower")),
     *(("big", "house"), ("small", "dog"), ("new", "computer"), ("old", "table"), ("beautiful", "dress")),
     *(("interesting", "book"), ("expensive", "watch"), ("heavy", "suitcase"), ("fresh", "bread")),
@@ -50,7 +50,7 @@ APART = (
     *(("see", "elephant"), ("wear", "scarf"), ("call", "mother"), ("like", "cheese"), ("meet", "singer")),
 )
 
-# Where in a meaning its words are.
+# The attributes of a meaning that hold words.
 WORDS: dict[type, tuple[str, ...]] = {
     Phrase: ("noun", "adjective", "container"),
     Act: ("verb",),
@@ -87,7 +87,7 @@ class DemoCorpus:
     train: list[Example]
     valid: list[Example]
     test: list[Example]
-    combinations: list[Example]  # sentences with two words of `APART`
+    combinations: list[Example]  # sentences with two words of `SEPARATED`
     probe: list[ProbeExample]
 
 
@@ -105,7 +105,7 @@ def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: 
         if text in held_out:  # only with a larger scale: the probe has no sentence of the corpus of scale 1
             continue
         example = Example(text, RENDER[target](meaning), meaning)
-        kind = seen if always_seen(meaning) else apart if has_apart(meaning) else free
+        kind = seen if always_in_train(meaning) else apart if has_separated_words(meaning) else free
         kind.append(example)
     draw = Draw(seed)
     free = draw.shuffled(free)
@@ -125,12 +125,12 @@ def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: 
 
 def _probe(source: Language, target: Language) -> list[ProbeExample]:
     texts: dict[Language, set[str]] = {
-        language: {render(meaning) for meaning in stock()} for language, render in RENDER.items()
+        language: {render(meaning) for meaning in all_meanings()} for language, render in RENDER.items()
     }
 
     def is_new(meaning: Sentence) -> bool:
         known = any(render(meaning) in texts[language] for language, render in RENDER.items())
-        return not known and not has_apart(meaning)
+        return not known and not has_separated_words(meaning)
 
     return [
         probe_example(pair, number, index, source, target)
@@ -151,7 +151,7 @@ def probe_example(pair: ProbePair, number: int, index: int, source: Language, ta
 
 
 def _words(example: "Example", source: Language, target: Language) -> set[str]:
-    """The words of both sides; in Chinese, the characters."""
+    """Return the words of both sides; for Chinese, the characters."""
     found: set[str] = set()
     for language, text in ((source, example.source), (target, example.target)):
         found.update(text if language == "zh" else text.lower().translate(MARKS).split())
@@ -174,7 +174,7 @@ def _unique(language: Language, scale: int = 1) -> tuple[tuple[Sentence, str], .
     """Return each sentence of the language once, with the first of its meanings."""
     render = RENDER[language]
     meanings: dict[str, Sentence] = {}
-    for meaning in stock(scale):
+    for meaning in all_meanings(scale):
         text = render(meaning)
         if text not in meanings:
             meanings[text] = canonical(meaning, language, text)
@@ -184,7 +184,7 @@ def _unique(language: Language, scale: int = 1) -> tuple[tuple[Sentence, str], .
 @cache
 def _meanings(language: Language, scale: int = 1) -> dict[str, list[Sentence]]:
     meanings: dict[str, list[Sentence]] = defaultdict(list)
-    for meaning in stock(scale):
+    for meaning in all_meanings(scale):
         meanings[RENDER[language](meaning)].append(meaning)
     for meaning, text in _unique(language, scale):
         if meaning not in meanings[text]:
@@ -193,28 +193,28 @@ def _meanings(language: Language, scale: int = 1) -> dict[str, list[Sentence]]:
 
 
 @cache
-def _apart_words() -> frozenset[str]:
-    return frozenset(word for pair in APART for word in pair)
+def _separated_words() -> frozenset[str]:
+    return frozenset(word for pair in SEPARATED for word in pair)
 
 
-def always_seen(meaning: Sentence) -> bool:
-    """A saying cannot be guessed from its words, and the notes' sentences should be known."""
-    return isinstance(meaning.body, Saying) or meaning.body in notes()
+def always_in_train(meaning: Sentence) -> bool:
+    """Tell whether a sentence always belongs to `train`: a set phrase cannot be derived from its words."""
+    return isinstance(meaning.body, SetPhrase) or meaning.body in well_known_examples()
 
 
-def has_apart(meaning: Sentence) -> bool:
-    """Whether two words of `APART` meet in this sentence."""
+def has_separated_words(meaning: Sentence) -> bool:
+    """Tell whether two words of `SEPARATED` occur together in the sentence."""
     named: set[str] = set()
     _collect(meaning, named)
-    return len(named) > 1 and any(first in named and second in named for first, second in APART)
+    return len(named) > 1 and any(first in named and second in named for first, second in SEPARATED)
 
 
 def _collect(node: object, named: set[str]) -> None:
-    """The English names of the nouns, verbs and adjectives in a meaning, as far as they are in `APART`."""
+    """Add the English names of those nouns, verbs and adjectives of a meaning that are in `SEPARATED`."""
     kind = type(node)
     for name in WORDS.get(kind, ()):
         word: Noun | Verb | Adjective | None = getattr(node, name)
-        if word is not None and word.en in _apart_words():
+        if word is not None and word.en in _separated_words():
             named.add(word.en)
     for name in PARTS.get(kind, ()):
         part = getattr(node, name)

@@ -1,4 +1,4 @@
-"""A meaning in English: a or an, the third person, do-support, tenses, possessives, dates and times."""
+"""Render a meaning in English: articles, third person, do-support, tenses, possessives, dates and times."""
 
 from scripts.demo_corpus.meaning import (
     Act,
@@ -25,8 +25,8 @@ from scripts.demo_corpus.meaning import (
     Profession,
     Pronoun,
     Quality,
-    Saying,
     Sentence,
+    SetPhrase,
     Span,
     Subject,
     Sum,
@@ -44,7 +44,7 @@ TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eight
 SUBJECTS = {(1, False): "I", (1, True): "we", (2, False): "you", (2, True): "you", (3, True): "they"}
 OWNERS = {(1, False): "my", (1, True): "our", (2, False): "your", (2, True): "your", (3, True): "their"}
 BE, WAS, DO = ("am", "are", "is"), ("was", "were", "was"), ("do", "do", "does")
-NOT = {"am": "am not", "can": "can't", "must": "must not"}  # the others take n't
+NOT = {"am": "am not", "can": "can't", "must": "must not"}  # other auxiliaries take n't
 MODALS = {
     "want": ("want", "wants", "to"),
     "know": ("know", "knows", "how to"),
@@ -56,8 +56,9 @@ SOUNDS_LIKE_CONSONANT = ("uni", "use", "one", "euro")
 
 
 def render(sentence: Sentence) -> str:
+    """Return the English sentence."""
     text = _body(sentence.body)
-    if isinstance(sentence.body, Saying):
+    if isinstance(sentence.body, SetPhrase):
         return text
     if sentence.vocative:
         text = f"{text[:-1]}, {sentence.vocative.en}{text[-1]}"
@@ -91,11 +92,12 @@ def _body(body: Body) -> str:
             return _pain(body)
         case Sum(first=first, second=second):
             return f"{number(first)} and {number(second)} make {number(first + second)}."
-        case Saying(word):
+        case SetPhrase(word):
             return word.en
 
 
 def number(n: int) -> str:
+    """Spell a number from 0 to 100."""
     if n < 20:
         return UNITS[n]
     if n == 100:
@@ -105,7 +107,10 @@ def number(n: int) -> str:
 
 
 def phrase(what: Subject, loose: str = "") -> str:
-    """A subject or an object; `loose` stands before an indefinite plural or mass: some, any, or nothing."""
+    """Render a subject or an object.
+
+    `loose` is the determiner of an indefinite plural or mass noun: some, any, or nothing.
+    """
     match what:
         case Pronoun(person, plural, female, thing):
             if person == 3 and not plural:
@@ -154,6 +159,7 @@ def _article(words: str) -> str:
 
 
 def possessive(owner: Subject) -> str:
+    """Render an owner: my, Anna's, my parents'."""
     if isinstance(owner, Pronoun):
         if owner.person == 3 and not owner.plural:
             return "its" if owner.thing else "her" if owner.female else "his"
@@ -164,7 +170,7 @@ def possessive(owner: Subject) -> str:
 
 
 def _agreement(subject: Subject) -> int:
-    """0 as I, 1 as they, 2 as she: an index into BE, WAS and DO."""
+    """Return 0 for I, 1 for you and plurals, 2 for the third person singular: an index into BE, WAS and DO."""
     match subject:
         case Pronoun(person, plural):
             return 1 if plural or person == 2 else 0 if person == 1 else 2
@@ -198,7 +204,7 @@ def _negated(helper: str) -> str:
 
 
 def _verb_group(clause: Clause) -> tuple[str, str]:
-    """The helping verb, which moves in a question and takes the negation, and everything up to the objects."""
+    """Return the auxiliary, which moves in a question and takes the negation, and the words up to the objects."""
     agreement = _agreement(clause.subject)
     be = (WAS if clause.tense == "past" else BE)[agreement]
     match clause.predicate:
@@ -251,13 +257,13 @@ def _objects(act: Act, clause: Clause) -> str:
     if act.goal:
         return f"{tail} {_goal(act)}".strip()
     if act.recipient:
-        given = phrase(act.object, loose) if act.object else ""
-        return f"{given} {tail} {phrase(act.recipient)}"
+        thing = phrase(act.object, loose) if act.object else ""
+        return f"{thing} {tail} {phrase(act.recipient)}"
     return f"{tail} {phrase(act.object, loose)}".strip() if act.object else tail
 
 
 def _loose(act: Act, clause: Clause) -> str:
-    """Drinks milk, drank some milk, didn't drink any milk."""
+    """Return some or any: drinks milk, drank some milk, didn't drink any milk."""
     if clause.tense in ("habit", "now") and not act.modal and "state" not in act.verb.uses:
         return ""
     asks = clause.question == "yes-no" and act.verb.en != "want" and not act.modal
@@ -282,6 +288,7 @@ def _circumstances(clause: Clause) -> str:
 
 
 def location(where: Where) -> str:
+    """Render a place with its preposition."""
     match where:
         case Place(en_at=words):
             return words
@@ -290,6 +297,7 @@ def location(where: Where) -> str:
 
 
 def moment(time: Time) -> str:
+    """Render a time as an adverbial: yesterday, two days ago, on May 3, at one o'clock."""
     match time:
         case Word(en=words):
             return words
@@ -303,6 +311,7 @@ def moment(time: Time) -> str:
 
 
 def clock(time: Clock) -> str:
+    """Render a time of day."""
     hour, minute = number(time.hour), time.minute
     following = number(time.hour % 12 + 1)
     if minute == 0:
@@ -321,22 +330,22 @@ def _order(order: Order) -> str:
     return f"don't {words}." if order.negative else f"{words}, please."
 
 
-def _existence(there: Existence) -> str:
-    be = "are" if there.what.plural else "is"
-    loose = "any" if there.polarity == "no" or there.question else "some"
-    what, where = phrase(there.what, loose), location(there.where)
-    if there.question:
+def _existence(existence: Existence) -> str:
+    be = "are" if existence.what.plural else "is"
+    loose = "any" if existence.polarity == "no" or existence.question else "some"
+    what, where = phrase(existence.what, loose), location(existence.where)
+    if existence.question:
         return f"{be} there {what} {where}?"
-    return f"there {_negated(be) if there.polarity == 'no' else be} {what} {where}."
+    return f"there {_negated(be) if existence.polarity == 'no' else be} {what} {where}."
 
 
-def _presentation(this: Presentation) -> str:
-    plural = this.what.plural
-    what, be = phrase(this.what), "are" if plural else "is"
-    pointer = ("those" if plural else "that") if this.far else ("these" if plural else "this")
-    if this.question:
+def _presentation(presentation: Presentation) -> str:
+    plural = presentation.what.plural
+    what, be = phrase(presentation.what), "are" if plural else "is"
+    pointer = ("those" if plural else "that") if presentation.far else ("these" if plural else "this")
+    if presentation.question:
         return f"{be} {pointer} {what}?"
-    return f"{pointer} {_negated(be) if this.negative else be} {what}."
+    return f"{pointer} {_negated(be) if presentation.negative else be} {what}."
 
 
 def _comparison(comparison: Comparison) -> str:
@@ -369,13 +378,13 @@ def _weather(weather: Weather) -> str:
     return " ".join(filter(None, order)) + ("?" if weather.question else ".")
 
 
-def _moment(saying: Moment) -> str:
-    if isinstance(saying.when, Clock):
-        return f"it is {clock(saying.when)}."
-    if isinstance(saying.about, Phrase):
-        return f"{phrase(saying.about)} is {moment(saying.when)}."
-    weekday = f"{saying.weekday.en}, " if saying.weekday else ""
-    return f"{saying.about.en} is {weekday}{moment(saying.when).removeprefix('on ')}."
+def _moment(statement: Moment) -> str:
+    if isinstance(statement.when, Clock):
+        return f"it is {clock(statement.when)}."
+    if isinstance(statement.about, Phrase):
+        return f"{phrase(statement.about)} is {moment(statement.when)}."
+    weekday = f"{statement.weekday.en}, " if statement.weekday else ""
+    return f"{statement.about.en} is {weekday}{moment(statement.when).removeprefix('on ')}."
 
 
 def _price(price: Price) -> str:

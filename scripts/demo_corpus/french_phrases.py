@@ -1,4 +1,4 @@
-"""French noun phrases: gender and number, elision, contraction, the place of the adjective; numbers."""
+"""French noun phrases: gender, number, elision, contraction, the position of the adjective; numbers."""
 
 from typing import NamedTuple
 
@@ -27,17 +27,22 @@ WITHOUT_ELISION = frozenset({"huit", "onze"})
 
 
 class Agreement(NamedTuple):
+    """Person, gender and number that verbs and adjectives agree with."""
+
     person: int  # 0 … 5: je, tu, il, nous, vous, ils
     female: bool
     plural: bool
 
 
-def agreement(subject: Subject, said: Sentence) -> Agreement:
+def agreement(subject: Subject, sentence: Sentence) -> Agreement:
+    """Return what a verb or an adjective agrees with if this is its subject."""
     match subject:
         case Pronoun(1, plural):
-            return Agreement(3 if plural else 0, said.speaker_female, plural)
+            return Agreement(3 if plural else 0, sentence.speaker_female, plural)
         case Pronoun(2):
-            return Agreement(1 if said.listener == "friend" else 4, said.listener_female, said.listener == "group")
+            return Agreement(
+                1 if sentence.listener == "friend" else 4, sentence.listener_female, sentence.listener == "group"
+            )
         case Pronoun(_, plural, female):
             return Agreement(5 if plural else 2, female, plural)
         case Name():
@@ -45,12 +50,12 @@ def agreement(subject: Subject, said: Sentence) -> Agreement:
         case Phrase(noun=noun, plural=plural):
             return Agreement(5 if plural else 2, noun.feminine or subject.woman, plural)
         case Pair(first, second):
-            women = agreement(first, said).female and agreement(second, said).female
+            women = agreement(first, sentence).female and agreement(second, sentence).female
             return Agreement(5, women, True)
 
 
 def glue(text: str) -> str:
-    """Elide and contract: le homme, de le pain, à les amis -> l'homme, du pain, aux amis."""
+    """Join words with elision and contraction: le homme, de le pain, à les amis -> l'homme, du pain, aux amis."""
     words = text.split()
     pieces: list[str] = []
     for word, following in zip(words, [*words[1:], ""], strict=True):
@@ -63,10 +68,12 @@ def glue(text: str) -> str:
 
 
 def vowel_sound(word: str) -> bool:
+    """Tell whether a word before this one is elided."""
     return word[:1] in VOWELS and word not in WITHOUT_ELISION
 
 
 def number(n: int, *, female: bool = False) -> str:
+    """Spell a number from 0 to 100."""
     if n == 1 and female:
         return "une"
     if n < 20:
@@ -83,21 +90,24 @@ def number(n: int, *, female: bool = False) -> str:
     return f"{TENS[tens]}-{UNITS[units]}"
 
 
-def phrase(what: Subject, said: Sentence, *, indefinite: str = "") -> str:
-    """A subject or an object. `indefinite` replaces un, des, du: "de" after a negation, nothing after de."""
+def phrase(what: Subject, sentence: Sentence, *, indefinite: str = "") -> str:
+    """Render a subject or an object.
+
+    `indefinite` replaces un, des and du: "de" after a negation, "none" after de.
+    """
     match what:
         case Pronoun():
-            person, female, _ = agreement(what, said)
+            person, female, _ = agreement(what, sentence)
             return PRONOUNS[person].replace("il", "elle") if female and person in (2, 5) else PRONOUNS[person]
         case Name(word):
             return word.fr
         case Pair(first, second):
-            return f"{phrase(first, said)} et {phrase(second, said)}"
+            return f"{phrase(first, sentence)} et {phrase(second, sentence)}"
         case Phrase():
-            return _noun_phrase(what, said, indefinite)
+            return _noun_phrase(what, sentence, indefinite)
 
 
-def _noun_phrase(what: Phrase, said: Sentence, indefinite: str) -> str:
+def _noun_phrase(what: Phrase, sentence: Sentence, indefinite: str) -> str:
     noun, plural = what.noun, what.plural
     female = noun.feminine or what.woman
     if what.container:
@@ -114,7 +124,7 @@ def _noun_phrase(what: Phrase, said: Sentence, indefinite: str) -> str:
         case "this" | "that":
             return f"{'ces' if plural else 'cette' if female else 'cet' if vowel_sound(words) else 'ce'} {words}"
         case "of":
-            return _owned(what, words, female, said)
+            return _owned(what, words, female, sentence)
         case "count":
             return f"{number(what.count, female=female)} {words}"
         case "bare":
@@ -152,11 +162,11 @@ def _indefinite(what: Phrase, female: bool, replaced: str) -> str:
     return "une" if female else "un"
 
 
-def _owned(what: Phrase, words: str, female: bool, said: Sentence) -> str:
+def _owned(what: Phrase, words: str, female: bool, sentence: Sentence) -> str:
     assert what.owner is not None
     if not isinstance(what.owner, Pronoun):
-        return f"{_definite(female, what.plural)} {words} de {phrase(what.owner, said)}"
-    forms = OWNERS[agreement(what.owner, said).person]
+        return f"{_definite(female, what.plural)} {words} de {phrase(what.owner, sentence)}"
+    forms = OWNERS[agreement(what.owner, sentence).person]
     if what.plural:
         return f"{forms[2]} {words}"
     return f"{forms[1 if female and not vowel_sound(words) else 0]} {words}"  # ma mère, but mon amie

@@ -14,8 +14,8 @@ from scripts.demo_corpus.meaning import (
     Pain,
     Presentation,
     Price,
-    Saying,
     Sentence,
+    SetPhrase,
     Sum,
     Weather,
 )
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 def kind_of(sentence: Sentence) -> Kind:
     """Describe a sentence; tense and polarity of two clauses are those of the first one."""
     match sentence.body:
-        case Saying(word):
+        case SetPhrase(word):
             return Kind("", "", _question_word(word.en), 0)
         case Joined(first):
             return _clause_kind(first)._replace(clauses=2)

@@ -1,15 +1,15 @@
-"""The other words of the demo: places, names, times, relations between things, weather, set phrases.
+"""The other words of the demo corpus: places, names, times, spatial relations, weather, forms of address.
 
-Each table has a line per word; the reader of its columns stands below it.
+Each table has one line for each word. The functions below the tables read them.
 """
 
 from functools import cache
 
 from scripts.demo_corpus.meaning import Place, Word
 
-# English | its preposition and article | French, its gender and preposition | Chinese, and what ends 在…里 | kinds: the
-# name is one too, `weekday` is closed at night and at weekends, `day` at night; one goes to a `regular` one every week
-# and to a `daily` one every day.
+# English | its preposition and article | French, its gender and preposition | Chinese, and the end of 在…里 | kinds.
+# The English name is a kind, too. A `weekday` place is closed at night and at weekends, a `day` place at night.
+# People go to a `regular` place every week and to a `daily` place every day.
 PLACES = """
 school | at - | école f à | 学校 | goal weekday regular daily
 hospital | at the | hôpital m à | 医院 | goal arrival
@@ -76,7 +76,7 @@ Li Na | Li Na | 李娜 | female
 Wang Wei | Wang Wei | 王伟 |
 """
 
-# The uses are the tense that the word goes with, and how far it reaches: a day or so, a week, or more.
+# The uses are the tense of the clause, and the distance: near (a day), week, or neither (further away).
 TIMES = """
 yesterday | hier | 昨天 | past near
 last night | hier soir | 昨天晚上 | past near
@@ -163,7 +163,7 @@ by bike | à vélo | 骑自行车
 on foot | à pied | 走路
 """
 
-# Said with "it" and il; verbs give their forms in the language files.
+# The subject is "it" and il. The language files have the forms of the verbs.
 WEATHER = """
 rain | pleuvoir | 下雨 | verb
 snow | neiger | 下雪 | verb
@@ -190,21 +190,22 @@ and | et | -
 
 @cache
 def words(table: str) -> tuple[Word, ...]:
-    """The words of a table whose columns are English | French | Chinese | uses."""
+    """Read a table whose columns are English | French | Chinese | uses."""
     rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line]
     return tuple(Word(row[0], row[1], row[2].strip("-"), frozenset(" ".join(row[3:]).split())) for row in rows)
 
 
 @cache
 def words_for(table: str, use: str) -> tuple[Word, ...]:
+    """Return the words of a table that have this use."""
     return tuple(word for word in words(table) if use in word.uses)
 
 
 @cache
 def places(kinds: str) -> tuple[Place, ...]:
-    """The places of any of these kinds; cities and countries are kinds too."""
-    wanted = set(kinds.split())
-    return tuple(place for place in _all_places() if wanted & place.kinds)
+    """Return the places of any of these kinds; "city" and "country" are kinds, too."""
+    names = set(kinds.split())
+    return tuple(place for place in _all_places() if names & place.kinds)
 
 
 @cache
@@ -243,7 +244,7 @@ def _city(word: Word) -> Place:
 
 
 def _country(word: Word) -> Place:
-    """en Chine, de Chine; au Japon, du Japon: a feminine country goes without its article after a preposition."""
+    """Read a country: a feminine one loses its article after a preposition, en Chine, but au Japon."""
     name, gender = word.fr.split()
     article = "" if gender == "f" else "le "
     at = "en" if gender == "f" else "à"

@@ -1,7 +1,7 @@
-"""What a sentence says, apart from any language: words of the lexicon, phrases and clauses made of them.
+"""The meaning of a sentence without its language: words of the lexicon, phrases and clauses.
 
-A `Sentence` is rendered by `english.py`, `french.py` and `chinese.py`; nothing here knows how it will be said, except
-the words themselves, which carry their form in each language. Words are compared by identity: each exists once.
+`english.py`, `french.py` and `chinese.py` render a `Sentence`. Only the words carry their forms in each language.
+Words are compared by identity: each exists once.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,16 @@ Listener = Literal["friend", "polite", "group"]  # tu, vous, vous; 你, 您, 你
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
+    """A noun with its forms in three languages and its classes, which say what it may do in a sentence."""
+
     en: str
     en_plural: str
     fr: str
     fr_plural: str
     feminine: bool  # the gender of the French noun
-    fr_woman: tuple[str, str] | None  # its form for a woman: étudiante, étudiantes
+    fr_woman: tuple[str, str] | None  # the form for a woman: étudiante, étudiantes
     zh: str
-    measure: str  # 本, 只, 个…: stands between a number (or 这, 那) and the noun
+    measure: str  # the measure word between a number (or 这, 那) and the noun: 本, 只, 个
     classes: frozenset[str]
 
     @property
@@ -36,21 +38,25 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
+    """An adjective with its forms in three languages and the noun classes that it goes with."""
+
     en: str
     en_more: str  # "bigger", "more expensive"
-    fr: tuple[str, str, str, str]  # masculine, feminine, and the plurals of the two
+    fr: tuple[str, str, str, str]  # masculine, feminine, and both plurals
     fr_vowel: str  # before a masculine noun that begins with a vowel: bel, nouvel, vieil
     fr_before: bool  # un petit chat, but un chat noir
-    fr_avoir: bool  # a noun that is said with avoir: avoir faim
+    fr_avoir: bool  # used with avoir, not être: avoir faim
     zh: str
     zh_before: str  # before a noun: 大, 漂亮的
-    zh_kind: Literal["很", "是", "了", "着"]  # how it makes a predicate: 很大, 是红色的, 坏了, 开着
-    describes: frozenset[str]  # noun classes that it may stand beside
-    predicates: frozenset[str]  # noun classes of which it may be said
+    zh_kind: Literal["很", "是", "了", "着"]  # the form of its predicate: 很大, 是红色的, 坏了, 开着
+    describes: frozenset[str]  # noun classes it may be used with
+    predicates: frozenset[str]  # noun classes it may be a predicate of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
+    """A verb with its forms in three languages, the classes of its objects and its uses."""
+
     en: str
     en_s: str
     en_past: str
@@ -60,17 +66,19 @@ class Verb:
     fr_tail: str  # "au football" of "jouer au football"
     fr_reflexive: bool
     zh: str  # {} the object, {to} the recipient, ~ the place of 了
-    zh_now: str  # 穿着{}, where 在 will not do; else empty
+    zh_now: str  # the progressive if 在 is wrong, such as 穿着{}; else empty
     objects: frozenset[str]
-    uses: frozenset[str]  # tenses, modals, "count": what sense and custom allow; see verbs.py
+    uses: frozenset[str]  # tenses, "modal", "count" and others; see verbs.py
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
+    """A place with its prepositions."""
+
     en: str
     en_at: str
     en_to: str
-    fr: str  # with the article that stands after a preposition
+    fr: str  # with the article that follows a preposition
     fr_at: str  # the prepositions
     fr_to: str
     fr_from: str
@@ -91,14 +99,18 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
+    """A personal pronoun."""
+
     person: Literal[1, 2, 3]
     plural: bool = False
-    female: bool = False  # of "it": the gender of the French noun that it stands for
+    female: bool = False  # for "it", the gender of the French antecedent
     thing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
+    """A noun with determiner, number, adjective and owner: "my new car", "two cups of tea"."""
+
     noun: Noun
     determiner: Determiner
     plural: bool = False
@@ -111,6 +123,8 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Name:
+    """A first name."""
+
     word: Word
 
     @property
@@ -120,6 +134,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
+    """Two people joined by "and"."""
+
     first: "Subject"
     second: "Subject"
 
@@ -129,7 +145,7 @@ Subject = Pronoun | Phrase | Name | Pair
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Where something is, seen from a landmark: under the table."""
+    """A location relative to a landmark: "under the table"."""
 
     relation: Word
     landmark: Phrase
@@ -140,7 +156,7 @@ Where = Place | Near
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Two days ago; in two days; for two days."""
+    """A length of time: "two days ago", "in two days", "for two days"."""
 
     count: int
     unit: Noun
@@ -149,12 +165,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Date:
+    """A day of a month."""
+
     month: Word
     day: int
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
+    """A time of day."""
+
     hour: int  # 1 … 12
     minute: int  # 0, 5, 10, 15, 20, 25, 30, 45, 50, 55
 
@@ -164,6 +184,8 @@ Time = Word | Span | Date | Clock
 
 @dataclass(frozen=True, slots=True)
 class Act:
+    """A verb with its objects, as the predicate of a clause or in an order."""
+
     verb: Verb
     object: Subject | None = None
     recipient: Subject | None = None
@@ -173,23 +195,31 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
+    """An adjective as a predicate: "is very tired"."""
+
     adjective: Adjective
     degree: Degree = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Profession:
+    """A profession as a predicate: "is a good dentist"."""
+
     noun: Noun
     adjective: Adjective | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
+    """A location as a predicate: "is under the bed"."""
+
     where: Where | None  # None in "where is …?"
 
 
 @dataclass(frozen=True, slots=True)
 class Age:
+    """An age as a predicate: "is eight years old"; 0 years in a question."""
+
     years: int
 
 
@@ -198,6 +228,8 @@ Predicate = Act | Quality | Profession | Located | Age
 
 @dataclass(frozen=True, slots=True)
 class Clause:
+    """A subject and a predicate, with tense, polarity, question and adverbials."""
+
     subject: Subject
     predicate: Predicate
     tense: Tense = "habit"
@@ -212,7 +244,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Two clauses and the word between them: because, but, and."""
+    """Two clauses joined by because, but or and."""
 
     first: Clause
     link: Word
@@ -221,13 +253,15 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Order:
+    """An imperative: "Open the window, please"."""
+
     act: Act
     negative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Existence:
-    """There is a cat under the table."""
+    """Something exists: "There is a cat under the table"."""
 
     what: Phrase
     where: Where
@@ -237,7 +271,7 @@ class Existence:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """This is my house."""
+    """Something is presented: "This is my house"."""
 
     what: Phrase
     far: bool = False
@@ -247,6 +281,8 @@ class Presentation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Two things are compared: "The train is faster than the bus"."""
+
     first: Subject
     second: Subject
     adjective: Adjective
@@ -255,6 +291,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Weather:
+    """The weather of a time and a city: "It is going to rain in London tomorrow"."""
+
     kind: Word
     tense: Tense
     time: Word | None = None
@@ -265,7 +303,7 @@ class Weather:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """It is half past eight. Today is Monday, May 3. My birthday is on May 3."""
+    """A time or date: "It is half past eight.", "Today is Monday, May 3.", "My birthday is on May 3"."""
 
     when: Clock | Date
     about: Word | Phrase
@@ -274,18 +312,24 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Price:
+    """The price of something: "This hat costs twenty euros"."""
+
     what: Phrase
-    euros: int  # 0: how much does it cost?
+    euros: int  # 0 in a question
 
 
 @dataclass(frozen=True, slots=True)
 class HowMany:
+    """A question for a number: "How many cats does Anna have?"."""
+
     subject: Subject
     noun: Noun
 
 
 @dataclass(frozen=True, slots=True)
 class Pain:
+    """A part of the body hurts: "My head hurts"."""
+
     subject: Subject
     part: Noun
     question: bool = False
@@ -293,13 +337,15 @@ class Pain:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """An addition: "Two and three make five"."""
+
     first: int
     second: int
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """A whole utterance that is said one way."""
+class SetPhrase:
+    """A set phrase: a whole sentence with one form in each language."""
 
     word: Word
 
@@ -317,13 +363,13 @@ Body = (
     | HowMany
     | Pain
     | Sum
-    | Saying
+    | SetPhrase
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What is said, by whom and to whom: French agrees with both (je suis fatiguée, vous êtes seuls)."""
+    """A meaning with its speaker and listener: French agrees with both (je suis fatiguée, vous êtes seuls)."""
 
     body: Body
     speaker_female: bool = False

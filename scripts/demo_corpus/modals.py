@@ -1,4 +1,4 @@
-"""What people want, can, must, like and know how to do."""
+"""Modal verbs: what people want, can, must, like and know how to do."""
 
 from dataclasses import replace
 from functools import cache
@@ -7,13 +7,13 @@ from scripts.demo_corpus.chance import Draw
 from scripts.demo_corpus.choices import UNWANTED as DISLIKED
 from scripts.demo_corpus.choices import object_for, time_for
 from scripts.demo_corpus.meaning import Act, Clause, Modal, Phrase, Verb
-from scripts.demo_corpus.people import ME, WE, YOU, able, person, wearer
+from scripts.demo_corpus.people import ME, WE, YOU, person, suitable_subject, wearer
 from scripts.demo_corpus.sentences import DYNAMIC, doer, mood_of
 from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, verbs_for, verbs_named
 
 MODALS: tuple[Modal, ...] = ("want", "want", "can", "can", "must", "know", "like", "love")
 
-# What people ask another to do, are allowed to do and have to do; anything may be wanted, but for `UNWANTED`.
+# What people request, are allowed to do and have to do. They may want anything except `UNWANTED`.
 REQUESTED = {
     TRANSITIVE: "buy sing tell open close wash clean make repair answer help call wait invite carry",
     ACTIVITIES: "sing cook take get",
@@ -30,19 +30,19 @@ UNWANTED = "carry answer smoke"
 
 
 def modal(draw: Draw) -> Clause:
-    """Anna wants to read this book. Can you open the window?"""
-    how = draw.one(MODALS)
+    """Draw a sentence with a modal verb: "Anna wants to read this book.", "Can you open the window?"."""
+    how = draw.choose(MODALS)
     polarity, question = mood_of(draw)
     subject = doer(draw, question)
     if how in ("must", "love"):
         polarity, question = "yes", ""
-    if how == "can":  # not "he can wash the bike", which says too little
+    if how == "can":  # not "he can wash the bike", which is no news
         polarity, question = ("no", "") if draw.chance(0.3) else ("yes", "yes-no")
-        subject = person(draw) if polarity == "no" else draw.one((YOU, YOU, ME, WE))
-    if how == "want" and subject == YOU:  # he knows himself what he wants
+        subject = person(draw) if polarity == "no" else draw.choose((YOU, YOU, ME, WE))
+    if how == "want" and subject == YOU:  # ask, because the listener knows what he wants
         polarity, question = "yes", "yes-no"
     act = _modal_verb(draw, how, request=subject == YOU and polarity == "yes")
-    subject = able(draw, subject, act)
+    subject = suitable_subject(draw, subject, act)
     thing = object_for(draw, act, subject, tense="future", polarity=polarity) if act in DYNAMIC else None
     if thing and thing.adjective and (how == "can" or thing.adjective.en in DISLIKED):
         thing = replace(thing, adjective=None)
@@ -57,20 +57,23 @@ def modal(draw: Draw) -> Clause:
     time = None
     if how in ("want", "must") and "future" in act.uses and polarity == "yes" and not question and draw.chance(0.4):
         time = time_for(draw, "future", act)
-    return Clause(able(draw, subject, act, thing), Act(act, thing, modal=how), "habit", polarity, question, time=time)
+    return Clause(
+        suitable_subject(draw, subject, act, thing), Act(act, thing, modal=how), "habit", polarity, question, time=time
+    )
 
 
 def _modal_verb(draw: Draw, how: Modal, *, request: bool) -> Verb:
+    """Choose the verb that follows the modal verb."""
     if how == "know":
-        return draw.one(verbs_named(ACTIVITIES, "swim dance sing cook play"))
+        return draw.choose(verbs_named(ACTIVITIES, "swim dance sing cook play"))
     if how in ("like", "love"):
-        return draw.one(verbs_for(ACTIVITIES, "modal", "get smoke take rest"))
-    return draw.one(_possible(ACTIVITIES if draw.chance(0.35) else TRANSITIVE, how, request))
+        return draw.choose(verbs_for(ACTIVITIES, "modal", "get smoke take rest"))
+    return draw.choose(_possible(ACTIVITIES if draw.chance(0.35) else TRANSITIVE, how, request))
 
 
 @cache
 def _possible(table: str, how: Modal, request: bool) -> tuple[Verb, ...]:
-    """What one wants to do, must do, may do or asks another to do."""
+    """Return the verbs that suit want, must and can; `request` is for "can you …?"."""
     if how == "want":
         return tuple(act for act in verbs_for(table, "modal", UNWANTED) if "ware" not in act.objects)
     named = OBLIGED if how == "must" else REQUESTED if request else ALLOWED

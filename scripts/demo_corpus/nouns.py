@@ -1,8 +1,8 @@
-"""The nouns of the demo: English | French and its gender | Chinese and its measure word | classes.
+"""The nouns of the demo corpus: English | French and its gender | Chinese and its measure word | classes.
 
-`a/b` gives an irregular plural, `a,b` the form for a woman. The classes say what a noun may do: verbs and adjectives
-name the classes that they go with, so that people eat food and read books. "mass" has no plural; "unique" needs no 那
-in Chinese when it is definite (打开门, not 打开那扇门). The name of a noun is a class too, of that noun alone.
+`a/b` gives an irregular plural, `a,b` the form for a woman. Verbs and adjectives name the classes of nouns that they go
+with, so that people eat food and read books. "mass" nouns have no plural. Definite "unique" nouns need no 那 in Chinese
+(打开门, not 打开那扇门). The English singular of a noun is a class with this noun alone.
 """
 
 from functools import cache
@@ -231,16 +231,16 @@ birthday | anniversaire m | 生日 个 | event
 
 @cache
 def nouns() -> dict[str, Noun]:
-    """Every noun by its English singular."""
-    found = [_read(line) for line in TABLE.splitlines() if line]
-    return {noun.en: noun for noun in found}
+    """Return all nouns by their English singular."""
+    all_nouns = [_read(line) for line in TABLE.splitlines() if line]
+    return {noun.en: noun for noun in all_nouns}
 
 
 @cache
 def nouns_of(classes: str) -> tuple[Noun, ...]:
-    """The nouns that belong to any of the classes, in the order of the table."""
-    wanted = set(classes.split())
-    return tuple(noun for noun in nouns().values() if wanted & noun.classes)
+    """Return the nouns that belong to any of the classes, in the order of the table."""
+    names = set(classes.split())
+    return tuple(noun for noun in nouns().values() if names & noun.classes)
 
 
 def _read(line: str) -> Noun:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from scripts.demo_corpus.adjectives import describing
+from scripts.demo_corpus.adjectives import attributive
 from scripts.demo_corpus.chance import Draw
 from scripts.demo_corpus.lexicon import NAMES, words
 from scripts.demo_corpus.meaning import (
@@ -119,7 +119,7 @@ class _Crossing(NamedTuple):
 def _crossings() -> Iterator[_Crossing]:
     for modal, beast, barrier in itertools.product(MODALS, nouns_of("animal"), nouns_of("crossing field")):
         if "winged" not in beast.classes:
-            for look in (None, *describing(beast.classes)):
+            for look in (None, *attributive(beast.classes)):
                 yield _Crossing(beast, look, barrier, modal)
 
 

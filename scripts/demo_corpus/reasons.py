@@ -1,20 +1,20 @@
-"""Two clauses in one sentence: because, but, and; the pronoun in the second one takes its gender from the first."""
+"""Two clauses joined by because, but or and. The pronoun in the second clause agrees with its antecedent."""
 
 from functools import cache
 
-from scripts.demo_corpus.adjectives import adjective, said_of
+from scripts.demo_corpus.adjectives import adjective, predicative
 from scripts.demo_corpus.chance import Draw
 from scripts.demo_corpus.choices import adjective_for, belonging
 from scripts.demo_corpus.lexicon import LINKS, TIMES, words, words_for
 from scripts.demo_corpus.meaning import Act, Adjective, Clause, Degree, Joined, Phrase, Quality, Subject, Verb
 from scripts.demo_corpus.nouns import nouns, nouns_of
-from scripts.demo_corpus.people import ME, YOU, able, name, person, pronoun_for, relative
+from scripts.demo_corpus.people import ME, YOU, name, person, pronoun_for, relative, suitable_subject
 from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, verb, verbs_for, verbs_named
 
 BECAUSE, BUT, AND = words(LINKS)
 DRIVE = verb(TRANSITIVE, "drive")
 
-# What one did not do, the nouns it was not done to, and why not.
+# Verb, noun classes of its object, reasons.
 REFUSALS = (
     ("buy", "clothing furniture computer phone camera vehicle", "expensive old"),
     ("eat", "pizza cake soup", "cold sweet hot"),
@@ -27,16 +27,17 @@ REFUSALS = (
 
 @cache
 def adjectives_named(classes: frozenset[str], names: str) -> tuple[Adjective, ...]:
-    return tuple(word for word in said_of(classes) if word.en in names.split())
+    """Return those of the named adjectives that may be predicates of these noun classes."""
+    return tuple(word for word in predicative(classes) if word.en in names.split())
 
 
 def _somebody(draw: Draw) -> Subject:
-    """Not "the teacher": whether he or she follows is not said."""
+    """Choose a subject whose sex is known: not "the teacher", which may be he or she."""
     subject = person(draw)
     return name(draw) if isinstance(subject, Phrase) and "human" in subject.noun.classes else subject
 
 
-# Why an animal does not cross it.
+# Reasons why an animal does not cross it.
 OBSTACLES = {
     "street": "wide dangerous noisy",
     "river": "wide dangerous",
@@ -49,24 +50,27 @@ OBSTACLES = {
 
 
 def crossing(draw: Draw) -> Joined:
-    """The animal didn't cross the street because it was too tired: the animal was; too wide: the street was."""
-    beast = draw.one([noun for noun in nouns_of("animal") if "winged" not in noun.classes])
-    barrier = draw.one(nouns_of("crossing crossing field"))
+    """Draw a sentence whose pronoun has two possible antecedents.
+
+    "The animal didn't cross the street because it was too tired": the animal was; "… too wide": the street was.
+    """
+    beast = draw.choose([noun for noun in nouns_of("animal") if "winged" not in noun.classes])
+    barrier = draw.choose(nouns_of("crossing crossing field"))
     look = adjective_for(draw, beast, 0.3)
     first, second = Phrase(beast, "the", adjective=look), Phrase(barrier, "the")
     act = next(act for act in verbs_named(TRANSITIVE, "cross") if act.objects & barrier.classes)
     if draw.chance(0.5):
         old = not (look and look.en in ("old", "big", "small"))
-        word, about = draw.one(adjectives_named(beast.classes, "tired old" if old else "tired")), first
+        word, about = draw.choose(adjectives_named(beast.classes, "tired old" if old else "tired")), first
     else:
-        word, about = draw.one(adjectives_named(barrier.classes, OBSTACLES[barrier.en])), second
+        word, about = draw.choose(adjectives_named(barrier.classes, OBSTACLES[barrier.en])), second
     reason = Clause(pronoun_for(about), Quality(word, "too"), "past")
     return Joined(Clause(first, Act(act, second), "past", "no"), BECAUSE, reason)
 
 
 @cache
-def notes() -> tuple[Joined, Joined]:
-    """The sentence of the study notes, with both its endings: "it" is the animal, or the street."""
+def well_known_examples() -> tuple[Joined, Joined]:
+    """Return the best-known example of its kind, with both endings: "it" is the animal, or the street."""
     animal, street = Phrase(nouns()["animal"], "the"), Phrase(nouns()["street"], "the")
     didnt_cross = Clause(animal, Act(verb(TRANSITIVE, "cross"), street), "past", "no")
     tired = Clause(pronoun_for(animal), Quality(adjective("tired"), "too"), "past")
@@ -75,41 +79,41 @@ def notes() -> tuple[Joined, Joined]:
 
 
 def refusal(draw: Draw) -> Joined:
-    """Paul didn't buy the coat because it was too expensive."""
-    verb_name, classes, why = draw.one(REFUSALS)
-    noun = draw.one(nouns_of(classes))
+    """Draw a reason not to do something: "Paul didn't buy the coat because it was too expensive"."""
+    verb_name, classes, why = draw.choose(REFUSALS)
+    noun = draw.choose(nouns_of(classes))
     act = next(act for act in verbs_named(TRANSITIVE, verb_name) if act.objects & noun.classes)
-    thing = Phrase(noun, "the" if noun.mass else draw.one(("the", "this")))
-    reason = Clause(pronoun_for(thing), Quality(draw.one(adjectives_named(noun.classes, why)), "too"), "past")
-    subject = able(draw, person(draw), DRIVE) if verb_name == "buy" else person(draw)
+    thing = Phrase(noun, "the" if noun.mass else draw.choose(("the", "this")))
+    reason = Clause(pronoun_for(thing), Quality(draw.choose(adjectives_named(noun.classes, why)), "too"), "past")
+    subject = suitable_subject(draw, person(draw), DRIVE) if verb_name == "buy" else person(draw)
     return Joined(Clause(subject, Act(act, thing), "past", "no"), BECAUSE, reason)
 
 
 def absence(draw: Draw) -> Joined:
-    """She didn't work yesterday because she was ill."""
-    act = draw.one(verbs_named(ACTIVITIES, "work swim run dance cook play"))
-    subject = able(draw, _somebody(draw), act)
-    word = adjective(draw.one(("tired", "tired", "ill", "tired" if act.en == "work" else "busy")))
-    degree: Degree = "" if word.zh_kind == "了" else draw.one(("too", "very"))
-    time = draw.one(words_for(TIMES, "past")[:3]) if draw.chance(0.7) else None
+    """Draw a reason for an absence: "She didn't work yesterday because she was ill"."""
+    act = draw.choose(verbs_named(ACTIVITIES, "work swim run dance cook play"))
+    subject = suitable_subject(draw, _somebody(draw), act)
+    word = adjective(draw.choose(("tired", "tired", "ill", "tired" if act.en == "work" else "busy")))
+    degree: Degree = "" if word.zh_kind == "了" else draw.choose(("too", "very"))
+    time = draw.choose(words_for(TIMES, "past")[:3]) if draw.chance(0.7) else None
     reason = Clause(pronoun_for(subject), Quality(word, degree), "past")
     return Joined(Clause(subject, Act(act), "past", "no", time=time), BECAUSE, reason)
 
 
 def emotion(draw: Draw) -> Joined:
-    """Emma is happy because she found her keys."""
+    """Draw an emotion and its cause: "Emma is happy because she found her keys"."""
     subject = _somebody(draw)
     who = pronoun_for(subject)
     found = draw.chance(0.4)
-    word = adjective("happy" if found else draw.one(("sad", "angry", "worried")))
-    noun = draw.one(nouns_of("small"))
+    word = adjective("happy" if found else draw.choose(("sad", "angry", "worried")))
+    noun = draw.choose(nouns_of("small"))
     thing = belonging(noun, who)
     cause = Clause(who, Act(verb(TRANSITIVE, "find" if found else "lose"), thing), "past")
     return Joined(Clause(subject, Quality(word)), BECAUSE, cause)
 
 
 def contrast(draw: Draw) -> Joined:
-    """I like tea, but I don't like coffee. He knows how to swim, but he doesn't know how to dance."""
+    """Draw two clauses with "but": "I like tea, but I don't like coffee"."""
     subject = _somebody(draw)
     who = pronoun_for(subject)
     if draw.chance(0.35):
@@ -117,22 +121,22 @@ def contrast(draw: Draw) -> Joined:
         can = Clause(subject, Act(known, modal="know"))
         return Joined(can, BUT, Clause(who, Act(unknown, modal="know"), polarity="no"))
     like = verb(TRANSITIVE, "like")
-    group = draw.one(("edible", "food vegetables fruits", "drink", "pet", "language", "science"))
+    group = draw.choose(("edible", "food vegetables fruits", "drink", "pet", "language", "science"))
     choice = [noun for noun in nouns_of(group) if noun.en not in ("meat", "water")]  # beef is meat
     liked, other = draw.shuffled(choice)[:2]
     if group == "drink":
-        subject = able(draw, subject, like, Phrase(nouns()["wine"], "generic"))
+        subject = suitable_subject(draw, subject, like, Phrase(nouns()["wine"], "generic"))
         who = pronoun_for(subject)
     first = Clause(subject, Act(like, Phrase(liked, "generic", not liked.mass)))
     return Joined(first, BUT, Clause(who, Act(like, Phrase(other, "generic", not other.mass)), polarity="no"))
 
 
 def two_scenes(draw: Draw) -> Joined:
-    """Lucas is singing and Emma is dancing."""
+    """Draw two clauses with "and": "Lucas is singing and Emma is dancing"."""
     first, second = name(draw), name(draw)
-    other: Subject = relative(draw, draw.one((ME, YOU))) if first == second or draw.chance(0.3) else second
+    other: Subject = relative(draw, draw.choose((ME, YOU))) if first == second or draw.chance(0.3) else second
     one_act, other_act = draw.shuffled(_going_on())[:2]
-    other = able(draw, other, other_act)
+    other = suitable_subject(draw, other, other_act)
     if other == first:
         other = Phrase(nouns()["friend"], "of", owner=ME)
     return Joined(Clause(first, Act(one_act), "now"), AND, Clause(other, Act(other_act), "now"))

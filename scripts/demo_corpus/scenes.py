@@ -1,12 +1,12 @@
-"""How things are: moods, qualities, places, prices, ages, dates, the weather.
+"""Sentences about states: moods, qualities, places, prices, ages, dates, the weather.
 
-Each function draws one meaning of its kind; `grammar.py` says how many of each the corpus has.
+Each function draws one meaning of its kind; `grammar.py` lists how many of each kind the corpus has.
 """
 
 from dataclasses import replace
 from functools import cache
 
-from scripts.demo_corpus.adjectives import adjective, said_of
+from scripts.demo_corpus.adjectives import adjective, predicative
 from scripts.demo_corpus.chance import Draw
 from scripts.demo_corpus.choices import SHARED, adjective_for, date, most
 from scripts.demo_corpus.lexicon import OFTEN, RELATIONS, SEASONS, TIMES, WEATHER, WEEKDAYS, places, words, words_for
@@ -48,8 +48,8 @@ TOO = frozenset(
 )
 OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "garden", "flat"})
 SINGLE = frozenset({"unique", "flat", "dwelling", "garden"})
-LASTING = "tired busy hungry thirsty sleepy worried"  # what one may be often, sometimes or always
-PRAISE = ("kind", "clever", "polite")  # what one does not say of oneself
+LASTING = "tired busy hungry thirsty sleepy worried"  # moods that may come often, sometimes or always
+PRAISE = ("kind", "clever", "polite")  # people do not say this of themselves
 MEAL_HOURS = {"breakfast": (6, 7, 8, 9), "lunch": (1, 1, 2), "dinner": (6, 7, 8)}
 HOURS = {
     "lesson": (8, 9, 10, 2, 3),
@@ -59,7 +59,7 @@ HOURS = {
     "close": (5, 6, 7, 8),
 }
 
-# Relation | landmarks | what is found there.
+# Relation, landmarks, things that may be there.
 SETTINGS = (
     ("on", "table", "small ware newspaper cat"),
     ("on", "bed sofa chair", "small newspaper cat"),
@@ -87,30 +87,31 @@ SEASONAL = {"snow": ("in winter",), "cold": ("in winter",), "hot": ("in summer",
 
 
 def degree_for(draw: Draw, word: Adjective, polarity: Polarity, question: Question) -> Degree:
+    """Choose "very", "too" or no degree."""
     if question or word.zh_kind != "很" or word.en in ("delicious", "new") or draw.chance(0.45):
         return ""
     return "too" if polarity == "yes" and word.en in TOO and draw.chance(0.4) else "very"
 
 
 def feeling(draw: Draw) -> Clause:
-    """Anna was very tired yesterday. Are you hungry?"""
-    word = draw.one(said_of(frozenset({"mood"})))
+    """Draw a mood: "Anna was very tired yesterday.", "Are you hungry?"."""
+    word = draw.choose(predicative(frozenset({"mood"})))
     polarity, question = mood_of(draw)
-    if word.en == "angry":  # 不生气 and 生气吗 would speak of a habit
+    if word.en == "angry":  # 不生气 and 生气吗 would mean a habit
         polarity, question = "yes", ""
     subject = person(draw, first=not question)
     quality = Quality(word, degree_for(draw, word, polarity, question))
     if draw.chance(0.25):
-        return Clause(subject, quality, "past", polarity, question, time=draw.one(words_for(TIMES, "past")[:3]))
+        return Clause(subject, quality, "past", polarity, question, time=draw.choose(words_for(TIMES, "past")[:3]))
     if polarity == "yes" and word.en in LASTING.split() and word.zh_kind == "很" and draw.chance(0.4):
-        return Clause(subject, Quality(word), "habit", "yes", question, often=draw.one(words(OFTEN)))
+        return Clause(subject, Quality(word), "habit", "yes", question, often=draw.choose(words(OFTEN)))
     time = words_for(TIMES, "present")[0] if draw.chance(0.25) else None
     return Clause(subject, quality, "habit", polarity, question, time=time)
 
 
 def character(draw: Draw) -> Clause:
-    """Thomas is funny. My teacher is not very polite."""
-    word = draw.one(said_of(frozenset({"trait", "nation"})))
+    """Draw a trait or a nationality: "Thomas is funny"."""
+    word = draw.choose(predicative(frozenset({"trait", "nation"})))
     polarity, question = mood_of(draw)
     subject = person(draw, first=not question)
     if (subject in (ME, WE) and word.en in PRAISE) or (subject == YOU and question and "trait" in word.predicates):
@@ -119,17 +120,17 @@ def character(draw: Draw) -> Clause:
 
 
 def occupation(draw: Draw) -> Clause:
-    """Her husband is a good dentist."""
-    noun = draw.one(nouns_of("job"))
+    """Draw a profession: "Her husband is a good dentist"."""
+    noun = draw.choose(nouns_of("job"))
     polarity, question = mood_of(draw)
-    subject = draw.who(ME, HE, SHE, YOU, name(draw), name(draw), relative(draw), couple(draw))
+    subject = draw.choose_subject(ME, HE, SHE, YOU, name(draw), name(draw), relative(draw), couple(draw))
     if question and subject == ME:
         subject = YOU
     unlikely = {"elderly", "adult"} if noun.en == "student" else {"elderly"}
     if isinstance(subject, Phrase) and subject.noun.classes & unlikely:
         subject = name(draw)
     word = None
-    praised = polarity == "yes" and subject not in (HE, SHE, ME, YOU)  # one says "c'est un bon …", not "il est"
+    praised = polarity == "yes" and subject not in (HE, SHE, ME, YOU)  # "il est un bon …" is wrong in French
     if praised and draw.chance(0.3):
         word = adjective("good")
     return Clause(subject, Profession(noun, word), "habit", polarity, question)
@@ -137,14 +138,17 @@ def occupation(draw: Draw) -> Clause:
 
 @cache
 def _describable() -> tuple[Noun, ...]:
-    """Not "fruit", which is one in English and many in French; nor "history", in French the word for a story too."""
-    return tuple(noun for noun in nouns().values() if said_of(noun.classes) and noun.en not in ("fruit", "history"))
+    """Return the nouns that may be the subject of an adjective.
+
+    Not "fruit", singular in English and plural in French; nor "history", in French the word for a story, too.
+    """
+    return tuple(noun for noun in nouns().values() if predicative(noun.classes) and noun.en not in ("fruit", "history"))
 
 
 def quality(draw: Draw) -> Clause:
-    """These bags are too expensive. The soup is hot."""
-    noun = draw.one(_describable())
-    word = draw.one([word for word in said_of(noun.classes) if (noun.en, word.en) != ("water", "delicious")])
+    """Draw a quality of a thing: "These bags are too expensive"."""
+    noun = draw.choose(_describable())
+    word = draw.choose([word for word in predicative(noun.classes) if (noun.en, word.en) != ("water", "delicious")])
     polarity, question = mood_of(draw)
     subject = _described_thing(draw, noun)
     if question and subject.owner == ME:  # one knows what one's own pen costs
@@ -156,6 +160,7 @@ def quality(draw: Draw) -> Clause:
 
 
 def _described_thing(draw: Draw, noun: Noun) -> Phrase:
+    """Return the noun as the subject of an adjective, with a determiner that suits it."""
     if noun.classes & {"language", "science"}:
         return Phrase(noun, "generic")
     if noun.classes & {"fruits", "vegetables"}:
@@ -169,30 +174,33 @@ def _described_thing(draw: Draw, noun: Noun) -> Phrase:
 
 
 def owner(draw: Draw, noun: Noun) -> Subject:
+    """Choose somebody who may own the thing."""
     if "womenswear" in noun.classes:
-        return draw.one((ME, YOU, SHE, SHE))
+        return draw.choose((ME, YOU, SHE, SHE))
     if draw.chance(0.3):
-        kin = relative(draw, draw.one((ME, ME, YOU, HE, SHE)), several=False, friends=False)
+        kin = relative(draw, draw.choose((ME, ME, YOU, HE, SHE)), several=False, friends=False)
         child = kin.noun.classes & YOUNG and noun.classes & GROWN_UP
         return name(draw) if child or draw.chance(0.6) else kin  # not Anna's friend's car: 安娜的朋友的车
-    return draw.one((ME, ME, YOU, HE, SHE, WE if noun.classes & SHARED else HE))
+    return draw.choose((ME, ME, YOU, HE, SHE, WE if noun.classes & SHARED else HE))
 
 
 def _spot(draw: Draw) -> tuple[Where, Noun]:
-    """A place near a landmark, and something that is found there."""
+    """Choose a place, and something that may be there."""
     if draw.chance(0.15):
-        room = draw.one(tuple(ROOMS))
-        return next(place for place in places("indoors") if place.en == f"the {room}"), draw.one(nouns_of(ROOMS[room]))
-    relation, landmarks, things = draw.one(SETTINGS)
-    landmark = draw.one(nouns_of(landmarks))
-    thing = draw.one([noun for noun in nouns_of(things) if noun is not landmark])
+        room = draw.choose(tuple(ROOMS))
+        return next(place for place in places("indoors") if place.en == f"the {room}"), draw.choose(
+            nouns_of(ROOMS[room])
+        )
+    relation, landmarks, things = draw.choose(SETTINGS)
+    landmark = draw.choose(nouns_of(landmarks))
+    thing = draw.choose([noun for noun in nouns_of(things) if noun is not landmark])
     owned = landmark.classes & {"furniture", "small", "house"} and draw.chance(0.3)
-    where = Phrase(landmark, "of", owner=draw.one((ME, YOU, HE, SHE))) if owned else Phrase(landmark, "the")
+    where = Phrase(landmark, "of", owner=draw.choose((ME, YOU, HE, SHE))) if owned else Phrase(landmark, "the")
     return Near(next(word for word in words(RELATIONS) if word.en == relation), where), thing
 
 
 def existence(draw: Draw) -> Existence:
-    """There are three books on the table."""
+    """Draw "There are three books on the table"."""
     where, noun = _spot(draw)
     polarity, question = mood_of(draw)
     if noun.mass:
@@ -207,10 +215,10 @@ def existence(draw: Draw) -> Existence:
 
 
 def whereabouts(draw: Draw) -> Clause:
-    """My keys are under the bed. Is Paul at home?"""
+    """Draw a location: "My keys are under the bed.", "Is Paul at home?"."""
     polarity, question = mood_of(draw)
     if draw.chance(0.35):
-        place = draw.one(places("indoors room home goal city"))
+        place = draw.choose(places("indoors room home goal city"))
         return Clause(person(draw, first=not question), Located(place), "habit", polarity, question)
     where, noun = _spot(draw)
     thing = _located_thing(draw, noun)
@@ -220,22 +228,23 @@ def whereabouts(draw: Draw) -> Clause:
 
 
 def _located_thing(draw: Draw, noun: Noun) -> Phrase:
+    """Return the noun as the subject of a location."""
     if not noun.classes & OWNABLE or draw.chance(0.4):
         return Phrase(noun, "the", plural="edible" in noun.classes)
     return Phrase(noun, "of", plural=noun.en == "key", owner=owner(draw, noun))
 
 
 def whereabouts_asked(draw: Draw) -> Clause:
-    """Where is the pharmacy?"""
+    """Draw a question for a location: "Where is the pharmacy?"."""
     if draw.chance(0.3):
         return Clause(relative(draw) if draw.chance(0.6) else name(draw), Located(None), question="where")
-    noun = draw.one(nouns_of("small building pet machine bike car"))
+    noun = draw.choose(nouns_of("small building pet machine bike car"))
     return Clause(_located_thing(draw, noun), Located(None), question="where")
 
 
 def presentation(draw: Draw) -> Presentation:
-    """This is my umbrella. Are those your keys?"""
-    noun = draw.one(nouns_of("goods small pet vehicle dwelling photo gift"))
+    """Draw "This is my umbrella.", "Are those your keys?"."""
+    noun = draw.choose(nouns_of("goods small pet vehicle dwelling photo gift"))
     polarity, question = mood_of(draw)
     if draw.chance(0.7):
         plural = most(noun) > 1 and not noun.classes & {"ticket", "passport"} and draw.chance(0.3)
@@ -246,9 +255,9 @@ def presentation(draw: Draw) -> Presentation:
 
 
 def age(draw: Draw) -> Clause:
-    """My grandmother is eighty-two years old."""
+    """Draw an age: "My grandmother is eighty-two years old"."""
     who = relative(draw)
-    subject = draw.who(ME, HE, SHE, name(draw), name(draw), HE if who.plural else who)
+    subject = draw.choose_subject(ME, HE, SHE, name(draw), name(draw), HE if who.plural else who)
     classes = subject.noun.classes if isinstance(subject, Phrase) else frozenset()
     if isinstance(subject, Phrase) and draw.chance(0.15):
         whose = YOU if subject.owner in (ME, WE) else subject.owner
@@ -260,22 +269,22 @@ def age(draw: Draw) -> Clause:
 
 
 def price(draw: Draw) -> Price:
-    """This hat costs twenty euros."""
-    classes, low, high, step = draw.one(PRICES)
-    noun = draw.one(nouns_of(classes))
+    """Draw a price: "This hat costs twenty euros"."""
+    classes, low, high, step = draw.choose(PRICES)
+    noun = draw.choose(nouns_of(classes))
     euros = 0 if draw.chance(0.2) else step * draw.number(low, high)
     if "edible" in noun.classes:
         return Price(Phrase(noun, "this", True), euros)
-    return Price(Phrase(noun, draw.one(("this", "this", "the", "that")), draw.chance(0.15)), euros)
+    return Price(Phrase(noun, draw.choose(("this", "this", "the", "that")), draw.chance(0.15)), euros)
 
 
 def timetable(draw: Draw) -> Clause:
-    """The train leaves at half past eight. We have lunch at one o'clock."""
+    """Draw a daily time: "The train leaves at half past eight"."""
     if draw.chance(0.5):
-        act = draw.one([act for act in read_verbs(ACTIVITIES) if act.en_tail in MEAL_HOURS])
+        act = draw.choose([act for act in read_verbs(ACTIVITIES) if act.en_tail in MEAL_HOURS])
         return Clause(person(draw), Act(act), "habit", time=clock(draw, *MEAL_HOURS[act.en_tail]))
-    act = draw.one(read_verbs(SCHEDULE))
-    noun = draw.one(nouns_of(" ".join(sorted(act.objects))))
+    act = draw.choose(read_verbs(SCHEDULE))
+    noun = draw.choose(nouns_of(" ".join(sorted(act.objects))))
     hours = HOURS.get(act.en, HOURS.get(noun.en, ()))
     time = clock(draw, *hours)
     if hours and time.minute not in (0, 15, 30):  # nothing opens at twenty to nine
@@ -284,53 +293,56 @@ def timetable(draw: Draw) -> Clause:
 
 
 def calendar(draw: Draw) -> Moment:
-    """It is a quarter to nine. Today is Monday, May 3."""
+    """Draw a time or a date: "It is a quarter to nine.", "Today is Monday, May 3"."""
     if draw.chance(0.3):
         return Moment(clock(draw), words(TIMES)[-1])
     if draw.chance(0.35):
-        return Moment(date(draw), Phrase(nouns()["birthday"], "of", owner=draw.who(ME, YOU, HE, SHE, name(draw))))
-    about = draw.one([word for word in words(TIMES) if word.en in ("today", "tomorrow")])
-    return Moment(date(draw), about, draw.one(words(WEEKDAYS)) if draw.chance(0.6) else None)
+        return Moment(
+            date(draw), Phrase(nouns()["birthday"], "of", owner=draw.choose_subject(ME, YOU, HE, SHE, name(draw)))
+        )
+    about = draw.choose([word for word in words(TIMES) if word.en in ("today", "tomorrow")])
+    return Moment(date(draw), about, draw.choose(words(WEEKDAYS)) if draw.chance(0.6) else None)
 
 
 def weather(draw: Draw) -> Weather:
-    """It is going to rain in London tomorrow."""
-    kind = draw.one(words(WEATHER))
+    """Draw the weather: "It is going to rain in London tomorrow"."""
+    kind = draw.choose(words(WEATHER))
     polarity, question = mood_of(draw)
-    city = draw.one(places("city")) if draw.chance(0.75) else None
+    city = draw.choose(places("city")) if draw.chance(0.75) else None
     if city and draw.chance(0.25):
-        season = draw.one([word for word in words(SEASONS) if word.en in SEASONAL.get(kind.en, (word.en,))])
+        season = draw.choose([word for word in words(SEASONS) if word.en in SEASONAL.get(kind.en, (word.en,))])
         if "verb" in kind.uses:
             return Weather(kind, "habit", season, city)
         if kind.en in ("cold", "hot"):
             return Weather(kind, "now", season, city, question=bool(question))
-    tense: Tense = draw.one(("now", "past", "future"))
+    tense: Tense = draw.choose(("now", "past", "future"))
     if tense == "now":
         time = words_for(TIMES, "present")[0] if draw.chance(0.6) or not city else None
     else:
         known = [word for word in words_for(TIMES, tense) if {"near", "week"} & word.uses]
-        time = draw.one([word for word in known if kind.en != "sunny" or "night" not in word.en])
+        time = draw.choose([word for word in known if kind.en != "sunny" or "night" not in word.en])
     return Weather(kind, tense, time, city, polarity == "no", bool(question))
 
 
 def pain(draw: Draw) -> Pain:
-    """My head hurts."""
+    """Draw "My head hurts"."""
     question = draw.chance(0.2)
     known = relative(draw, ME, several=False, friends=False)
-    subject = YOU if question else draw.who(ME, ME, HE, SHE, name(draw), known)
-    return Pain(subject, draw.one(nouns_of("body")), question)
+    subject = YOU if question else draw.choose_subject(ME, ME, HE, SHE, name(draw), known)
+    return Pain(subject, draw.choose(nouns_of("body")), question)
 
 
 def total(draw: Draw) -> Sum:
+    """Draw "Two and three make five"."""
     return Sum(draw.number(1, 20), draw.number(1, 20))
 
 
 def how_many(draw: Draw) -> HowMany:
-    """How many cats does Anna have?"""
+    """Draw "How many cats does Anna have?"."""
     if draw.chance(0.3):
-        return HowMany(draw.who(YOU, HE, SHE, name(draw)), draw.one(nouns_of("sibling offspring")))
-    subject = draw.who(YOU, YOU, HE, SHE, name(draw), relative(draw))
+        return HowMany(draw.choose_subject(YOU, HE, SHE, name(draw)), draw.choose(nouns_of("sibling offspring")))
+    subject = draw.choose_subject(YOU, YOU, HE, SHE, name(draw), relative(draw))
     return HowMany(
         subject,
-        draw.one(nouns_of("pet book novel magazine coat shirt sweater hat car bike umbrella ball bag pen")),
+        draw.choose(nouns_of("pet book novel magazine coat shirt sweater hat car bike umbrella ball bag pen")),
     )

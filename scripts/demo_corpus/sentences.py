@@ -1,6 +1,6 @@
-"""What people do: eating, reading, buying, playing, travelling, giving, asking, ordering.
+"""Sentences about actions: eating, reading, buying, playing, travelling, giving, asking, ordering.
 
-Each function draws one meaning of its kind; `grammar.py` says how many of each the corpus has.
+Each function draws one meaning of its kind; `grammar.py` lists how many of each kind the corpus has.
 """
 
 from dataclasses import replace
@@ -31,13 +31,13 @@ from scripts.demo_corpus.people import (
     ME,
     SHE,
     YOU,
-    able,
     name,
     person,
     pronoun_for,
     related,
     relative,
     single,
+    suitable_subject,
     wearer,
 )
 from scripts.demo_corpus.verbs import (
@@ -55,12 +55,12 @@ from scripts.demo_corpus.verbs import (
 DYNAMIC = tuple(act for act in read_verbs(TRANSITIVE) if "state" not in act.uses)
 TENSES: tuple[Tense, ...] = ("habit", "now", "past", "future")
 
-SEVERAL = frozenset({"flower", "photo", "book", "novel", "magazine", "letter", "email", "gift"})  # given at once
+SEVERAL = frozenset({"flower", "photo", "book", "novel", "magazine", "letter", "email", "gift"})  # given in any number
 OCCASIONS = frozenset({"for a walk", "a shower", "lunch", "dinner"})
 
 
 class Frame(NamedTuple):
-    """Who does it, and whether it is said, denied or asked."""
+    """Subject, tense, polarity and question of a clause."""
 
     subject: Subject
     tense: Tense
@@ -69,26 +69,29 @@ class Frame(NamedTuple):
 
 
 def mood_of(draw: Draw) -> tuple[Polarity, Question]:
-    """Mostly a plain statement, sometimes a negation or a question."""
+    """Choose a plain statement most of the time, sometimes a negation or a question."""
     if draw.chance(0.16):
         return "no", ""
     return "yes", "yes-no" if draw.chance(0.16) else ""
 
 
 def tense_for(draw: Draw, act: Verb) -> Tense:
-    return draw.one([tense for tense in TENSES if tense in act.uses])
+    """Choose a tense that the verb has."""
+    return draw.choose([tense for tense in TENSES if tense in act.uses])
 
 
 def frame_for(draw: Draw, act: Verb) -> Frame:
+    """Choose a frame that suits the verb."""
     tense = tense_for(draw, act)
     polarity, question = mood_of(draw)
-    subject = able(draw, doer(draw, question), act)
+    subject = suitable_subject(draw, doer(draw, question), act)
     if subject == YOU and tense == "future":  # only a fortune-teller says "you are going to close the window"
         polarity, question = "yes", "yes-no"
     return Frame(subject, tense, polarity, question)
 
 
 def doer(draw: Draw, question: Question) -> Subject:
+    """Choose a subject; in a question, not the speaker."""
     return person(draw, first=not question)
 
 
@@ -101,12 +104,12 @@ def when(
     far: bool = True,
     goal: Place | None = None,
 ) -> tuple[Word | None, Time | None]:
-    """An adverb of frequency, a time, or nothing."""
+    """Choose an adverb of frequency, a time, or neither."""
     if tense == "habit":
         if polarity != "yes":
             return None, None
         if draw.chance(0.5):
-            return draw.one(words_for(OFTEN, "now-and-then")), None
+            return draw.choose(words_for(OFTEN, "now-and-then")), None
         return None, time_for(draw, tense, act, goal=goal)
     if (tense == "now" and draw.chance(0.9)) or (tense == "past" and draw.chance(0.3)):
         return None, None
@@ -116,17 +119,17 @@ def when(
 
 
 def transitive(draw: Draw) -> Clause:
-    """Paul bought three red apples yesterday."""
-    act = draw.one(DYNAMIC)
+    """Draw a clause with an object: "Paul bought three red apples yesterday"."""
+    act = draw.choose(DYNAMIC)
     subject, tense, polarity, question = frame_for(draw, act)
     if act.en in ("lose", "break"):  # "she didn't lose her hat last Saturday" is no news
         polarity = "yes"
-    if act.en == "drive":  # one sees whether somebody is driving a truck
+    if act.en == "drive":  # it is obvious whether somebody is driving a truck
         polarity, question = "yes", ""
     if tense == "habit" and polarity == "no" and draw.chance(0.4):
         polarity = "never"
     if "single" in act.uses:
-        subject = YOU if question else able(draw, single(draw), act)
+        subject = YOU if question else suitable_subject(draw, single(draw), act)
     thing = object_for(draw, act, subject, tense=tense, polarity=polarity)
     if question and thing.determiner == "count":  # nobody asks whether you ate two pears
         thing = Phrase(thing.noun, "a")
@@ -140,27 +143,27 @@ def transitive(draw: Draw) -> Clause:
         often, time = (words(OFTEN)[0], None) if tense == "habit" else (None, None)  # nobody has beer for breakfast
     if often and thing.determiner == "a" and not thing.noun.mass and not thing.container:  # often eats sandwiches
         thing = replace(thing, plural=True)
-    return Clause(able(draw, subject, act, thing), Act(act, thing), tense, polarity, question, often, time)
+    return Clause(suitable_subject(draw, subject, act, thing), Act(act, thing), tense, polarity, question, often, time)
 
 
 def activity(draw: Draw) -> Clause:
-    """My sister often plays football in the park with her friends."""
-    act = draw.one(read_verbs(ACTIVITIES))
+    """Draw a clause without an object: "My sister often plays football in the park with her friends"."""
+    act = draw.choose(read_verbs(ACTIVITIES))
     if "animal" in act.uses and draw.chance(0.35):
         polarity, question = mood_of(draw)
         return Clause(animal(draw), Act(act), "now", polarity, question)
     subject, tense, polarity, question = frame_for(draw, act)
     if tense == "habit" and act.en_tail in OCCASIONS:
-        polarity = "yes"  # "she doesn't take a shower" would speak of now
-    # "He often works" wants to be "he often works at home", and "he is going to have lunch" is no news.
+        polarity = "yes"  # "she doesn't take a shower" would mean now
+    # "He often works" needs a place ("at home"), and "he is going to have lunch" is no news.
     bare = (tense == "habit" and act.en in ("work", "study")) or (tense != "now" and act.en == "have")
     where = place_for(draw, act) if act.en == "travel" or bare or draw.chance(0.4) else None
     if polarity == "no" and act.en != "travel":
         where = None
     often, time = when(draw, tense, act, polarity, goal=where)
-    if often and act.en_tail == "a shower":  # not only sometimes
+    if often and act.en_tail == "a shower":  # people shower every day
         often, time = None, time_for(draw, tense, act)
-    if tense == "past" and not time and not where and ("lasting" in act.uses or act.en == "smoke"):  # when?
+    if tense == "past" and not time and not where and ("lasting" in act.uses or act.en == "smoke"):  # when or where?
         time = time_for(draw, tense, act)
     if polarity == "no":
         return Clause(subject, Act(act), tense, polarity, question, often, time, where)
@@ -175,31 +178,32 @@ def activity(draw: Draw) -> Clause:
 
 
 def place_for(draw: Draw, act: Verb) -> Place | None:
+    """Choose a place for an activity, or None if it has none."""
     known = places(" ".join(sorted(act.objects)))
-    return draw.one(known) if known else None
+    return draw.choose(known) if known else None
 
 
 def lasting(draw: Draw) -> Clause:
-    """David slept for eight hours."""
-    act = draw.one(verbs_for(ACTIVITIES, USES["t"]))
-    unit, low, high = draw.one((("hour", 2, 10), ("hour", 2, 10), ("minute", 2, 10)))
+    """Draw a duration: "David slept for eight hours"."""
+    act = draw.choose(verbs_for(ACTIVITIES, USES["t"]))
+    unit, low, high = draw.choose((("hour", 2, 10), ("hour", 2, 10), ("minute", 2, 10)))
     count = draw.number(low, high) * (5 if unit == "minute" else 1)
-    return Clause(able(draw, person(draw), act), Act(act), "past", time=Span(count, nouns()[unit], "for"))
+    return Clause(suitable_subject(draw, person(draw), act), Act(act), "past", time=Span(count, nouns()[unit], "for"))
 
 
 def state(draw: Draw) -> Clause:
-    """Sophie likes cats. We need a new table. Do you know my neighbour?"""
-    act = draw.one(verbs_for(TRANSITIVE, "state", "have"))
+    """Draw a state: "Sophie likes cats.", "We need a new table"."""
+    act = draw.choose(verbs_for(TRANSITIVE, "state", "have"))
     if draw.chance(0.25):
         act = verb(TRANSITIVE, "like")
     polarity, question = mood_of(draw)
     if act.en == "love":
         polarity, question = "yes", ""
-    subject = able(draw, doer(draw, question), act)
+    subject = suitable_subject(draw, doer(draw, question), act)
     thing = object_for(draw, act, subject, tense="habit", polarity=polarity)
     if question and thing.determiner == "count":
         thing = Phrase(thing.noun, "a", container=thing.container)
-    subject = able(draw, subject, act, thing)
+    subject = suitable_subject(draw, subject, act, thing)
     if act.en in ("need", "want"):
         if subject == YOU and polarity == "yes":
             question = "yes-no"
@@ -208,7 +212,7 @@ def state(draw: Draw) -> Clause:
 
 
 def having(draw: Draw) -> Clause:
-    """My uncle has two dogs."""
+    """Draw a possession: "My uncle has two dogs"."""
     have = verb(TRANSITIVE, "have")
     polarity, question = mood_of(draw)
     subject = doer(draw, question)
@@ -218,24 +222,21 @@ def having(draw: Draw) -> Clause:
     elif thing.determiner not in ("a", "count"):
         several = most(thing.noun) > 1
         thing = Phrase(thing.noun, "count" if several else "a", several, count=draw.number(2, 3) if several else 1)
-    subject = wearer(_one_each(draw, able(draw, subject, have, thing), thing), thing)
+    subject = wearer(_one_each(draw, suitable_subject(draw, subject, have, thing), thing), thing)
     return Clause(subject, Act(have, thing), "habit", polarity, question)
 
 
 def _one_each(draw: Draw, subject: Subject, thing: Phrase) -> Subject:
-    """Somebody alone where the thing is one person's: not "the singers need a ticket"."""
+    """Return the subject, or one person if each needs a thing alone: not "the singers need a ticket"."""
     personal = thing.determiner == "a" and not thing.plural and not thing.noun.mass and not thing.noun.classes & SHARED
-    if isinstance(subject, Phrase) and thing.noun.classes & {
-        "sibling",
-        "offspring",
-    }:  # nor "the students have a brother"
-        personal = True
+    if isinstance(subject, Phrase) and thing.noun.classes & {"sibling", "offspring"}:
+        personal = True  # not "the students have a brother" either
     return name(draw) if personal and pronoun_for(subject).plural else subject
 
 
 def giving(draw: Draw) -> Clause:
-    """Emma gave a flower to her grandmother."""
-    act = draw.one(read_verbs(GIVING))
+    """Draw a clause with a recipient: "Emma gave a flower to her grandmother"."""
+    act = draw.choose(read_verbs(GIVING))
     subject, tense, polarity, question = frame_for(draw, act)
     thing = object_for(draw, act, subject, tense=tense, polarity=polarity)
     if thing.determiner == "count" and thing.noun.en not in SEVERAL:
@@ -246,18 +247,18 @@ def giving(draw: Draw) -> Clause:
     if receiver == subject or (isinstance(subject, Phrase) and receiver == subject.owner):
         receiver = related(draw, subject)
     if isinstance(receiver, Phrase) and receiver.plural and thing.noun.classes & {"clothing", "accessory"}:
-        thing = Phrase(nouns()["gift"], "a" if polarity == "yes" else "the")  # one does not give them one coat
+        thing = Phrase(nouns()["gift"], "a" if polarity == "yes" else "the")  # several people do not get one coat
     _, time = when(draw, tense, act, polarity)
     return Clause(subject, Act(act, thing, receiver), tense, polarity, question, time=time)
 
 
 def motion(draw: Draw) -> Clause:
-    """We are going to go to Paris by train next week."""
-    act = verb(MOTION, "go") if draw.chance(0.6) else draw.one(verbs_named(MOTION, "arrive come")[:2])
+    """Draw a clause with a goal: "We are going to go to Paris by train next week"."""
+    act = verb(MOTION, "go") if draw.chance(0.6) else draw.choose(verbs_named(MOTION, "arrive come")[:2])
     subject, tense, polarity, question = frame_for(draw, act)
-    missing = act.en == "come" and polarity == "no"  # nobody fails to come back from the bakery
+    missing = act.en == "come" and polarity == "no"  # "she didn't come back from the bakery" would be odd
     abroad = tense != "habit" and (missing or draw.chance(0.4))
-    goal = draw.one(places("city country" if abroad else _nearby(act, tense, polarity)))
+    goal = draw.choose(places("city country" if abroad else _nearby(act, tense, polarity)))
     if "university" in goal.kinds and isinstance(subject, Phrase) and "child-noun" in subject.noun.classes:
         goal = places("school")[0]
     vehicle = None
@@ -265,7 +266,7 @@ def motion(draw: Draw) -> Clause:
         train, bus, car, plane, bike, foot = words(VEHICLES)
         far = (plane,) if "country" in goal.kinds else (train, bus, car, plane)
         near = (bus, car) if "airport" in goal.kinds else (bus, car, bike, foot)
-        vehicle = draw.one(far if abroad else near)
+        vehicle = draw.choose(far if abroad else near)
     often, time = when(draw, tense, act, polarity, far=abroad, goal=goal)
     if often and not vehicle and "daily" in goal.kinds:  # not "he sometimes goes to school"
         often, time = None, time_for(draw, tense, act, goal=goal)
@@ -276,35 +277,35 @@ def motion(draw: Draw) -> Clause:
     on_time = act.en == "arrive" and tense == "past" and polarity == "yes" and not question
     if on_time and "country" not in goal.kinds and draw.chance(0.5):
         time = clock(draw)
-    if "office" in goal.kinds or (vehicle and vehicle.en == "by car"):  # 开车: by car is driving
-        subject = able(draw, subject, verb(TRANSITIVE, "drive"))
+    if "office" in goal.kinds or (vehicle and vehicle.en == "by car"):  # Chinese 开车 means driving oneself
+        subject = suitable_subject(draw, subject, verb(TRANSITIVE, "drive"))
     return Clause(subject, Act(act, goal=goal), tense, polarity, question, often, time, vehicle=vehicle)
 
 
 def _nearby(act: Verb, tense: Tense, polarity: Polarity) -> str:
-    """The kinds of places that one goes to, arrives at and comes back from without leaving town."""
+    """Return the kinds of places in town that one goes to, arrives at or comes back from."""
     if act.en == "arrive":
         return "destination" if tense == "future" else "arrival"
     if act.en == "go" and tense == "habit":
-        return "regular" if polarity == "yes" else "daily"  # "he doesn't go to school" says something
+        return "regular" if polarity == "yes" else "daily"  # "he doesn't go to school" is news
     return "goal"
 
 
 def dwelling(draw: Draw) -> Clause:
-    """Where people live, come from, were born and stay."""
-    how = draw.one(("live", "come", "be", "birthday", "stay"))
+    """Draw where somebody lives, comes from, was born or stays."""
+    how = draw.choose(("live", "come", "be", "birthday", "stay"))
     polarity, question = mood_of(draw)
     subject = doer(draw, question)
     if how == "birthday":
         born = read_verbs(MOTION)[-1]
-        who = draw.who(ME, HE, name(draw), name(draw), relative(draw, ME, several=False))
+        who = draw.choose_subject(ME, HE, name(draw), name(draw), relative(draw, ME, several=False))
         return Clause(who, Act(born), "past", time=date(draw))
     if how == "stay":
         stay = verb(MOTION, "stay")
         subject, tense, polarity, question = frame_for(draw, stay)
-        goal = draw.one(places("stay city"))
+        goal = draw.choose(places("stay city"))
         return Clause(subject, Act(stay, goal=goal), tense, polarity, question, time=time_for(draw, tense, stay))
-    goal = draw.one(places("city country"))
+    goal = draw.choose(places("city country"))
     if how == "be":
         return Clause(subject, Act(verb(MOTION, "be", "born"), goal=goal), "past", "yes", question)
     act = verb(MOTION, how, "from" if how == "come" else "")
@@ -312,12 +313,12 @@ def dwelling(draw: Draw) -> Clause:
 
 
 def asking(draw: Draw) -> Clause:
-    """Who, what, when and why; where has its own."""
-    question: Question = draw.one(("who", "what", "when", "why"))
+    """Draw a question with who, what, when or why; `asking_where` is for where."""
+    question: Question = draw.choose(("who", "what", "when", "why"))
     subject = doer(draw, question)
     if question == "who":
-        act = draw.one(verbs_for(TRANSITIVE, "past", "lose find look sell"))
-        tense: Tense = draw.one([tense for tense in TENSES[1:] if tense in act.uses])
+        act = draw.choose(verbs_for(TRANSITIVE, "past", "lose find look sell"))
+        tense: Tense = draw.choose([tense for tense in TENSES[1:] if tense in act.uses])
         thing = object_for(draw, act, YOU, tense=tense)
         if thing.determiner in ("a", "count") and (act.en not in CREATING or tense == "past"):
             thing = Phrase(
@@ -327,44 +328,45 @@ def asking(draw: Draw) -> Clause:
             thing = Phrase(thing.noun, "a")
         return Clause(HE, Act(act, thing), tense, question=question)
     if question == "what":
-        act = verb(TRANSITIVE, draw.one(("eat", "drink", "read", "write", "draw", "buy", "learn", "study")))
-        tense = draw.one(("now", "past", "future"))
+        act = verb(TRANSITIVE, draw.choose(("eat", "drink", "read", "write", "draw", "buy", "learn", "study")))
+        tense = draw.choose(("now", "past", "future"))
         time = time_for(draw, tense) if tense == "future" or (tense == "past" and draw.chance(0.5)) else None
         return Clause(subject, Act(act), tense, question=question, time=time)
     if question == "when":
-        act = verb(MOTION, *draw.one((("go", ""), ("arrive", ""), ("come", "back from"))))
-        tense = draw.one(("past", "future"))
-        return Clause(subject, Act(act, goal=draw.one(places("arrival city"))), tense, question=question)
-    act = draw.one(verbs_named(ACTIVITIES, "cry laugh sleep run work"))
-    return Clause(able(draw, subject, act), Act(act), "now", question=question)
+        act = verb(MOTION, *draw.choose((("go", ""), ("arrive", ""), ("come", "back from"))))
+        tense = draw.choose(("past", "future"))
+        return Clause(subject, Act(act, goal=draw.choose(places("arrival city"))), tense, question=question)
+    act = draw.choose(verbs_named(ACTIVITIES, "cry laugh sleep run work"))
+    return Clause(suitable_subject(draw, subject, act), Act(act), "now", question=question)
 
 
 def asking_where(draw: Draw) -> Clause:
+    """Draw a question with where: "Where did they work last week?"."""
     subject = doer(draw, "where")
     if draw.chance(0.25):
         return Clause(subject, Act(verb(MOTION, "live")), "habit", question="where")
-    tense: Tense = draw.one(("past", "future"))
-    act = verb(MOTION, "go") if draw.chance(0.4) else draw.one(verbs_named(ACTIVITIES, "work study swim have"))
+    tense: Tense = draw.choose(("past", "future"))
+    act = verb(MOTION, "go") if draw.chance(0.4) else draw.choose(verbs_named(ACTIVITIES, "work study swim have"))
     if act.en in ("work", "study") and draw.chance(0.5):
-        return Clause(able(draw, subject, act), Act(act), "habit", question="where")
-    subject = able(draw, subject, act)
+        return Clause(suitable_subject(draw, subject, act), Act(act), "habit", question="where")
+    subject = suitable_subject(draw, subject, act)
     return Clause(subject, Act(act), tense, question="where", time=time_for(draw, tense, act))
 
 
 def order(draw: Draw) -> Order:
-    """Open the window, please. Don't buy any bread."""
-    act = draw.one((*verbs_for(TRANSITIVE, "order"), *verbs_for(ACTIVITIES, "order")))
+    """Draw an order: "Open the window, please.", "Don't buy any bread"."""
+    act = draw.choose((*verbs_for(TRANSITIVE, "order"), *verbs_for(ACTIVITIES, "order")))
     negative = act.en == "smoke" or (act.en not in ("rest", "help") and draw.chance(0.35))
     if act in read_verbs(ACTIVITIES):
         return Order(Act(act), negative)
     thing = object_for(draw, act, YOU, tense="future", polarity="no" if negative else "yes")
-    if act.en in ("read", "watch", "look", "listen", "sing") and thing.determiner in ("a", "count"):  # one points at it
+    if act.en in ("read", "watch", "look", "listen", "sing") and thing.determiner in ("a", "count"):  # point at it
         thing = Phrase(thing.noun, "this")
     return Order(Act(act, thing), negative)
 
 
 def clock(draw: Draw, *hours: int) -> Clock:
-    """A time of day, at one of these hours or at any."""
-    hour = draw.one(hours) if hours else draw.number(1, 11)
+    """Choose a time of day, at one of these hours if any are given."""
+    hour = draw.choose(hours) if hours else draw.number(1, 11)
     minutes = (0, 0, 5, 10, 15, 20, 30, 30, 40, 45, 50) if hour < 11 else (0, 10, 15, 20, 30)
-    return Clock(hour, draw.one(minutes))
+    return Clock(hour, draw.choose(minutes))

@@ -1,13 +1,14 @@
-"""The verbs of the demo: English | French | Chinese | classes of its object | uses.
+"""The verbs of the demo corpus: English | French | Chinese | classes of the object | uses.
 
 English: base, irregular past, irregular -ing form, then `+` and the words that follow it ("listen + to").
-French: infinitive (`se` for a reflexive one), then `+` and the words that follow it; forms are in `conjugation.py`.
-Chinese: {} is the object or the goal, {to} the recipient, ~ the place of 了; `;` a second pattern for what goes on now.
-Uses, one letter each: h every day, n now, p past, f future, w with a modal, i as an order, k counted objects ("three"),
-o only objects that the subject owns, s a state ("knows"), x said of animals too, g generic objects ("likes cats"),
-t may last ("for two hours"), m may lie a week off ("last Monday"), l longer ("last year"), y always does (one buys a
-house next year, not tonight), d definite objects only, e one person, one object at a time, a not for children,
-v not for grandparents, c in company. The "objects" of `ACTIVITIES` are the places where one does it.
+French: infinitive (`se` if it is reflexive), then `+` and the words that follow it; `conjugation.py` has the forms.
+Chinese: {} is the object or the goal, {to} the recipient, ~ the place of 了; after `;` the pattern of the progressive.
+Uses, one letter each: h habitual present, n progressive, p past, f future, w with a modal verb, i imperative,
+k counted objects ("three"), o only objects that the subject owns, s a state ("knows"), x animals may be the subject,
+g generic objects ("likes cats"), t may have a duration ("for two hours"), m may be a week away ("last Monday"),
+l longer ("last year"), y always far away (one buys a house next year, not tonight), d definite objects only,
+e one person and one object, a not for children, v not for grandparents, c in company. The "objects" of `ACTIVITIES`
+are places.
 """
 
 from functools import cache
@@ -81,7 +82,7 @@ want | vouloir | 想要{} | drink broth edible dish food | s k
 want | vouloir | 想要{} | clothing accessory bag umbrella book bike guitar lamp | s
 """
 
-# With an object and somebody who gets it.
+# With an object and a recipient.
 GIVING = """
 give gave + to | donner + à | 给~{to}{} | book novel magazine letter flower gift lent photo | p f w k m
 buy bought + for | acheter + pour | 给{to}买~{} | flower gift book novel coat shirt sweater accessory bag | p f w k m
@@ -91,7 +92,7 @@ show showed + to | montrer + à | 给{to}看~{} | photo book letter magazine wat
 tell told + to | raconter + à | 给{to}讲~{} | tale | n p f w
 """
 
-# Without an object; what looks like one belongs to the verb.
+# Without an object: "football" in "play football" belongs to the verb.
 ACTIVITIES = """
 sleep slept | dormir | 睡觉~ | - | n w x t
 work | travailler | 工作~ | school hospital office bank university home | h n p f w t a v
@@ -173,26 +174,26 @@ USES = {
 
 @cache
 def read_verbs(table: str) -> tuple[Verb, ...]:
-    """The verbs of one of the tables above."""
+    """Return the verbs of one of the tables above."""
     return tuple(_read(line) for line in table.splitlines() if line)
 
 
 @cache
 def verbs_for(table: str, use: str, without: str = "") -> tuple[Verb, ...]:
-    """The verbs of a table that have the use, but not those whose base form is among `without`."""
+    """Return the verbs of a table that have the use, except those whose base form is in `without`."""
     return tuple(verb for verb in read_verbs(table) if use in verb.uses and verb.en not in without.split())
 
 
 @cache
 def verbs_named(table: str, names: str) -> tuple[Verb, ...]:
-    """The verbs of a table with any of these base forms."""
+    """Return the verbs of a table with any of these base forms."""
     return tuple(verb for verb in read_verbs(table) if verb.en in names.split())
 
 
 @cache
 def verb(table: str, english: str, tail: str = "") -> Verb:
-    """The first verb of the table with this base form and tail."""
-    return next(found for found in read_verbs(table) if found.en == english and found.en_tail == tail)
+    """Return the first verb of the table with this base form and tail."""
+    return next(act for act in read_verbs(table) if act.en == english and act.en_tail == tail)
 
 
 def _read(line: str) -> Verb:

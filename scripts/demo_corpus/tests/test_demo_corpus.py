@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from scripts.demo_corpus.adjectives import adjectives
-from scripts.demo_corpus.corpus import APART, DemoCorpus, Example, translations
+from scripts.demo_corpus.corpus import SEPARATED, DemoCorpus, Example, translations
 from scripts.demo_corpus.corpus import demo_corpus as made_corpus
 from scripts.demo_corpus.meaning import Language
 from scripts.demo_corpus.nouns import nouns
@@ -112,7 +112,7 @@ def test_words_kept_apart_never_meet_in_training_but_each_is_seen() -> None:
     forms = word_forms()
     bags = [set(re.findall(r"[\w'-]+", example.source)) for example in corpus.train]
     together = [set(re.findall(r"[\w'-]+", example.source)) for example in corpus.combinations]
-    for first, second in APART:
+    for first, second in SEPARATED:
         assert not [bag for bag in bags if bag & forms[first] and bag & forms[second]], (first, second)
         assert sum(bool(bag & forms[first]) for bag in bags) >= 20, first
         assert sum(bool(bag & forms[second]) for bag in bags) >= 20, second

@@ -8,7 +8,7 @@ import pytest
 from scripts.demo_corpus import chinese, english, french, french_phrases
 from scripts.demo_corpus.adjectives import adjective
 from scripts.demo_corpus.conjugation import conjugate
-from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.grammar import all_meanings
 from scripts.demo_corpus.lexicon import MONTHS, NAMES, RELATIONS, VOCATIVES, words
 from scripts.demo_corpus.meaning import (
     Act,
@@ -26,8 +26,8 @@ from scripts.demo_corpus.meaning import (
     Phrase,
     Profession,
     Quality,
-    Saying,
     Sentence,
+    SetPhrase,
 )
 from scripts.demo_corpus.nouns import nouns
 from scripts.demo_corpus.people import HE, ME, SHE, THEY, WOMEN, YOU
@@ -35,7 +35,7 @@ from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, read_verbs, verb
 
 VOWEL = "[aeiouyhàâéèêëîïôûœAEIOUHÉÈ]"
 NOUN = nouns()
-SAID = [meaning for meaning in stock() if not isinstance(meaning.body, Saying)]
+SAID = [meaning for meaning in all_meanings() if not isinstance(meaning.body, SetPhrase)]
 ENGLISH = [english.render(meaning) for meaning in SAID]
 FRENCH = [french.render(meaning) for meaning in SAID]
 CHINESE = [chinese.render(meaning) for meaning in SAID]

@@ -12,12 +12,12 @@ import pytest
 from scripts.demo_corpus import chinese, english, french
 from scripts.demo_corpus.comparisons import SIZES, SPEEDS
 from scripts.demo_corpus.corpus import Example, demo_corpus, translations
-from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.grammar import all_meanings
 from scripts.demo_corpus.lexicon import NAMES, words
 from scripts.demo_corpus.meaning import Act, Age, Clause, Comparison, Language, Phrase, Pronoun
 from scripts.demo_corpus.people import GROWN_UP, YOUNG, pronoun_for
 
-MEANINGS = stock()
+MEANINGS = all_meanings()
 CLAUSES = [meaning.body for meaning in MEANINGS if isinstance(meaning.body, Clause)]
 ENGLISH = [english.render(meaning) for meaning in MEANINGS]
 CHILD = r"(the|The) (child|children|boys?|girls?)"

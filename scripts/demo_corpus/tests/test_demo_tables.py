@@ -9,7 +9,7 @@ from heedful.data.demo import FOLDER, PAIRS
 from scripts.demo_corpus import __main__, tables
 from scripts.demo_corpus.ambiguity import RENDER
 from scripts.demo_corpus.corpus import demo_corpus
-from scripts.demo_corpus.grammar import stock
+from scripts.demo_corpus.grammar import all_meanings
 from scripts.demo_corpus.kinds import Kind, kind_of
 from scripts.demo_corpus.probe import LARGE, probe_pairs
 
@@ -34,7 +34,7 @@ def test_more_text_has_more_to_train_on_and_the_same_probe() -> None:
     assert large.probe == small.probe
     held_out = {item.example.source for item in large.probe}
     assert not held_out & {example.source for example in (*large.train, *large.valid, *large.test, *large.combinations)}
-    assert not held_out.isdisjoint(RENDER["en"](meaning) for meaning in stock(2))  # so something was left out
+    assert not held_out.isdisjoint(RENDER["en"](meaning) for meaning in all_meanings(2))  # so something was left out
 
 
 def test_another_seed_holds_out_other_sentences(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ KINDS = {
 
 
 def test_the_kinds_of_known_sentences() -> None:
-    kinds = {RENDER["en"](meaning): kind_of(meaning) for meaning in stock()}
+    kinds = {RENDER["en"](meaning): kind_of(meaning) for meaning in all_meanings()}
     assert {text: kinds.get(text) for text in KINDS} == KINDS
 
 

@@ -1,12 +1,12 @@
-"""Whole utterances, each said one way: greetings, the road, the table, the doctor, and sentences of study notes.
+"""Set phrases with one form in each language: greetings, on the road, at table, at the doctor's.
 
-English | French | Chinese. A phrase that stands on two lines has two translations, and both count.
+English | French | Chinese. A phrase on two lines has two translations; both count as right.
 """
 
 from functools import cache
 
 from scripts.demo_corpus.lexicon import words
-from scripts.demo_corpus.meaning import Saying
+from scripts.demo_corpus.meaning import SetPhrase
 
 TABLE = """
 I love studying. | J'aime étudier. | 我爱学习。
@@ -79,5 +79,6 @@ Do you speak English? | Est-ce que tu parles anglais ? | 你会说英语吗？
 
 
 @cache
-def sayings() -> tuple[Saying, ...]:
-    return tuple(Saying(word) for word in words(TABLE))
+def set_phrases() -> tuple[SetPhrase, ...]:
+    """Return all set phrases."""
+    return tuple(SetPhrase(word) for word in words(TABLE))
