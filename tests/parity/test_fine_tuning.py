@@ -82,8 +82,8 @@ def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
     settings = resolve_settings(files, None, None, [*QUICK, "data.batch_tokens=128", "data.max_doubtful=1.0"]).settings
     task = task_of(settings)
     task.prepare(Preparation(tmp_path / "run", files, settings, load_model(ours).tokenizers, lambda text: None))
-    lesson = task.lesson(task.reopen(tmp_path / "run", settings), settings)
-    batch = next(Loader(lesson.make_dataset(False), batch_tokens=128, max_len=64, seed=1))
+    prepared_task = task.assemble(task.reopen(tmp_path / "run", settings), settings)
+    batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=128, max_len=64, seed=1))
     row = batch.source[0, batch.source_mask[0]].tolist()  # type: ignore[attr-defined]
     assert (row[0], row[-1]) == (special_ids.bos_id, special_ids.eos_id) == (0, 2)
     row = batch.target_in[0, batch.target_mask[0]].tolist()  # type: ignore[attr-defined]

@@ -4,13 +4,13 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.training.checkpoint import Checkpoint, State
+from heedful.training.checkpoint import Checkpoint
 from heedful.training.data_preparation import Prepared
 from heedful.training.distributed import World
 from heedful.training.run_config import Files, RunRecord
 from heedful.training.settings import Settings, read_settings
 from heedful.training.signals import StopRequests
-from heedful.training.trainer import Session, open_session
+from heedful.training.trainer import Trainer
 
 WORDS = [
     "the", "a", "dog", "cat", "man", "woman", "boy", "girl", "runs", "walks", "sees",
@@ -44,7 +44,7 @@ def write_corpus(folder: Path, n_pairs: int = 150, seed: int = 0) -> tuple[Path,
 
 
 def silent(kind: str, **values: object) -> None:
-    """An emit that nobody hears."""
+    """Ignore an event."""
 
 
 def open_small(
@@ -55,8 +55,8 @@ def open_small(
     world: World,
     checkpoint: Checkpoint | None = None,
     emit: Callable[..., None] = silent,
-) -> tuple[Session, State]:
-    return open_session(
+) -> Trainer:
+    return Trainer(
         folder,
         RunRecord(Files(), chosen),
         world,

@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> Files:
 
 def prepared(folder: Path, files: Files, *more: str) -> tuple[Prepared, list[str]]:
     said: list[str] = []
-    return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, say=said.append), said
+    return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, notify=said.append), said
 
 
 def sources(found: Prepared) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from heedful.data import Example
 from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.events import read_log
+from heedful.training.settings import DataSettings
 from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
@@ -28,8 +29,13 @@ def test_the_last_weights_are_judged_wherever_a_run_ends(ema: str, tmp_path: Pat
 def validator(n_examples: int, sentences: int) -> PairsValidator:
     examples = [Example(f"the dog {number}", f"DOG {number}") for number in range(n_examples)]
     tokenizers = learn_tokenizers(["the dog"], ["DOG"], TokenizerConfig(vocab_size=300))
-    sizes = {"batch_tokens": 1000, "max_len": 200, "special_ids": SpecialIds(), "say": str, "last_position": None}
-    return PairsValidator(examples, tokenizers, sentences=sentences, **sizes)  # type: ignore[arg-type]
+    sizes = {
+        "data": DataSettings(batch_tokens=1000, max_len=200),
+        "special_ids": SpecialIds(),
+        "notify": str,
+        "last_position": None,
+    }
+    return PairsValidator(examples, tokenizers, n_sentences=sentences, **sizes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n_examples", "sentences"), [(90, 30), (100, 7), (5, 5), (5, 9), (5, 0)])

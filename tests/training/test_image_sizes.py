@@ -77,9 +77,9 @@ def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_pa
     files = Files.of(tmp_path / "a.npz", (), None, None, None, "images")
     settings = resolve_settings(files, "vit", None, [f"task={task}"]).settings
     TASKS[task].prepare(Preparation(tmp_path / "run", files, settings, None, lambda text: None))
-    lesson = TASKS[task].lesson(TASKS[task].reopen(tmp_path / "run", settings), settings)
+    prepared_task = TASKS[task].assemble(TASKS[task].reopen(tmp_path / "run", settings), settings)
     world, state = World(0, 1, torch.device("cpu")), LoaderState(epoch=0, position=0, seed=settings.run.seed)
-    loader = make_loader(lesson, settings, world, state)
+    loader = make_loader(prepared_task, settings, world, state)
     assert max(len(next(loader)) for _ in range(3)) > 6
 
 
@@ -118,7 +118,7 @@ def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None
     learn(tmp_path / "run", photos, *SMALL, "data.image_size=8", "data.shift=0", family="vit")
     loaded = load_model(tmp_path / "run" / "last")
     assert isinstance(loaded.model, Vit) and loaded.model.config.image_size == 8
-    learned = np.load(tmp_path / "run" / "data" / "pictures" / "pixels.npy")
+    learned = np.load(tmp_path / "run" / "data" / "images" / "pixels.npy")
     mean, std = (np.array(values)[:, None, None] for values in (loaded.model.config.mean, loaded.model.config.std))
     seen = image_tensor(loaded.model, sorted(photos.rglob("*.png"))).numpy()
     rounded = {np.rint((image * std + mean) * 255).astype(np.uint8).tobytes() for image in seen}
@@ -130,7 +130,7 @@ def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None
 
 def test_a_label_without_pictures_is_said(tmp_path: Path) -> None:
     photographs(tmp_path / "photos", [(8, 8)]).joinpath("grey").mkdir()
-    with pytest.warns(UserWarning, match="no picture to learn from has the label 'grey'"):
+    with pytest.warns(UserWarning, match="no training image has the label 'grey'"):
         learn(tmp_path / "run", tmp_path / "photos", *SMALL, "model.patch_size=4", family="vit")
 
 
@@ -158,7 +158,7 @@ def test_the_scale_of_pixels_is_found_without_a_copy_of_them() -> None:
 def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
     photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
-    assert np.load(tmp_path / "run" / "data" / "pictures" / "valid_pixels.npy").shape == (20, 3, 12, 12)
+    assert np.load(tmp_path / "run" / "data" / "images" / "valid_pixels.npy").shape == (20, 3, 12, 12)
 
 
 def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> Non
     shutil.rmtree(valid / "bright")
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
     names = load_model(tmp_path / "run" / "last").model.config.labels
-    targets = np.load(tmp_path / "run" / "data" / "pictures" / "valid_targets.npy")
+    targets = np.load(tmp_path / "run" / "data" / "images" / "valid_targets.npy")
     assert [names[target] for target in targets] == ["dark"] * 3
     (valid / "dark").rename(valid / "drak")
     with pytest.raises(UserError, match=r"valid: the label 'drak' is not among those of training; did you mean 'dark'"):
@@ -183,7 +183,7 @@ def test_where_patches_are_asked_for_labels_mean_nothing(task: str, tmp_path: Pa
         warnings.simplefilter("error")
         patches = (*SMALL, "model.patch_size=4", f"task={task}")
         learn(tmp_path / "run", photos[:2], *patches, family="vit", valid=photos[2])
-    pictures = tmp_path / "run" / "data" / "pictures"
+    pictures = tmp_path / "run" / "data" / "images"
     assert [len(np.load(pictures / f"{part}pixels.npy")) for part in ("", "valid_")] == [40, 20]
     with pytest.raises(UserError, match=r"more: another size than photos"):
         learn(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import UserError
-from heedful.training.run_config import Files, RunRecord, guessed, languages_of, say_languages
+from heedful.training.run_config import Files, RunRecord, describe_languages, languages_in_names, languages_of
 from heedful.training.settings import DataSettings, Settings
 from heedful.training.train import train
 from small_tasks import CASES
@@ -15,6 +15,11 @@ def record(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> RunRec
     source = tuple(corpus[0] for corpus in corpora)
     target = tuple(corpus[1] for corpus in corpora if len(corpus) == 2)
     return RunRecord(Files(source, target), Settings(data=DataSettings(languages=languages)))
+
+
+def of(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> tuple[Files, Settings]:
+    made = record(*corpora, languages=languages)
+    return made.files, made.settings
 
 
 @pytest.mark.parametrize(
@@ -36,16 +41,16 @@ def record(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> RunRec
     ],
 )
 def test_names_of_files_say_it_or_nothing_does(corpora, expected):
-    assert guessed(corpora) == expected
+    assert languages_in_names(corpora) == expected
 
 
 def test_what_is_set_counts_more_and_what_is_taken_is_said():
     named = ("train.en", "train.de")
-    assert languages_of(record(named)) == ("en", "de")
-    assert languages_of(record(named, languages=("en", "nl"))) == ("en", "nl")
-    assert say_languages(record(named, languages=("en", "nl"))) == "from en to nl"
-    assert "from en to de, by the names of the files" in say_languages(record(named))
-    assert "data.languages" in say_languages(record(("a.txt", "b.txt")))
+    assert languages_of(*of(named)) == ("en", "de")
+    assert languages_of(*of(named, languages=("en", "nl"))) == ("en", "nl")
+    assert describe_languages(record(named, languages=("en", "nl"))) == "from en to nl"
+    assert "from en to de, by the file names" in describe_languages(record(named))
+    assert "data.languages" in describe_languages(record(("a.txt", "b.txt")))
 
 
 @pytest.mark.parametrize("languages", [("en",), ("en", "de", "fr"), ("english", "de"), ("en", "d")])

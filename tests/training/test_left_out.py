@@ -10,7 +10,7 @@ from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
 from heedful.training.data_preparation import prepare_data
 from heedful.training.events import read_log
 from heedful.training.run_config import Files
-from heedful.training.settings import read_settings
+from heedful.training.settings import DataSettings, read_settings
 from heedful.training.tasks.translation import PairsValidator
 from heedful.training.train import train
 from small_tasks import CASES
@@ -47,7 +47,7 @@ def test_a_label_with_one_example_is_named(tmp_path: Path) -> None:
     assert not any("one example" in text for text in said_by("classification", tmp_path, labels=labels))
     labels.write_text("sentence\tlabel\n" + labels.read_text())
     said = said_by("classification", tmp_path / "other", labels=labels)
-    assert "labels with one example alone: 'label'. A heading, or misspelt?" in said
+    assert "labels with a single example: 'label'. A heading, or misspelt?" in said
 
 
 @pytest.mark.parametrize(("kind", "files"), [("next_token", "text"), ("tagging", "tags")])
@@ -114,12 +114,12 @@ def test_sources_that_are_all_beyond_the_last_position_are_refused() -> None:
     """Before the first step, and not by a score that is missing after the first thousand."""
     examples = [Example("the dog " * 10, "DOG THE")] * 3
     tokenizers = learn_tokenizers(["the dog"], ["DOG THE"], TokenizerConfig(vocab_size=300))
-    sizes = {"batch_tokens": 1000, "max_len": 200, "special_ids": SpecialIds(), "say": print}
-    PairsValidator(examples, tokenizers, last_position=5, sentences=0, **sizes)  # type: ignore[arg-type]
+    sizes = {"data": DataSettings(batch_tokens=1000, max_len=200), "special_ids": SpecialIds(), "notify": print}
+    PairsValidator(examples, tokenizers, last_position=5, n_sentences=0, **sizes)  # type: ignore[arg-type]
     with pytest.raises(
         UserError, match=r"all 3 sources for validation are longer than the 5 positions .*sentences = 0"
     ):
-        PairsValidator(examples, tokenizers, last_position=5, sentences=2, **sizes)  # type: ignore[arg-type]
+        PairsValidator(examples, tokenizers, last_position=5, n_sentences=2, **sizes)  # type: ignore[arg-type]
 
 
 def test_pairs_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_pairs_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     chosen = read_settings(None, ["tokenizer.vocab_size=300", "data.on_bad_line=skip", "data.max_doubtful=1"])
     corpora = Files.of(tmp_path / "a.en", tmp_path / "a.xx", None, None, None).corpora(chosen.data)
     valid = Files.of((), (), tmp_path / "a.en", tmp_path / "a.xx", None).valid_corpus()
-    prepare_data(tmp_path / "run", corpora, valid, chosen, tokenizers=None, say=said.append)
+    prepare_data(tmp_path / "run", corpora, valid, chosen, tokenizers=None, notify=said.append)
     assert said.count("a.en + a.xx: 3 lines are left out (2 empty side, 1 invalid UTF-8)") == 2  # of both files
     assert "training on 20 pairs" in said

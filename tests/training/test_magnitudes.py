@@ -48,7 +48,7 @@ def test_t5_learns_as_its_twin_does(kind: str, tied: bool, monkeypatch: pytest.M
     before = model(ids, ids)
     settings = OptimiserSettings(kind=kind, eps=1e-30, weight_decay=0.1)  # type: ignore[arg-type]
     train(model, settings)
-    monkeypatch.setattr("heedful.training.optim.magnitudes", lambda model: {})
+    monkeypatch.setattr("heedful.training.optim.lr_multipliers", lambda model: {})
     train(twin, settings)
     torch.testing.assert_close(model(ids, ids), twin(ids, ids), rtol=1e-6, atol=1e-6)  # Muon adds 1e-7
     assert (model(ids, ids) - before).abs().max() > 0.1

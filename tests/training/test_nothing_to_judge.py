@@ -40,7 +40,7 @@ def test_columns_without_a_word_in_the_validation_file_are_named(tmp_path: Path)
 def test_an_array_file_without_pictures_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", x=np.zeros((0, 8, 8), np.uint8), y=np.zeros(0, np.int64))
     said = refusal("image_classification", tmp_path, valid=tmp_path / "none.npz")
-    assert said.startswith(f"{tmp_path / 'none.npz'}: no picture to validate with")
+    assert said.startswith(f"{tmp_path / 'none.npz'}: no image to validate with")
 
 
 @pytest.mark.parametrize("rows", ["random", "packed"])
@@ -89,4 +89,4 @@ def test_a_text_in_which_nothing_can_be_hidden_is_refused(tmp_path: Path) -> Non
     (tmp_path / "unknown").write_text("★ ★\n", encoding="utf-8")
     changes = ("tokenizer.kind=word", "noise.whole_words=false")
     said = refusal("masked_tokens", tmp_path, *changes, valid=tmp_path / "unknown")
-    assert said.startswith("nothing in the validation data can be hidden")
+    assert said.startswith("nothing in the validation data can be masked")

@@ -160,5 +160,5 @@ def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5])
 def test_a_share_beyond_all_is_refused(share: float) -> None:
-    with pytest.raises(UserError, match=r"'objective\.token_cutoff' must lie in \[0, 1\]"):
+    with pytest.raises(UserError, match=r"'token_cutoff' must be in \[0, 1\]"):
         ObjectiveSettings(token_cutoff=share)

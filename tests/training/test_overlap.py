@@ -27,7 +27,7 @@ def said_of(folder: Path, valid: list[tuple[str, str]] | None) -> list[str]:
     said: list[str] = []
     for _ in range(2):  # the second start finds all prepared, and reads nothing that it could speak of
         prepare_data(
-            folder / "run", files.corpora(), files.valid_corpus(), settings(), tokenizers=None, say=said.append
+            folder / "run", files.corpora(), files.valid_corpus(), settings(), tokenizers=None, notify=said.append
         )
     return [line for line in said if "also in validation" in line]
 

@@ -36,12 +36,12 @@ def test_a_plan_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     source, target = write_corpus(tmp_path)
     files = Files.of(source, target, None, None, None)
     chosen = settings("model.norm=batch", "data.workers=0")
-    prepared = prepare_data(tmp_path / "run", files.corpora(), None, chosen, tokenizers=None, say=str)
-    session, state = open_small(tmp_path / "run", prepared, chosen, world=World(0, 1, torch.device("cpu")))
-    before = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    prepared = prepare_data(tmp_path / "run", files.corpora(), None, chosen, tokenizers=None, notify=str)
+    trainer = open_small(tmp_path / "run", prepared, chosen, world=World(0, 1, torch.device("cpu")))
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     assert any("running" in name for name in before)
-    make_plan(session, state)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in session.model.state_dict().items())
+    make_plan(trainer)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
 
 
 def size(path: Path) -> int:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from heedful.data.collate import Batch
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from heedful.training.data_preparation import Prepared, prepare_data
 from heedful.training.distributed import World
 from heedful.training.run_config import Files
-from heedful.training.trainer import fit
 from small_run import open_small, settings, write_corpus
 
 WORLD = World(0, 1, torch.device("cpu"))
@@ -21,19 +21,19 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("prepared")
     source, target = write_corpus(folder)
     corpora = Files.of(source, target, None, None, None).corpora()
-    return prepare_data(folder, corpora, None, settings(), tokenizers=None, say=print)
+    return prepare_data(folder, corpora, None, settings(), tokenizers=None, notify=print)
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run to the end that keeps a checkpoint of every step."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    session, state = open_small(folder, prepared, settings("run.save_every=1", "run.keep_last=100"), world=WORLD)
+    trainer = open_small(folder, prepared, settings("run.save_every=1", "run.keep_last=100"), world=WORLD)
     torch.set_num_threads(1)
-    assert fit(session.training, state) == "all 60 steps are done"
-    assert state.loader.epoch >= 2, "the run must pass the end of an epoch twice"
-    assert any(load_checkpoint(path).state.loader.position == 0 for path in list_checkpoints(session.checkpoints))
-    return session.checkpoints
+    assert trainer.fit() == "all 60 steps are done"
+    assert trainer.state.loader.epoch >= 2, "the run must pass the end of an epoch twice"
+    assert any(load_checkpoint(path).state.loader.position == 0 for path in list_checkpoints(trainer.checkpoints))
+    return trainer.checkpoints
 
 
 def assert_same(resumed: Checkpoint, expected: Checkpoint) -> None:
@@ -53,20 +53,20 @@ def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupt
     for step in range(first, min(first + 6, 60)):
         folder = tmp_path / str(step)
         checkpoint = load_checkpoint(uninterrupted / f"step-{step:06d}")
-        session, state = open_small(folder, prepared, settings(), world=WORLD, checkpoint=checkpoint)
-        fit(session.training, state)
+        trainer = open_small(folder, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+        trainer.fit()
         assert_same(load_checkpoint(folder / "checkpoints" / "step-000060"), expected)
 
 
 def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
     """Asked to stop while a step is under way: the step is finished and saved, and going on gives the same end."""
-    session, state = open_small(tmp_path, prepared, settings(), world=WORLD)
-    session.training.asked_to_stop = lambda: "asked" if state.step == 33 else None
-    assert fit(session.training, state) == "asked"
+    trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
+    trainer.requests.reason = lambda: "asked" if trainer.state.step == 33 else None  # type: ignore[method-assign]
+    assert trainer.fit() == "asked"
     checkpoint = load_checkpoint(tmp_path / "checkpoints" / "step-000033")
     assert_same(checkpoint, load_checkpoint(uninterrupted / "step-000033"))
-    session, state = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
-    fit(session.training, state)
+    trainer = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+    trainer.fit()
     assert_same(
         load_checkpoint(tmp_path / "checkpoints" / "step-000060"), load_checkpoint(uninterrupted / "step-000060")
     )
@@ -74,20 +74,21 @@ def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrup
 
 def test_an_abandoned_validation_is_made_up_for(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
     """A signal in the middle of a validation: the step is saved without a score, and resuming validates first."""
-    session, state = open_small(tmp_path, prepared, settings(), world=WORLD)
-    assert session.validator is not None
-    validate = session.validator._loss
+    trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
+    validator = trainer.validator
+    assert validator is not None
+    score_batch = validator.score_batch
 
-    def interrupted(model: torch.nn.Module) -> float:
-        session.requests._receive(15, None)
-        return validate(model)  # type: ignore[arg-type]
+    def interrupted(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, None]:
+        trainer.requests._receive(15, None)
+        return score_batch(model, batch)
 
-    session.validator._loss = interrupted  # type: ignore[method-assign,assignment]
-    assert fit(session.training, state) == "stopped by SIGTERM"
+    validator.score_batch = interrupted  # type: ignore[method-assign]
+    assert trainer.fit() == "stopped by SIGTERM"
     checkpoint = load_checkpoint(tmp_path / "checkpoints" / "step-000020")
     assert checkpoint.state.scores == {}
-    session, state = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
-    fit(session.training, state)
+    trainer = open_small(tmp_path, prepared, settings(), world=WORLD, checkpoint=checkpoint)
+    trainer.fit()
     assert_same(
         load_checkpoint(tmp_path / "checkpoints" / "step-000060"), load_checkpoint(uninterrupted / "step-000060")
     )
@@ -95,8 +96,8 @@ def test_an_abandoned_validation_is_made_up_for(prepared: Prepared, uninterrupte
 
 def test_another_seed_is_another_run(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
     """The comparison above can fail: a different seed gives different weights."""
-    session, state = open_small(tmp_path, prepared, settings("run.seed=2"), world=WORLD)
-    fit(session.training, state)
+    trainer = open_small(tmp_path, prepared, settings("run.seed=2"), world=WORLD)
+    trainer.fit()
     resumed, expected = (
         load_checkpoint(tmp_path / "checkpoints" / "step-000060"),
         load_checkpoint(uninterrupted / "step-000060"),

@@ -20,7 +20,7 @@ from heedful.text import (
 )
 from heedful.text.tokenizer_config import Kind
 from heedful.training import resolve_settings as settling
-from heedful.training.data_preparation import make_tokenizers
+from heedful.training.data_preparation import pair_tokenizers
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.run_config import Files
 from heedful.training.settings import Settings
@@ -98,7 +98,7 @@ def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_pat
     longer = settled(tmp_path, family, "data.max_len=64")
     assert (longer.data.max_len, longer.model["max_len"]) == (64, 64 + n_marks)
     assert settled(tmp_path, family, "data.max_len=16").model["max_len"] == 32
-    with pytest.raises(UserError, match="has learned 32 positions"):
+    with pytest.raises(UserError, match="has 32 positions"):
         settled(tmp_path, "bart", "data.max_len=64")
 
 
@@ -163,7 +163,7 @@ def test_a_run_samples_the_pieces_of_its_start_as_it_wants(before: float, wanted
     learned = learn_tokenizer(sentences(100), TokenizerConfig(vocab_size=340, sample_alpha=before))
     chosen = Settings(tokenizer=TokenizerConfig(sample_alpha=wanted))
     given = Tokenizers(learned, learned)
-    found = make_tokenizers(tmp_path / "tokenizers", [], chosen, given=given, say=str)
+    found = pair_tokenizers(tmp_path / "tokenizers", [], chosen, init_from=given, notify=str)
     for tokenizers in (found, load_tokenizers(tmp_path / "tokenizers", probe=False)):
         assert tokenizers.joint
         assert isinstance(tokenizers.source, SentencePieceTokenizer)

@@ -8,8 +8,6 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.models.model_io import load_model
-from heedful.training.settings import Settings
-from heedful.training.tasks.token_classification import reopen_tagged
 from heedful.training.train import train
 from small_tasks import CASES, sentences
 
@@ -50,7 +48,7 @@ def test_a_tag_that_only_held_out_sentences_have_is_one_all_the_same(tmp_path: P
 
 def test_f1_needs_stretches(tmp_path: Path) -> None:
     """Parts of speech have none: refused before the first step, not after the first thousand."""
-    with pytest.raises(UserError, match=r"run\.metric = 'f1' is of stretches, .*: use accuracy or loss"):
+    with pytest.raises(UserError, match=r"run\.metric = 'f1' scores spans, .*: use accuracy or loss"):
         learn(tmp_path / "run", write(tmp_path / "a", {"man": "V"}), "run.metric=f1")
 
 
@@ -77,17 +75,13 @@ def test_the_card_says_how_many_sentences_each_file_has(tmp_path: Path) -> None:
     sizes = {name: int(size) for name, size in re.findall(r"^\| training \| (.+?) \| ([0-9]+) \|", card, re.MULTILINE)}
     assert list(sizes) == ["a", "b"] and sizes["b"] <= 2
     assert sum(sizes.values()) == 152 - n_held_out
-    (tmp_path / "run" / "data" / "tags.json").unlink()  # as an older version left it
-    assert reopen_tagged(tmp_path / "run", Settings()).sizes == (152 - n_held_out,)
 
 
 @pytest.mark.parametrize("kind", ["tagging", "image_classification", "masked_patches"])
 def test_files_that_are_put_together_have_no_weights(kind: str, tmp_path: Path) -> None:
     [(option, path)] = CASES[kind].files(tmp_path).items()
     files, case = {option: [path, path]}, CASES[kind]
-    with pytest.raises(
-        UserError, match=r"data\.weights = \[1\.0, 0\.5\]: files of (tags|images) are learned from as one"
-    ):
+    with pytest.raises(UserError, match=r"data\.weights = \[1\.0, 0\.5\]: files of (tags|images) are joined to one"):
         train(
             folder=tmp_path / "run", family=case.family, overrides=[*case.overrides, "data.weights=[1.0,0.5]"], **files
         )

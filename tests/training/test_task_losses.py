@@ -15,7 +15,7 @@ from heedful.models.gpt import Gpt
 from heedful.nn.embeddings import to_patches
 from heedful.training.resolve_settings import resolve_settings
 from heedful.training.tasks.base import Preparation, PreparedTask
-from heedful.training.tasks.images import hidden_patch_loss, order_loss
+from heedful.training.tasks.images import masked_patch_loss, order_loss
 from heedful.training.tasks.language_modeling import next_token_loss
 from heedful.training.tasks.masked_language_modeling import masked_token_loss
 from heedful.training.tasks.registry import task_of
@@ -24,15 +24,15 @@ from small_tasks import CASES, Case
 
 
 def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[PreparedTask, int, int | None]:
-    """The lesson of a case, with its step's size and its limit of length."""
+    """The prepared_task of a case, with its step's size and its limit of length."""
     given = case.files(folder)
     contents = {"pairs" if kind == "source" else kind: paths for kind, paths in given.items() if kind != "target"}
     files = files_of(contents, given.get("target", ()), None, None, None)  # type: ignore[arg-type]
     settings = resolve_settings(files, case.family, None, [*case.overrides, "model.dropout=0.0", *overrides]).settings
     task = task_of(settings)
     task.prepare(Preparation(folder, files, settings, None, lambda text: None))
-    lesson = task.lesson(task.reopen(folder, settings), settings)
-    return lesson, settings.data.batch_tokens, settings.data.max_len
+    prepared_task = task.assemble(task.reopen(folder, settings), settings)
+    return prepared_task, settings.data.batch_tokens, settings.data.max_len
 
 
 def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
@@ -44,8 +44,8 @@ def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", CASES)
 def test_parts_and_ranks_make_the_same_step(name: str, tmp_path: Path) -> None:
     """A step cut into 3 parts, or over 2 ranks, asks for the same, and has the same loss and gradient."""
-    lesson, batch_tokens, max_len = lesson_of(CASES[name], tmp_path)
-    dataset, model = lesson.make_dataset(False), lesson.make_model().double().eval()
+    prepared_task, batch_tokens, max_len = lesson_of(CASES[name], tmp_path)
+    dataset, model = prepared_task.make_dataset(False), prepared_task.make_model().double().eval()
 
     def loader(rank: int, n_ranks: int) -> Loader:  # type: ignore[type-arg]
         sizes = {"batch_tokens": batch_tokens, "max_len": max_len}
@@ -57,20 +57,20 @@ def test_parts_and_ranks_make_the_same_step(name: str, tmp_path: Path) -> None:
         return batch
 
     whole, halves = next(loader(0, 1)), [next(loader(rank, 2)) for rank in (0, 1)]
-    expected = lesson.objective(model, as_doubles(whole), 0)
+    expected = prepared_task.objective(model, as_doubles(whole), 0)
     gradient = gradients(model, expected)
     for parts in (whole.split(3), halves):
         assert sum(part.n_target_tokens for part in parts) == whole.n_target_tokens > 0
         assert sorted(i for part in parts for i in part.indices.tolist()) == sorted(whole.indices.tolist())
-        total = sum(lesson.objective(model, as_doubles(part), 0) for part in parts)
+        total = sum(prepared_task.objective(model, as_doubles(part), 0) for part in parts)
         torch.testing.assert_close(total, expected, rtol=1e-10, atol=1e-10)
         for key, tensor in gradients(model, total).items():  # type: ignore[arg-type]
             torch.testing.assert_close(tensor, gradient[key], rtol=1e-8, atol=1e-10, msg=key)
 
 
 def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
-    lesson, *_ = lesson_of(CASES["next_token"], tmp_path)
-    model = lesson.make_model().double().eval()
+    prepared_task, *_ = lesson_of(CASES["next_token"], tmp_path)
+    model = prepared_task.make_model().double().eval()
     assert isinstance(model, Gpt)
     ids = torch.arange(4, 16).reshape(2, 6)
     batch = LmBatch(ids[:, :-1], ids[:, 1:], torch.ones(2, 5, dtype=torch.bool), torch.zeros(2, 5).long(),
@@ -81,8 +81,8 @@ def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
 
 def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
     """The loss of a row of two documents is that of the two alone, and is not when they may see each other."""
-    lesson, *_ = lesson_of(CASES["next_token"], tmp_path)
-    model = fill(lesson.make_model().double().eval())
+    prepared_task, *_ = lesson_of(CASES["next_token"], tmp_path)
+    model = fill(prepared_task.make_model().double().eval())
     ids = torch.tensor([[2, 7, 8, 9, 2, 11, 12, 13]])
     wanted = torch.tensor([[7, 8, 9, 3, 11, 12, 13, 3]])
     documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
@@ -97,10 +97,10 @@ def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
 
 
 def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:
-    lesson, batch_tokens, max_len = lesson_of(CASES["masked_tokens"], tmp_path)
-    model = lesson.make_model().double().eval()
+    prepared_task, batch_tokens, max_len = lesson_of(CASES["masked_tokens"], tmp_path)
+    model = prepared_task.make_model().double().eval()
     assert isinstance(model, Bert)
-    batch = next(Loader(lesson.make_dataset(False), batch_tokens=batch_tokens, max_len=max_len, seed=3))
+    batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=batch_tokens, max_len=max_len, seed=3))
     assert isinstance(batch, LabelBatch)
     logits = model(batch.ids, batch.mask)
     expected = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
@@ -110,18 +110,18 @@ def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None:
-    lesson, *_ = lesson_of(CASES["masked_patches"], tmp_path / "a")
-    batch = next(Loader(lesson.make_dataset(False), batch_tokens=64, seed=3))
-    model = lesson.make_model().eval()
+    prepared_task, *_ = lesson_of(CASES["masked_patches"], tmp_path / "a")
+    batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
+    model = prepared_task.make_model().eval()
     hidden = batch.labels != IGNORE_INDEX  # type: ignore[attr-defined]
     assert hidden.sum(dim=1).tolist() == [2] * len(batch)  # half of the 4 patches
     painted = model(batch.pixels, masked=hidden)  # type: ignore[attr-defined]
     wrong = (painted - to_patches(batch.pixels, 4)).square().mean(dim=-1)[hidden].sum()  # type: ignore[attr-defined]
-    torch.testing.assert_close(hidden_patch_loss(model, batch), wrong)  # type: ignore[arg-type]
-    lesson, *_ = lesson_of(CASES["shuffled_patches"], tmp_path / "b")
-    batch = next(Loader(lesson.make_dataset(False), batch_tokens=64, seed=3))
+    torch.testing.assert_close(masked_patch_loss(model, batch), wrong)  # type: ignore[arg-type]
+    prepared_task, *_ = lesson_of(CASES["shuffled_patches"], tmp_path / "b")
+    batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
     assert sorted(batch.labels[0].tolist()) == [0, 1, 2, 3]  # type: ignore[attr-defined]
-    model = lesson.make_model().eval()
+    model = prepared_task.make_model().eval()
     logits = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))  # type: ignore[attr-defined]
     expected = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")  # type: ignore[attr-defined]
     torch.testing.assert_close(order_loss(model, batch), expected)  # type: ignore[arg-type]
@@ -140,8 +140,8 @@ def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
 
 
 def test_windows_begin_anywhere_and_say_what_follows(tmp_path: Path) -> None:
-    lesson, *_ = lesson_of(CASES["next_token windows"], tmp_path)
-    dataset = lesson.make_dataset(False)
+    prepared_task, *_ = lesson_of(CASES["next_token windows"], tmp_path)
+    dataset = prepared_task.make_dataset(False)
     batch = dataset.batch(np.arange(8), np.arange(8), seed=5)
     assert isinstance(batch, LmBatch)
     assert torch.equal(batch.target_in[:, 1:], batch.target_out[:, :-1])

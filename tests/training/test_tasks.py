@@ -191,7 +191,7 @@ def test_more_positions_than_were_learned_are_refused(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     before = finished("masked_tokens", runs, tmp_path_factory)
-    with pytest.raises(UserError, match=r"learned 32 positions.*data\.max_len=32"):
+    with pytest.raises(UserError, match=r"has 32 positions.*data\.max_len=32"):
         run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", init_from=before)
 
 
@@ -257,7 +257,7 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="one kind"):
         train(folder=tmp_path / "run", text=tmp_path / "a", labels=tmp_path / "b")
     for wrong in ({"target": tmp_path / "b"}, {"valid_target": tmp_path / "b"}):
-        with pytest.raises(UserError, match=r"of pairs, with --source, and text was given"):
+        with pytest.raises(UserError, match=r"belong to --source, and text were given"):
             train(folder=tmp_path / "run", text=tmp_path / "a", **wrong)  # type: ignore[arg-type]
 
 
@@ -303,7 +303,7 @@ def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: 
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_layers": 1, "max_len": 32}
     config, module = FAMILIES[family]
     start = save_model(tmp_path / "start", module(config(vocab_size=50, **sizes)), None)
-    with pytest.raises(UserError, match="has no tokenizer, so nobody knows which words its ids stand for"):
+    with pytest.raises(UserError, match="has no tokenizer, so the words behind its ids are unknown"):
         train(folder=tmp_path / "run", init_from=start, **Case(kind, family).files(tmp_path / "files"))  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 
@@ -345,5 +345,5 @@ def test_texts_are_as_short_as_a_start_needs_them(tmp_path: Path) -> None:
     run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
     files = Files.of(tmp_path / "files" / "text.txt", (), None, None, tmp_path / "first", "text")
     assert resolve_settings(files, None, None, []).settings.data.max_len == 32
-    with pytest.raises(UserError, match=r"has learned 32 positions, and data\.max_len is 33: --set data\.max_len=32"):
+    with pytest.raises(UserError, match=r"has 32 positions, and data\.max_len is 33: --set data\.max_len=32"):
         resolve_settings(files, None, None, ["data.max_len=33"])

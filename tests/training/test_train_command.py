@@ -25,6 +25,7 @@ from heedful.training.data_preparation import read_valid
 from heedful.training.events import read_log
 from heedful.training.settings import choose_recipe, read_settings
 from heedful.training.train import Run, lock_run_folder, train
+from heedful.training.trainer import NotFinite, Trainer
 from small_run import OVERRIDES, write_corpus
 
 QUICK = [*OVERRIDES, "run.steps=8", "run.validate_every=4", "run.save_every=4"]
@@ -211,7 +212,7 @@ def test_the_memory_of_a_plan_is_that_of_every_trial(
 
     events: list[dict[str, Any]] = []
     passes: list[object] = []
-    monkeypatch.setattr(plan, "_pass", lambda session, batch: passes.append(batch))
+    monkeypatch.setattr(Trainer, "trial_pass", lambda trainer, batch: passes.append(batch) or 100.0)
     monkeypatch.setattr(plan, "peak_memory", lambda device: 10**12 * len(passes))
     quick(tmp_path / "run", corpus, "run.threads=1", dry_run=True, listeners=[events.append])
     planned = next(event for event in events if event["event"] == "plan")
@@ -246,7 +247,7 @@ def test_without_sentences_the_loss_decides_and_no_score_is_made_up(corpus: tupl
 
 def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     run = quick(tmp_path / "run", corpus, "run.minutes=0.0001", "run.steps=100000")
-    assert "minutes are over" in run.reason
+    assert "the time limit of" in run.reason
     assert (tmp_path / "run" / "last").is_dir()
 
 
@@ -283,18 +284,16 @@ def test_misaligned_files_are_refused(corpus: tuple[Path, Path], tmp_path: Path)
 def test_not_a_number_stops_before_the_update(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.training import trainer
+    backward = Trainer.backward
 
-    real = trainer.backward_through
-
-    def poisoned(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
-        loss = real(training, batch, step, n_tokens)
-        if step == 5:
-            next(p for p in training.module.parameters() if p.grad is not None).grad.view(-1)[0] = float("nan")
+    def poisoned(trainer, batch, n_tokens):  # type: ignore[no-untyped-def]
+        loss = backward(trainer, batch, n_tokens)
+        if trainer.state.step == 5:
+            next(p for p in trainer.module.parameters() if p.grad is not None).grad.view(-1)[0] = float("nan")
         return loss
 
-    monkeypatch.setattr(trainer, "backward_through", poisoned)
-    with pytest.raises(trainer.NotFinite, match="step 6"):
+    monkeypatch.setattr(Trainer, "backward", poisoned)
+    with pytest.raises(NotFinite, match="step 6"):
         quick(tmp_path / "run", corpus, "run.save_every=1")
     written = json.loads((tmp_path / "run" / "not-finite.json").read_text())
     assert written["step"] == 6 and written["examples"]
@@ -351,36 +350,33 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step that fails with 2 parts is made of 4, with the same gradient up to rounding (no dropout here)."""
-    from heedful.training import trainer
-
     exact = ["model.dropout=0.0", "run.precision=float64", "run.steps=3", "run.ema=0.0"]
     quick(tmp_path / "plenty", corpus, *exact)
-    real = trainer._backward_in_parts
+    backward = Trainer._backward_micro_batches
 
-    def scarce(training, batch, step, n_tokens):  # type: ignore[no-untyped-def]
-        if step == 1 and training.micro_batches < 4:
-            real(training, batch, step, n_tokens)  # gradients of the failed attempt must not stay
+    def scarce(trainer, batch, n_tokens):  # type: ignore[no-untyped-def]
+        if trainer.state.step == 1 and trainer.micro_batches < 4:
+            backward(trainer, batch, n_tokens)  # gradients of the failed attempt must not stay
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 12 bytes")
-        return real(training, batch, step, n_tokens)
+        return backward(trainer, batch, n_tokens)
 
-    monkeypatch.setattr(trainer, "_backward_in_parts", scarce)
+    monkeypatch.setattr(Trainer, "_backward_micro_batches", scarce)
     events: list[dict[str, object]] = []
     quick(tmp_path / "scarce", corpus, *exact, listeners=[events.append])
-    assert any("cut into 4 parts" in str(event.get("text")) for event in events)
+    assert any("cut into 4 micro-batches" in str(event.get("text")) for event in events)
     a, b = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("plenty", "scarce"))
     assert max(float((a[name] - b[name]).abs().max()) for name in a) <= 1e-10
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [("linear", True), ("cosine", True), ("inverse_sqrt", False)])
 def test_who_gives_too_little_time_for_a_schedule_is_told(kind, is_told, corpus, tmp_path, monkeypatch) -> None:
-    from heedful.training import plan
 
-    monkeypatch.setattr(plan, "_speed", lambda session, batch: batch.n_target_tokens / 6.0)  # six seconds a step
+    monkeypatch.setattr(Trainer, "trial_pass", lambda trainer, batch: batch.n_target_tokens / 6.0)  # six seconds a step
     events: list[dict[str, object]] = []
     changes = (f"schedule.kind={kind}", "run.minutes=0.0001", "run.steps=1000")
     quick(tmp_path / "short", corpus, *changes, listeners=[events.append])
     quick(tmp_path / "long", corpus, f"schedule.kind={kind}", "run.minutes=9", "run.steps=2", listeners=[events.append])
-    told = [str(event["text"]) for event in events if "come down" in str(event.get("text"))]
+    told = [str(event["text"]) for event in events if "learning rate falls" in str(event.get("text"))]
     assert len(told) == is_told
     assert all("about 0 of 1,000 steps" in text for text in told)
 
@@ -389,19 +385,18 @@ def test_threads_are_measured_and_kept(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one thread is faster it is taken, said so, and a resume takes it again whatever is faster then."""
-    from heedful.training import plan
 
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core: nothing to choose")
     settings = [setting for setting in QUICK if not setting.startswith("run.threads")]
     before = torch.get_num_threads()
     try:
-        monkeypatch.setattr(plan, "_speed", lambda session, batch: 100.0 / torch.get_num_threads())
+        monkeypatch.setattr(Trainer, "trial_pass", lambda trainer, batch: 100.0 / torch.get_num_threads())
         events: list[dict[str, object]] = []
         files = {"source": corpus[0], "target": corpus[1]}
         train(folder=tmp_path / "run", overrides=settings, listeners=[events.append], **files)  # type: ignore[arg-type,list-item]
-        assert any("one thread, not" in str(event.get("text")) for event in events)
-        monkeypatch.setattr(plan, "_speed", lambda session, batch: 100.0 * torch.get_num_threads())
+        assert any("one thread instead of" in str(event.get("text")) for event in events)
+        monkeypatch.setattr(Trainer, "trial_pass", lambda trainer, batch: 100.0 * torch.get_num_threads())
         train(folder=tmp_path / "run", resume=True, overrides=["run.steps=9"])
         assert torch.get_num_threads() == 1
         train(folder=tmp_path / "other", overrides=settings, **files)  # type: ignore[arg-type]

@@ -131,6 +131,38 @@ def open_images(
     return images
 
 
+def open_training_images(
+    path: str,
+    *,
+    size: int | None = None,
+    n_channels: int | None = None,
+    resize: Resize = "bilinear",
+    label: LabelColumn | None = None,
+) -> Images:
+    """Open the training split, or all images if there are no splits; raise a UserError if they are not square.
+
+    The arguments are those of `open_images`.
+    """
+    split: Split | None = "train" if splits_of(path) else None
+    images = open_images(path, split=split, size=size, n_channels=n_channels, resize=resize, label=label)
+    height, width = images.pixels.shape[2:]
+    if height != width:
+        raise UserError(
+            f"{path}: images of {width} x {height} pixels, and only squares can be learned from. Image files are "
+            "resized to a square by --set data.image_size=32 (or another size), which stretches them; arrays are not"
+        )
+    return images
+
+
+def open_validation_images(
+    path: str, *, like: Images, resize: Resize = "bilinear", label: LabelColumn | None = None
+) -> Images:
+    """Open the test split, or all images if there is none, in the size and with the channels of `like`."""
+    split: Split | None = "test" if "test" in splits_of(path) else None
+    n_channels, size = like.pixels.shape[1:3]
+    return open_images(path, split=split, size=size, n_channels=n_channels, resize=resize, label=label)
+
+
 def splits_of(path: str | Path) -> tuple[Split, ...]:
     """Find the splits of a folder or file; an empty tuple if it is not split."""
     path = Path(path)

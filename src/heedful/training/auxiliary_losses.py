@@ -9,32 +9,31 @@ means are here, each with output layers of its own that serve in training alone 
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from heedful.data.collate import LmBatch
-from heedful.errors import UserError
 from heedful.models.gpt import Gpt
 from heedful.nn.heads import VocabularyHead
 from heedful.training.losses import linear_cross_entropy
+from heedful.training.setting_ranges import Range, check_ranges
 
 AUXILIARY = "auxiliary"  # the name of these heads in a model in training
-MOST_AHEAD = 16
+WEIGHT = Range(0, 100)
 
 
 @dataclass(frozen=True)
 class AuxiliarySettings:
-    layers: float = 0.0  # weight of the losses of the layers below the last; the paper's is 1, 0: none
-    ahead: int = 1  # how many tokens ahead each position foretells; the paper's is 2
-    ahead_weight: float = 0.5  # weight of what lies beyond the next token
+    """[auxiliary]: further losses of a language model."""
+
+    layers: Annotated[float, WEIGHT] = 0.0  # weight of the losses of the lower layers; the paper's is 1, 0: none
+    ahead: Annotated[int, Range(1, 16)] = 1  # how many tokens ahead each position predicts; the paper's is 2
+    ahead_weight: Annotated[float, WEIGHT] = 0.5  # weight of the tokens beyond the next one
 
     def __post_init__(self) -> None:
-        for name in ("layers", "ahead_weight"):
-            if not 0.0 <= getattr(self, name) <= 100.0:
-                raise UserError(f"'auxiliary.{name}' must lie between 0 and 100, found {getattr(self, name)}")
-        if not 1 <= self.ahead <= MOST_AHEAD:
-            raise UserError(f"'auxiliary.ahead' must lie between 1 and {MOST_AHEAD}, found {self.ahead}")
+        check_ranges(self)
 
     @property
     def any(self) -> bool:

@@ -15,7 +15,7 @@ import itertools
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,15 @@ def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, t
         # A count of steps is one number, the same on all ranks; everything else has the parameter's shape.
         value = shard_like(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
         optimiser.state[parameter][what] = value
+
+
+def average_of(models: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean of the weights of several models of one shape, summed in float64."""
+    zero = torch.tensor(0.0).double()
+    return {
+        name: (sum((model[name].double() for model in models), zero) / len(models)).to(tensor.dtype)
+        for name, tensor in models[0].items()
+    }
 
 
 def generator_tensors() -> dict[str, Tensor]:

@@ -43,8 +43,8 @@ class World:
     device: torch.device
 
     @property
-    def speaks(self) -> bool:
-        """Rank 0 alone prints, logs and writes."""
+    def is_rank_zero(self) -> bool:
+        """Whether this process prints, logs and writes: rank 0 alone does."""
         return self.rank == 0
 
 

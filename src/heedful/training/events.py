@@ -27,6 +27,7 @@ class StartEvent(TypedDict):
     version: str  # of heedful
     commit: NotRequired[str]  # of heedful's own checkout, if it runs from one; "…-dirty" if its files were changed
     settings: dict[str, Any]  # everything in settings.toml
+    counted: NotRequired[str]  # what speed and sizes of steps count: "target tokens", "images", …
     versions: NotRequired[dict[str, Any]]  # of torch, of Python, …
     command: NotRequired[str]
     parameters: NotRequired[int]
@@ -54,6 +55,8 @@ class PlanEvent(TypedDict):
     disk_bytes: int | None
     seconds_low: float | None
     seconds_high: float | None
+    patience: NotRequired[int | None]  # so many validations without a better score end the run earlier
+    validate_every: NotRequired[int]  # steps
 
 
 class StepEvent(TypedDict):
@@ -155,6 +158,7 @@ KINDS: dict[str, type] = {
 }
 
 Listener = Callable[[Event], None]
+Notify = Callable[[str], None]  # emits a `note` event
 
 
 @runtime_checkable

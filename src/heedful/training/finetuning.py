@@ -65,7 +65,7 @@ def unfreeze_layers(optimiser: torch.optim.Optimizer, step: int, every: int) -> 
         return
     top = max(group["depth"] for group in optimiser.param_groups)
     for group in optimiser.param_groups:
-        group["awake"] = 1.0 if group["depth"] >= top - step // every else 0.0
+        group["active"] = 1.0 if group["depth"] >= top - step // every else 0.0
 
 
 def load_matching_weights(model: Model, start: LoadedModel) -> str:

@@ -276,10 +276,10 @@ def _code(text: str) -> str:
 
 
 def describe_model(
-    record: RunRecord, lesson: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
+    record: RunRecord, task: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
 ) -> str:
     """The card of one model folder; `weights` says which these are."""
-    files, about = record.files, lesson.about
+    files, about = record.files, task.description
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
     again = ", some of it once more as people type" if record.settings.data.informal_share else ""
     trained_on = tuple(
@@ -291,14 +291,14 @@ def describe_model(
         CardFacts(
             name=" and ".join(names) or f"a {about.what}",
             heedful=__version__,
-            sizes=sizes_of(record, lesson, model),
+            sizes=sizes_of(record, task, model),
             settings=config_to_dict(record.settings),
             trained_on=trained_on,
             validated_on=(CorpusFacts(valid, about.valid, about.valid_sha256),),
             cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
             scores=tuple(ScoreFacts(valid, result.n_scored, score, result.how) for score in result.scores),
             weights=weights,
-            languages=languages_of(record) if files.content == "pairs" else None,
+            languages=languages_of(record.files, record.settings) if files.content == "pairs" else None,
             what=about.what,
             output=about.output,
             tag=about.tag,
@@ -307,9 +307,9 @@ def describe_model(
     )
 
 
-def sizes_of(record: RunRecord, lesson: PreparedTask, model: Model) -> SizeFacts:
+def sizes_of(record: RunRecord, task: PreparedTask, model: Model) -> SizeFacts:
     """The sizes that this family has: an encoder alone has one stack, a model of images no vocabulary."""
-    settings, config, tokenizers = record.settings, model.config, lesson.tokenizers
+    settings, config, tokenizers = record.settings, model.config, task.tokenizers
     n_layers = getattr(config, "n_layers", 1)  # one layer, gone through again and again, is one
     has_decoder = settings.family in ENCODER_DECODERS
     return SizeFacts(

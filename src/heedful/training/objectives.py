@@ -7,7 +7,7 @@ tasks.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,24 +20,21 @@ from heedful.models.t5 import T5
 from heedful.models.universal import Universal
 from heedful.nn.stacks import Memory
 from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
+from heedful.training.setting_ranges import AT_LEAST_1, SHARE, check_ranges
 
 
 @dataclass(frozen=True)
 class ObjectiveSettings:
-    kind: Literal["teacher_forcing", "scheduled_sampling", "random_replacement"] = "teacher_forcing"
-    rate: float = 0.25  # of the last two: the highest share of target inputs that are replaced
-    decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how trust in the reference falls
-    decay_steps: int = 10_000  # in about so many steps
-    token_cutoff: float = (
-        0.0  # of source and target: the share that is not shown; with loss.r_drop, to one of two passes
-    )
+    """[objective]: which inputs an encoder-decoder is trained with."""
+
+    kind: Literal["teacher_forcing", "scheduled_sampling", "random_replacement"] = "teacher_forcing"  # target inputs
+    rate: Annotated[float, SHARE] = 0.25  # share of target inputs that are replaced in the end
+    decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how the share of true inputs falls
+    decay_steps: Annotated[int, AT_LEAST_1] = 10_000  # steps over which it falls
+    token_cutoff: Annotated[float, SHARE] = 0.0  # share of input tokens hidden; with R-Drop, in one of the two passes
 
     def __post_init__(self) -> None:
-        for name in ("rate", "token_cutoff"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UserError(f"'objective.{name}' must lie in [0, 1], found {getattr(self, name)}")
-        if self.decay_steps < 1:
-            raise UserError(f"'objective.decay_steps' must be at least 1, found {self.decay_steps}")
+        check_ranges(self)
 
 
 EncoderDecoder = Seq2Seq | Bart | T5 | Universal

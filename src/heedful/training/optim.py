@@ -13,7 +13,7 @@ How gradients become updates.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,18 +23,21 @@ from heedful.models.t5 import T5
 from heedful.nn.attention import MultiHeadAttention
 from heedful.training.finetuning import depths_of
 from heedful.training.muon import Muon, matrices_within
+from heedful.training.setting_ranges import AT_LEAST_0, BELOW_1, POSITIVE, Range, check_ranges
+
+RATIO = Range(0, 1, open_low=True)
 
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    kind: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    warmup_steps: int = 4000  # the rate grows linearly up to here
-    final_lr: float = 0.0  # where cosine and linear end, at the last step
+    """[schedule]: how the learning rate changes over the steps."""
+
+    kind: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"  # shape after the warm-up
+    warmup_steps: Annotated[int, AT_LEAST_0] = 4000  # steps over which the rate grows linearly to its highest value
+    final_lr: Annotated[float, AT_LEAST_0] = 0.0  # rate of cosine and linear at the last step
 
     def __post_init__(self) -> None:
-        for name in ("warmup_steps", "final_lr"):
-            if getattr(self, name) < 0:
-                raise UserError(f"'schedule.{name}' must not be negative, found {getattr(self, name)}")
+        check_ranges(self)
 
 
 def learning_rate(step: int, *, peak: float, steps: int, schedule: ScheduleSettings) -> float:
@@ -90,30 +93,22 @@ def lr_multipliers(model: nn.Module) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class OptimiserSettings:
-    kind: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices inside, AdamW for the rest
-    lr: float | None = None  # the highest rate; by default the paper's, (d_model x warmup_steps)^-0.5
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-9
-    weight_decay: float = 0.0  # of matrices; biases and norms never decay
-    momentum: float = 0.95  # of muon
-    max_grad_norm: float = 1.0  # longer gradients are shortened to this length; 0: never
-    frozen: tuple[str, ...] = ()  # parts that keep their numbers: "embedding", "encoder.layers.0", "*.layers.0"
-    layer_decay: float = 1.0  # each layer learns at so much of the rate of the one above it
-    unfreeze_every: int = 0  # only the top learns at first; one more layer after each so many steps; 0: all at once
+    """[optimiser]: how gradients change the weights."""
+
+    kind: Literal["adamw", "muon"] = "adamw"  # muon: Muon for the matrices inside the model, AdamW for the rest
+    lr: Annotated[float | None, POSITIVE] = None  # highest rate; by default (d_model x warmup_steps)^-0.5
+    beta1: Annotated[float, BELOW_1] = 0.9  # decay of AdamW's mean of gradients
+    beta2: Annotated[float, BELOW_1] = 0.98  # decay of AdamW's mean of squared gradients
+    eps: Annotated[float, POSITIVE] = 1e-9  # added to AdamW's denominator
+    weight_decay: Annotated[float, AT_LEAST_0] = 0.0  # of matrices; biases and norms never decay
+    momentum: Annotated[float, BELOW_1] = 0.95  # of muon
+    max_grad_norm: Annotated[float, AT_LEAST_0] = 1.0  # gradients are clipped to this norm; 0: never
+    frozen: tuple[str, ...] = ()  # parts that are not trained: embedding, encoder.layers.0, *.layers.0
+    layer_decay: Annotated[float, RATIO] = 1.0  # rate of each layer, relative to the layer above it
+    unfreeze_every: Annotated[int, AT_LEAST_0] = 0  # train the top alone, one more layer every so many steps; 0: all
 
     def __post_init__(self) -> None:
-        for name, value in (("lr", self.lr), ("eps", self.eps)):
-            if value is not None and value <= 0:
-                raise UserError(f"'optimiser.{name}' must be positive, found {value}")
-        for name in ("beta1", "beta2", "momentum"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UserError(f"'optimiser.{name}' must lie in [0, 1), found {getattr(self, name)}")
-        for name in ("weight_decay", "max_grad_norm", "unfreeze_every"):
-            if getattr(self, name) < 0:
-                raise UserError(f"'optimiser.{name}' must not be negative, found {getattr(self, name)}")
-        if not 0.0 < self.layer_decay <= 1.0:
-            raise UserError(f"'optimiser.layer_decay' must lie between 0 and 1, found {self.layer_decay}")
+        check_ranges(self)
         if self.kind == "muon" and self.by_depth:
             raise UserError("'optimiser.layer_decay' and 'optimiser.unfreeze_every' need optimiser.kind = 'adamw'")
 
@@ -165,7 +160,7 @@ def make_adamw(
     places = {name: (depths[name], sizes.get(id(parameter), 1.0)) for name, parameter in trained.items()}
     for depth, size in sorted(set(places.values()), reverse=True):
         here = [parameter for name, parameter in trained.items() if places[name] == (depth, size)]
-        rate = {"depth": depth, "share": size * settings.layer_decay ** (top - depth), "awake": 1.0}
+        rate = {"depth": depth, "share": size * settings.layer_decay ** (top - depth), "active": 1.0}
         groups += [
             {"params": [p for p in here if p.dim() >= 2], "weight_decay": settings.weight_decay / size, **rate},
             {"params": [p for p in here if p.dim() < 2], "weight_decay": 0.0, **rate},
@@ -181,7 +176,7 @@ def make_adamw(
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = rate * group.get("share", 1.0) * group.get("awake", 1.0)
+        group["lr"] = rate * group.get("share", 1.0) * group.get("active", 1.0)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -1,43 +1,40 @@
-"""What a run will take, measured before its first step: speed, memory at its longest batch, time, disk."""
+"""The plan of a run, measured before its first step: speed, memory, time and disk space."""
 
-import time
 from typing import Any
 
 import numpy as np
-import torch
 
-from heedful.data.collate import TensorBatch
-from heedful.training.checkpoint import State
+from heedful.formatting import duration
 from heedful.training.distributed import broadcast_from_rank0
 from heedful.training.runtime import peak_memory
 from heedful.training.settings import RunSettings
-from heedful.training.trainer import Session, backward_through
+from heedful.training.trainer import Trainer
 
 SECONDS = 3.0  # spent on measuring the speed, at least
-FALLING = ("linear", "cosine")  # schedules that end at a rate of nothing
-SPREAD = 0.25  # how far the time may be off, one way or the other: machines are shared, sentences differ
+FALLING = ("linear", "cosine")  # schedules whose rate falls to schedule.final_lr at the last step
+SPREAD = 0.25  # how far the time may be off in either direction: machines are shared, and sentences differ
 
 
-def make_plan(session: Session, state: State) -> dict[str, Any]:
-    """Trial passes, forward and backward, without an update: the run starts as if they had not been."""
-    run, model = session.settings.run, session.model
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    longest, ordinary = session.training.batches.trial_batches()
-    _pass(session, longest)  # also warms up
-    first = _speed(session, ordinary[0])
-    # All ranks must make as many passes: each exchanges gradients.
+def make_plan(trainer: Trainer) -> dict[str, Any]:
+    """Return the fields of the `plan` event, measured in trial passes that leave model and data as they were."""
+    run, state = trainer.settings.run, trainer.state
+    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    longest, spaced = trainer.loader.trial_batches()
+    trainer.trial_pass(longest)  # also warms up
+    first_speed = trainer.trial_pass(spaced[0])
+    # All ranks must make as many passes: each pass exchanges gradients.
     n_passes = broadcast_from_rank0(
-        session.world, int(min(50, max(3, SECONDS * first / max(1, ordinary[0].n_target_tokens))))
+        trainer.world, int(min(50, max(3, SECONDS * first_speed / max(1, spaced[0].n_target_tokens))))
     )
-    speeds = [_speed(session, ordinary[i % len(ordinary)]) for i in range(n_passes)]
-    # What the optimiser and the running average remember is not there yet.
-    peak = peak_memory(session.world.device) + n_parameters * (saved_bytes(run) - number_bytes(run))
-    speed = float(np.median(speeds)) * session.world.size
-    tokens_per_step = float(np.mean([batch.n_target_tokens for batch in ordinary])) * session.world.size
+    speeds = [trainer.trial_pass(spaced[i % len(spaced)]) for i in range(n_passes)]
+    # The optimiser's moments and the average of the weights do not exist yet.
+    peak = peak_memory(trainer.world.device) + n_parameters * (checkpoint_bytes(run) - weight_bytes(run))
+    speed = float(np.median(speeds)) * trainer.world.size
+    tokens_per_step = float(np.mean([batch.n_target_tokens for batch in spaced])) * trainer.world.size
     seconds = (run.steps - state.step) * tokens_per_step / speed
     limit = float("inf") if run.minutes is None else run.minutes * 60
-    if seconds > limit and session.settings.schedule.kind in FALLING:
-        _warn_of_rate(session, state.step + int((run.steps - state.step) * limit / seconds))
+    if seconds > limit and trainer.settings.schedule.kind in FALLING:
+        _note_short_time(trainer, state.step + int((run.steps - state.step) * limit / seconds), limit)
     n_kept = max(run.keep_last, run.average) + run.keep_best + 1  # and one more while it is written
     return {
         "parameters": n_parameters,
@@ -47,67 +44,26 @@ def make_plan(session: Session, state: State) -> dict[str, Any]:
         "peak_memory_bytes": peak,
         "seconds_low": min(seconds * (1 - SPREAD), limit),
         "seconds_high": min(seconds * (1 + SPREAD), limit),
-        "disk_bytes": n_parameters * (saved_bytes(run) * n_kept + number_bytes(run) * 3),  # best, last, average
+        "disk_bytes": n_parameters * (checkpoint_bytes(run) * n_kept + weight_bytes(run) * 3),  # best, last, average
+        "patience": run.patience,
+        "validate_every": run.validate_every,
     }
 
 
-def number_bytes(run: RunSettings) -> int:
-    """Of one number of the model; in a run of bfloat16 too the weights are float32."""
+def weight_bytes(run: RunSettings) -> int:
+    """Return the bytes of one weight; in a bfloat16 run, too, the weights are float32."""
     return 8 if run.precision == "float64" else 4
 
 
-def saved_bytes(run: RunSettings) -> int:
-    """What a checkpoint holds for each parameter: itself, its two moments, and its running average if there is one."""
-    return number_bytes(run) * (4 if run.ema > 0.0 else 3)
+def checkpoint_bytes(run: RunSettings) -> int:
+    """Return the bytes of a checkpoint for each weight: itself, two moments and, with run.ema, its average."""
+    return weight_bytes(run) * (4 if run.ema > 0.0 else 3)
 
 
-def _warn_of_rate(session: Session, n_steps: int) -> None:
-    run = session.settings.run
-    session.emit(
+def _note_short_time(trainer: Trainer, n_steps: int, limit: float) -> None:
+    trainer.emit(
         "note",
-        text=f"{run.minutes:g} minutes are enough for about {n_steps:,} of {run.steps:,} steps, and the learning rate "
-        "is made to come down over all of them: a model that is stopped on the way is worse than one of a shorter "
-        f"schedule (--set run.steps={max(1, n_steps)} gives one)",
+        text=f"{duration(limit)} are enough for about {n_steps:,} of {trainer.settings.run.steps:,} steps, but the "
+        "learning rate falls over all of them. Stopping before its end gives a worse model than a shorter schedule: "
+        f"--set run.steps={max(1, n_steps)}",
     )
-
-
-def choose_threads(session: Session) -> int:
-    """One thread or one for each core, whichever is faster now.
-
-    With two threads and one other busy process on two cores, each waits for the other at every operation: training then
-    takes twenty times as long as with one thread. On a quiet machine all cores win.
-    """
-    most = torch.get_num_threads()
-    _, ordinary = session.training.batches.trial_batches()
-    speeds = {}
-    for threads in (most, 1):
-        torch.set_num_threads(threads)
-        _pass(session, ordinary[0])  # threads start, memory is taken
-        speeds[threads] = max(_speed(session, ordinary[i % len(ordinary)]) for i in range(3))
-    best = max(speeds, key=lambda threads: speeds[threads])
-    torch.set_num_threads(best)
-    if best < most:
-        session.emit(
-            "note",
-            text=f"one thread, not {most}: the machine is busy, and one alone is {speeds[1] / speeds[most]:.1f} times "
-            "as fast as all together (--set run.threads=… decides otherwise)",
-        )
-    return best
-
-
-def _speed(session: Session, batch: TensorBatch) -> float:
-    """Target tokens in a second, forward and backward."""
-    started = time.perf_counter()
-    _pass(session, batch)
-    return max(1, batch.n_target_tokens) / (time.perf_counter() - started)
-
-
-def _pass(session: Session, batch: TensorBatch) -> None:
-    n_tokens = max(1, batch.n_target_tokens)
-    before = [buffer.clone() for buffer in session.model.buffers()]  # the running statistics of a batch norm move
-    backward_through(session.training, batch, 0, n_tokens)
-    session.training.optimiser.zero_grad()
-    for buffer, value in zip(session.model.buffers(), before, strict=True):
-        buffer.copy_(value)
-    if session.world.device.type == "cuda":
-        torch.cuda.synchronize()

@@ -1,30 +1,28 @@
-"""settings.toml of a run folder: everything that made the run, defaults resolved.
+"""settings.toml of a run folder: its files and its settings, all defaults resolved, and what a resume may change.
 
-Which two languages a run translates between: as the settings say, or as the names of its files do.
-
-The card of the model then says it, and a server needs not be told (`heedful serve -m runs/en-de`).
+Also the languages of a run, which its model card names, so that `heedful serve -m runs/en-de` need not be told.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import tomli_w
 
-from heedful.atomic_io import sync
-from heedful.config import config_from_dict, config_to_dict, read_toml, with_overrides
+from heedful.atomic_io import atomic_file
+from heedful.config import config_from_dict, config_to_dict, read_toml
 from heedful.data.corpus import NAMES_LANGUAGES, Corpus, format_of, open_corpus, read_labelled, read_text
+from heedful.data.images import open_training_images
 from heedful.data.lines import is_pipe, plain_name
 from heedful.errors import UserError
 from heedful.models.model_io import find_model_folder
-from heedful.training.pictures import open_training
-from heedful.training.settings import DataSettings, Settings
+from heedful.training.settings import DataSettings, Settings, flat, merged, read_overrides
 
 NAME = "settings.toml"
 
-# What may differ when a run goes on: how long, how often, how fast. Everything else would be another run.
+# Settings that a resume may change: how long, how often, how fast. Any other change would make it another run.
 MAY_CHANGE = frozenset(
     f"run.{name}"
     for name in (
@@ -38,6 +36,8 @@ RENAMED = {
     "data.apart": "data.isolate_documents",
     "data.as_typed": "data.informal_share",
     "objective.hidden": "objective.token_cutoff",
+    "tokenizer.symbols": "tokenizer.special_tokens",
+    "tokenizer.normal_form": "tokenizer.unicode_form",
     "run.sentences": "run.validation_sentences",
     "run.shard": "run.parallel",
     "run.accumulate": "run.micro_batches",
@@ -46,13 +46,13 @@ RENAMED = {
 
 Paths = str | Path | Sequence[str | Path]
 T = TypeVar("T")
-AS_USUAL = DataSettings()
+DEFAULT = DataSettings()
 Content = Literal["pairs", "text", "labels", "tags", "images"]  # what the files of a run hold
 
 
 @dataclass(frozen=True)
 class Files:
-    """Where the data came from, and the SHA-256 of each corpus, by which it is known again."""
+    """The files that a run learns from, and the SHA-256 of each corpus."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -83,38 +83,39 @@ class Files:
         return cls(sources, targets, valid, start, content=content)
 
     def pairs(self) -> list[tuple[str, ...]]:
-        """Each source with its target; a source without one is a file of pairs."""
+        """Return each source with its target; a source without a target is a file of pairs, or of another kind."""
         return list(zip(self.source, self.target, strict=True)) if self.target else [(path,) for path in self.source]
 
-    def corpora(self, data: DataSettings = AS_USUAL) -> list[Corpus]:
-        """What to learn from, read as the settings say."""
+    def corpora(self, data: DataSettings = DEFAULT) -> list[Corpus]:
+        """Open the training corpora as the settings say."""
         return [OPENERS[self.content](_without_pipes(pair), data) for pair in self.pairs()]
 
-    def valid_corpus(self, data: DataSettings = AS_USUAL) -> Corpus | None:
+    def valid_corpus(self, data: DataSettings = DEFAULT) -> Corpus | None:
+        """Open the validation corpus, if one is given; lines that cannot be read are left out."""
         if not self.valid:
             return None
         return OPENERS[self.content](_without_pipes(self.valid), replace(data, on_bad_line="skip"))
 
     def fingerprints_now(self, settings: Settings) -> list[str]:
-        """The SHA-256 of each corpus as it lies there; of pictures, as they are read with these settings."""
+        """Return the SHA-256 of each corpus as it is now; of images, as they are read with these settings."""
         if self.content == "images":
-            return [open_training(path, settings).fingerprint for path in self.source]
+            return [open_training_images(path, **settings.image_options).fingerprint for path in self.source]
         return [corpus.fingerprint() for corpus in self.corpora(settings.data)]
 
 
 def _without_pipes(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The same; a pipe would be empty when it is read for the second time."""
+    """Return the paths; raise a UserError for a pipe, which would be empty when it is read again."""
     for path in paths:
         if is_pipe(Path(path)):
             raise UserError(
                 f"{path}: a pipe or a device, which can be read only once, and training reads its data several times: "
-                "to check it, to learn a tokenizer, to prepare it. Write it to a file first, and give that"
+                "to check it, to learn a tokenizer, to prepare it. Write it to a file first, and give that file"
             )
     return paths
 
 
 def _open_pairs(paths: tuple[str, ...], data: DataSettings) -> Corpus:
-    names_its_languages = format_of(Path(paths[0])) in NAMES_LANGUAGES  # elsewhere they are for the card alone
+    names_its_languages = format_of(Path(paths[0])) in NAMES_LANGUAGES  # for others, only the card uses them
     return open_corpus(
         paths,
         languages=_two(data.languages) if names_its_languages and data.languages else None,
@@ -139,46 +140,46 @@ OPENERS: dict[str, Callable[[tuple[str, ...], DataSettings], Corpus]] = {
     "pairs": _open_pairs,
     "text": _open_text,
     "labels": _open_labelled,
-    "tags": _open_text,  # whose columns are read later
+    "tags": _open_text,  # the columns are read later
 }
 
 
 @dataclass(frozen=True)
 class RunRecord:
+    """What settings.toml holds."""
+
     files: Files
     settings: Settings
     recipe: str = ""
 
     def with_overrides(self, overrides: Iterable[str]) -> "RunRecord":
-        values = with_overrides(config_to_dict(self.settings), overrides)
+        """Return the record with "key=value" changes."""
+        values = merged(config_to_dict(self.settings), read_overrides(overrides))
         return RunRecord(self.files, config_from_dict(Settings, values, where="--set"), self.recipe)
 
 
-def write_record(folder: Path, record: RunRecord) -> None:
-    """Before anything is prepared; where an earlier start was stopped while it did, its corpora must still be there."""
+def write_record(folder: Path, record: RunRecord) -> RunRecord:
+    """Write the record of a run that is to be prepared, and return it with the fingerprints of its corpora.
+
+    If an earlier start was stopped while it prepared the data, the corpora must not have changed since.
+    """
     now = record.files.fingerprints_now(record.settings)
-    for pair, found, known in zip(record.files.pairs(), now, record.files.fingerprints, strict=False):
-        if found != known:
+    for pair, fingerprint, known in zip(record.files.pairs(), now, record.files.fingerprints, strict=False):
+        if fingerprint != known:
             raise UserError(
                 f"{' + '.join(pair)}: has changed since this run began (its SHA-256 differs), before it was prepared. "
-                f"Put back what was there, or begin a new run in another folder than {folder}"
+                f"Restore the file, or begin a new run in another folder than {folder}"
             )
-    files = config_to_dict(record.files) | {"fingerprints": now}
-    values = {"recipe": record.recipe, "files": files, **config_to_dict(record.settings)}
-    _write(folder, values)
+    record = replace(record, files=replace(record.files, fingerprints=tuple(now)))
+    update_record(folder, record)
+    return record
 
 
 def update_record(folder: Path, record: RunRecord) -> None:
-    """Keep what was changed for going on; where the data came from stays as it was."""
-    _write(folder, {"recipe": record.recipe, "files": config_to_dict(record.files), **config_to_dict(record.settings)})
-
-
-def _write(folder: Path, values: dict[str, Any]) -> None:
-    aside = folder / f"{NAME}.writing"
-    aside.write_text(tomli_w.dumps(values), encoding="utf-8")
-    sync(aside)
-    aside.rename(folder / NAME)
-    sync(folder)
+    """Write settings.toml, whole or not at all."""
+    values = {"recipe": record.recipe, "files": config_to_dict(record.files), **config_to_dict(record.settings)}
+    with atomic_file(folder / NAME, durable=True) as file:
+        file.write(tomli_w.dumps(values).encode())
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -203,7 +204,7 @@ def read_record(folder: Path) -> RunRecord:
 def refuse_differences(
     folder: Path, saved: RunRecord, wanted: RunRecord, files: Files, recipe: str | Path | None = None
 ) -> None:
-    """A run goes on as what it is: another corpus, vocabulary or model is another run."""
+    """Raise a UserError if a resume asks for another corpus, vocabulary or model than the run has."""
     before, after = flat(config_to_dict(saved.settings)), flat(config_to_dict(wanted.settings))
     may_change = MAY_CHANGE - {"data.languages"} if _read_by_language(saved) else MAY_CHANGE
     for key in sorted(before.keys() | after.keys()):
@@ -231,20 +232,20 @@ def refuse_differences(
 
 
 def _read_by_language(record: RunRecord) -> bool:
-    """Whether the languages have chosen what was learned, or how it was cut; elsewhere they are for the card alone."""
+    """Whether the languages chose the texts or how sources were split; otherwise only the card uses them."""
     files, data = record.files, record.settings.data
     chosen = files.content == "pairs" and any(format_of(Path(path)) in NAMES_LANGUAGES for path in files.source)
     return chosen or data.long == "extract"
 
 
 def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str | Path | None) -> None:
-    """Recipe, start and validation are read once, when a run begins: another one would be believed to matter."""
-    names = {
+    """Raise a UserError for another recipe, start or validation file: they are read only when a run begins."""
+    options = {
         "--recipe": (saved.recipe, "" if recipe is None else str(recipe)),
         "--init-from": (saved.files.init_from, files.init_from),
         "--valid": (" + ".join(saved.files.valid), " + ".join(files.valid)),
     }
-    for option, (before, now) in names.items():
+    for option, (before, now) in options.items():
         if now and now != before:
             began = f"{option} {before}" if before else f"no {option}"
             raise UserError(
@@ -253,19 +254,11 @@ def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str
             )
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
-    result: dict[str, Any] = {}
-    for key, value in values.items():
-        result |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return result
-
-
 def _as_tuple(paths: Paths) -> tuple[str, ...]:
     return (str(paths),) if isinstance(paths, (str, Path)) else tuple(str(path) for path in paths)
 
 
-# Two letters, and a script or a region where there is one. Three letters would take `.txt` for a language.
+# A language code in a file name: two letters, perhaps a script or a region. Three letters could be a suffix.
 _CODE = r"[a-z]{2}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))?"
 _SIDE = re.compile(rf"\.({_CODE})$")
 _BOTH = re.compile(rf"\b({_CODE})-({_CODE})(?=\.[a-z]+$)")
@@ -273,22 +266,28 @@ _BOTH = re.compile(rf"\b({_CODE})-({_CODE})(?=\.[a-z]+$)")
 Languages = tuple[str, str]
 
 
-def languages_of(record: RunRecord) -> Languages | None:
-    """Source and target; None where nothing says it."""
-    given = record.settings.data.languages
-    return (given[0], given[1]) if given else guessed(record.files.pairs())
+def languages_of(files: Files, settings: Settings) -> Languages | None:
+    """Return the codes of source and target language: data.languages, or what the file names say; None if unknown."""
+    given = settings.data.languages
+    return (given[0], given[1]) if given else languages_in_names(files.pairs())
 
 
-def sentence_language(record: RunRecord) -> str:
-    """By which sources are split into sentences: what `heedful summarize` will read on the card; else English."""
-    languages = languages_of(record)
+def sentence_language(files: Files, settings: Settings) -> str:
+    """Return the language whose rules split sources into sentences: that of the source, or English if unknown."""
+    languages = languages_of(files, settings)
     return languages[0].split("-")[0].lower() if languages else "en"
 
 
-def guessed(corpora: list[tuple[str, ...]]) -> Languages | None:
-    """From `train.en` and `train.de`, or `train.en-de.tsv`; None unless all corpora say the same two."""
-    found = {_guess(tuple(plain_name(Path(path)) for path in corpus)) for corpus in corpora}
-    return found.pop() if len(found) == 1 else None
+def languages_in_names(corpora: list[tuple[str, ...]]) -> Languages | None:
+    """Guess the languages from file names; None unless all corpora agree.
+
+    >>> languages_in_names([("train.en", "train.de")])
+    ('en', 'de')
+    >>> languages_in_names([("news.en-zh_Hant.tsv",)])
+    ('en', 'zh-Hant')
+    """
+    guesses = {_guess(tuple(plain_name(Path(path)) for path in corpus)) for corpus in corpora}
+    return guesses.pop() if len(guesses) == 1 else None
 
 
 def _guess(names: tuple[str, ...]) -> Languages | None:
@@ -296,19 +295,19 @@ def _guess(names: tuple[str, ...]) -> Languages | None:
         both = _BOTH.search(names[0])
         codes = list(both.groups()) if both else []
     else:
-        codes = [found[1] for name in names if (found := _SIDE.search(name))]
+        codes = [match[1] for name in names if (match := _SIDE.search(name))]
     if len(codes) != 2 or codes[0] == codes[1]:
         return None
     return codes[0].replace("_", "-"), codes[1].replace("_", "-")
 
 
-def say_languages(record: RunRecord) -> str:
-    """What a run says of it before it begins."""
-    languages = languages_of(record)
+def describe_languages(record: RunRecord) -> str:
+    """Say which languages a run translates between, and where that is known from."""
+    languages = languages_of(record.files, record.settings)
     if languages is None:
         return (
-            "the names of the files do not say which languages they are in, so the card of the model will not either: "
-            '--set data.languages=["en","de"] says it'
+            "the file names do not say which languages they are in, so the model card will not either: "
+            "--set data.languages=en,de names them"
         )
-    by = "" if record.settings.data.languages else ", by the names of the files (--set data.languages=… decides)"
-    return f"from {languages[0]} to {languages[1]}{by}"
+    source = "" if record.settings.data.languages else ", by the file names (--set data.languages=… overrides them)"
+    return f"from {languages[0]} to {languages[1]}{source}"

@@ -1,17 +1,14 @@
-"""The training loop. Whatever happens in training, happens in `fit`, on one screen.
+"""The trainer: it builds model, optimiser and loader of a run, trains, validates, saves and leaves model folders.
 
-What the loop calls back: logging, validating, saving, and what a run leaves when it is done.
-
-The parts of a run, put together: at its beginning, or as a checkpoint left it.
+The only listener is the event log (`emit`). Under torchrun every rank has a trainer; rank 0 validates, logs and writes.
 """
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +17,13 @@ from heedful.data.collate import TensorBatch
 from heedful.data.loader import Loader, LoaderState
 from heedful.data.seeding import derived_seed
 from heedful.errors import UserError
-from heedful.formatting import too_long
+from heedful.formatting import duration, too_long
 from heedful.models.model_io import LoadedModel, Model, save_model
 from heedful.training.auxiliary_losses import auxiliary_heads
 from heedful.training.checkpoint import (
     Checkpoint,
     State,
+    average_of,
     generator_tensors,
     list_checkpoints,
     load_checkpoint,
@@ -53,26 +51,17 @@ from heedful.training.model_card import describe_model
 from heedful.training.objectives import Objective
 from heedful.training.optim import clip_gradients, learning_rate, make_optimiser, peak_rate, set_rate
 from heedful.training.run_config import NAME, RunRecord
-from heedful.training.settings import RunSettings, Settings
+from heedful.training.settings import Settings
 from heedful.training.signals import Abandoned, StopRequests
-from heedful.training.tasks.base import PreparedTask, Validator
+from heedful.training.tasks.base import PreparedTask
 from heedful.training.tasks.registry import metric_of, task_of
 from heedful.training.validation import Validation
 
-
-class Batches(Protocol):
-    """The loader, as far as the loop knows it: each batch is this rank's part of one step."""
-
-    @property
-    def state(self) -> LoaderState: ...
-
-    def __next__(self) -> TensorBatch: ...
-
-    def trial_batches(self) -> tuple[TensorBatch, list[TensorBatch]]: ...
+Emit = Callable[..., None]  # (kind of event, **fields)
 
 
 class ModelWithObjective(nn.Module):
-    """Batch in, loss out: one module, since DDP and FSDP act around a forward."""
+    """A model and its objective as one module, batch in and loss out: DDP and FSDP act around one forward."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
@@ -84,227 +73,265 @@ class ModelWithObjective(nn.Module):
 
 
 @dataclass
-class Training:
-    """The parts of a run, put together by `run.py`; `fit` drives them."""
-
-    settings: RunSettings
-    world: World
-    module: nn.Module  # ModelWithObjective, wrapped for many ranks
-    optimiser: torch.optim.Optimizer
-    max_grad_norm: float
-    rate_at: Callable[[int], float]
-    batches: Batches
-    autocast: Callable[[], Any]
-    after_update: Callable[[State], None]  # the running average of the weights, if there is one
-    log: Callable[[State, "Progress"], None]
-    validate: Callable[[State], bool]  # False: abandoned, because a signal came
-    save: Callable[[State], None]
-    asked_to_stop: Callable[[], str | None]  # a signal came
-    warn: Callable[[str], None]
-    micro_batches: int = 1  # parts of a step; grows when memory does not suffice
-
-
-@dataclass
 class Progress:
-    """Sums since the last line of the log; all ranks together when logged."""
+    """Sums over the steps since the last `step` event: the loss of this rank, the tokens of all ranks."""
 
     loss: float = 0.0
     tokens: float = 0.0
     seconds: float = 0.0
-    grad_norm: float = 0.0
-    rate: float = 0.0
+    grad_norm: float = 0.0  # of the newest step
+    rate: float = 0.0  # of the newest step
 
     def add(self, *, loss: float, tokens: float, seconds: float, grad_norm: float, rate: float) -> None:
         self.loss += loss
         self.tokens += tokens
         self.seconds += seconds
-        self.grad_norm, self.rate = grad_norm, rate  # the newest
-
-
-def fit(training: Training, state: State) -> str:
-    """Train until a reason to stop, and return it. Every pass begins between two steps, where a run can resume."""
-    settings = training.settings
-    progress, saved = Progress(), state.step
-    while True:
-        validated = needs_validation(state, settings) and training.validate(state)
-        if validated or (state.step != saved and due(state.step, settings.save_every)):
-            training.save(state)
-            saved = state.step
-        if (reason := reason_to_stop(training, state)) is not None:
-            break
-        take_step(training, state, progress)
-        if due(state.step, settings.log_every):
-            training.log(state, progress)
-            progress = Progress()
-    if state.step != saved:
-        training.save(state)
-    return reason
-
-
-def take_step(training: Training, state: State, progress: Progress) -> None:
-    """One update of the weights from one batch."""
-    started = time.perf_counter()
-    rate = training.rate_at(state.step)
-    set_rate(training.optimiser, rate)
-
-    batch = next(training.batches)
-    n_asked = sum_over_ranks(training.world, batch.n_target_tokens)[0]
-    n_tokens = max(1.0, n_asked)  # in texts of unknown words alone nothing can be hidden: a step that changes nothing
-    loss = backward_through(training, batch, state.step, n_tokens)
-    grad_norm = float(full_tensor(clip_gradients(training.module.parameters(), training.max_grad_norm)))
-    check_finite(training, batch, state.step, loss, grad_norm)
-    training.optimiser.step()
-    training.optimiser.zero_grad()
-
-    state.step += 1
-    state.loader = training.batches.state
-    state.tokens += int(n_asked)
-    training.after_update(state)
-    seconds = time.perf_counter() - started
-    state.seconds += seconds
-    progress.add(loss=loss, tokens=n_tokens, seconds=seconds, grad_norm=grad_norm, rate=rate)
-
-
-def backward_through(training: Training, batch: TensorBatch, step: int, n_tokens: float) -> float:
-    """Gradients of the mean loss over the target tokens of the whole step; returns this rank's sum of losses.
-
-    Out of memory: the step is cut into twice as many parts and begun again. The result is the same, only slower.
-    """
-    while True:
-        # Random numbers are a function of seed, step and rank: nothing to restore, whatever happened before.
-        torch.manual_seed(derived_seed(training.settings.seed, step, training.world.rank))
-        try:
-            return _backward_in_parts(training, batch, step, n_tokens)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        # Out of the except block, so that the failed pass and its tensors are gone.
-        training.optimiser.zero_grad()
-        if training.world.size > 1 or 2 * training.micro_batches > max(1, len(batch)):
-            raise UserError(
-                f"step {step + 1}: out of memory with {training.micro_batches} micro-batches. Lower data.batch_tokens "
-                f"(now {int(n_tokens):,} target tokens in this step), or raise run.micro_batches"
-            )
-        training.micro_batches *= 2
-        training.warn(f"step {step + 1}: out of memory; from now on a step is cut into {training.micro_batches} parts")
-
-
-def _backward_in_parts(training: Training, batch: TensorBatch, step: int, n_tokens: float) -> float:
-    """Forward and backward through each part of the batch.
-
-    A part's loss is a sum, divided by the tokens of all parts on all ranks: cutting a step into parts or ranks changes
-    nothing. DDP and FSDP average over the ranks, hence the factor.
-    """
-    total = 0.0
-    parts = batch.split(training.micro_batches) if training.micro_batches > 1 else (batch,)
-    for number, part in enumerate(parts):
-        with gradients_synced(training.module, last=number == len(parts) - 1):
-            with training.autocast():
-                loss = training.module(part.to(training.world.device), step)
-            (loss * (training.world.size / n_tokens)).backward()
-        total += loss.item()
-    return total
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """PyTorch has a class of its own for GPUs; for the CPU there are only the words."""
-    words = ("not enough memory", "can't allocate memory", "out of memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)
-
-
-def due(step: int, every: int) -> bool:
-    return step % every == 0
-
-
-def needs_validation(state: State, settings: RunSettings) -> bool:
-    """Also true after a resume, when the validation of this step was abandoned or its score was never saved."""
-    return state.step > 0 and due(state.step, settings.validate_every) and str(state.step) not in state.scores
-
-
-def reason_to_stop(training: Training, state: State) -> str | None:
-    """Why training ends here, the same on all ranks; None to go on."""
-    settings = training.settings
-    if state.step >= settings.steps:
-        return f"all {settings.steps:,} steps are done"
-    if settings.patience is not None and state.validations_since_best >= settings.patience:
-        return f"no better score in {settings.patience} validations (patience)"
-    asked = training.asked_to_stop()
-    out_of_time = settings.minutes is not None and state.seconds >= settings.minutes * 60
-    if training.world.size > 1:  # clocks and signals differ from rank to rank
-        out_of_time, was_asked = any_rank(training.world, out_of_time), any_rank(training.world, asked is not None)
-        asked = (asked or "another rank was stopped") if was_asked else None
-    if asked is not None:
-        return asked
-    return f"the {settings.minutes:g} minutes are over" if out_of_time else None
+        self.grad_norm, self.rate = grad_norm, rate
 
 
 class NotFinite(UserError):
-    """The loss or the gradient is not a number; the weights are still those of the step before."""
+    """The loss or the gradient is NaN or infinite; the weights are still those of the step before."""
 
     def __init__(self, message: str, *, step: int, examples: list[int]) -> None:
         super().__init__(message)
         self.step = step
-        self.examples = examples  # of this rank's part of the batch
+        self.examples = examples  # numbers of the examples in this rank's part of the batch
 
 
-def check_finite(training: Training, batch: TensorBatch, step: int, loss: float, grad_norm: float) -> None:
-    """Stop before the update, on all ranks alike."""
-    numbers = torch.tensor([loss, grad_norm])
-    if any_rank(training.world, not bool(torch.isfinite(numbers).all())):
-        raise NotFinite(
-            f"step {step + 1}: the loss ({loss}) or the length of the gradient ({grad_norm}) is not finite on at least "
-            "one rank. The update was not made; not-finite.json in the run's folder lists the examples of the batch. "
-            "A lower optimiser.lr, a longer schedule.warmup_steps or run.precision=float32 usually helps",
-            step=step + 1,
-            examples=sorted(batch.indices.tolist()),
+class Trainer:
+    """One run in training.
+
+    >>> trainer = Trainer(folder, record, world, prepared, emit=log.emit, requests=requests)  # doctest: +SKIP
+    >>> trainer.fit()  # doctest: +SKIP
+    'all 10,000 steps are done'
+    >>> trainer.finish()  # doctest: +SKIP
+    {'best': 'runs/en-de/best', 'last': 'runs/en-de/last', 'average': 'runs/en-de/average'}
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        record: RunRecord,
+        world: World,
+        prepared: Any,
+        *,
+        emit: Emit,
+        requests: StopRequests,
+        checkpoint: Checkpoint | None = None,
+        init_from: LoadedModel | None = None,
+    ) -> None:
+        """Build every part of the run.
+
+        `prepared`: the data, as the task's `reopen` returns it. `checkpoint`: where to resume. `init_from`: a model
+        whose weights a new run starts from.
+        """
+        self.folder = folder
+        self.record = record
+        self.world = world
+        self.emit = emit
+        self.requests = requests
+        settings = record.settings
+        self.task: PreparedTask = task_of(settings).assemble(prepared, settings)
+        self.model = self._make_model(checkpoint, init_from)
+        self.module = self._wrap_model()
+        self.optimiser = make_optimiser(self.model, settings.optimiser, bfloat16=settings.run.precision == "bfloat16")
+        self.state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
+        self.ema: dict[str, Tensor] = {}  # exponential moving average of the weights, empty if run.ema is 0
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        unfreeze_layers(self.optimiser, self.state.step, settings.optimiser.unfreeze_every)
+        self.validator = self.task.make_validator(self._note) if world.is_rank_zero else None
+        self.loader = make_loader(self.task, settings, world, self.state.loader)
+        if n_left_out := len(self.loader.left_out):
+            n_all, unit = sum(self.loader.dataset.sizes), self.task.description.unit
+            self._note(too_long(n_left_out, n_all, unit, settings.data.max_len, what="training"))
+        self.micro_batches = settings.run.micro_batches  # doubled when memory does not suffice
+        self.peak_rate = peak_rate(
+            settings.optimiser,
+            d_model=self.model.config.d_model,
+            warmup_steps=settings.schedule.warmup_steps,
         )
-
-
-Emit = Callable[..., None]  # (kind of event, **values)
-
-
-@dataclass
-class Session:
-    """Everything that the callbacks of `fit` need. Rank 0 judges, writes and speaks; the others only take part."""
-
-    folder: Path
-    record: RunRecord
-    world: World
-    model: Model
-    lesson: PreparedTask
-    validator: Validator | None  # of rank 0
-    ema: dict[str, Tensor]  # the running average of the weights, empty when there is none
-    emit: Emit
-    requests: StopRequests
-    training: Training = field(init=False)  # set last: the loop calls the session, and the session reads the loop
-    last_said: list[str] = field(default_factory=list)
+        self.progress = Progress()
+        self._last_hypotheses: list[str | None] = []
 
     @property
     def settings(self) -> Settings:
         return self.record.settings
 
     @property
-    def metric(self) -> str:
-        """What "better" means."""
-        return metric_of(self.settings)
-
-    @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
-    def log(self, state: State, progress: Progress) -> None:
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def fit(self) -> str:
+        """Train until there is a reason to stop; return the reason.
+
+        Each pass of the loop begins between two steps, where a run can be resumed.
+        """
+        state, run = self.state, self.settings.run
+        self.progress, saved = Progress(), state.step
+        while True:
+            validated = self.needs_validation() and self.validate()
+            if validated or (state.step != saved and due(state.step, run.save_every)):
+                self.save()
+                saved = state.step
+            if (reason := self.reason_to_stop()) is not None:
+                break
+            self.train_step()
+            if due(state.step, run.log_every):
+                self.log_progress()
+        if state.step != saved:
+            self.save()
+        return reason
+
+    def train_step(self) -> None:
+        """Update the weights once, from the next batch."""
+        started, state = time.perf_counter(), self.state
+        rate = self.rate_at(state.step)
+        set_rate(self.optimiser, rate)
+
+        batch = next(self.loader)
+        n_targets = sum_over_ranks(self.world, batch.n_target_tokens)[0]
+        n_tokens = max(1.0, n_targets)  # 0 if nothing in the batch can be masked: then the step changes nothing
+        loss = self.backward(batch, n_tokens)
+        max_norm = self.settings.optimiser.max_grad_norm
+        grad_norm = float(full_tensor(clip_gradients(self.module.parameters(), max_norm)))
+        self._check_finite(batch, loss, grad_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+        state.step += 1
+        state.loader = self.loader.state
+        state.tokens += int(n_targets)
+        self._after_update()
+        seconds = time.perf_counter() - started
+        state.seconds += seconds
+        self.progress.add(loss=loss, tokens=n_tokens, seconds=seconds, grad_norm=grad_norm, rate=rate)
+
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of update number `step`, counted from 0."""
+        settings = self.settings
+        return learning_rate(step, peak=self.peak_rate, steps=settings.run.steps, schedule=settings.schedule)
+
+    def backward(self, batch: TensorBatch, n_tokens: float) -> float:
+        """Add up the gradients of the mean loss over the `n_tokens` of all ranks; return this rank's sum of losses.
+
+        If memory does not suffice, cut the batch into twice as many micro-batches and begin it again: the result is the
+        same, only slower.
+        """
+        step = self.state.step
+        while True:
+            # Random numbers are a function of seed, step and rank: nothing to restore, whatever happened before.
+            torch.manual_seed(derived_seed(self.settings.run.seed, step, self.world.rank))
+            try:
+                return self._backward_micro_batches(batch, n_tokens)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Outside of the except block, so that the failed pass and its tensors are gone.
+            self.optimiser.zero_grad()
+            if self.world.size > 1 or 2 * self.micro_batches > max(1, len(batch)):
+                raise UserError(
+                    f"step {step + 1}: out of memory with {self.micro_batches} micro-batches. Lower data.batch_tokens "
+                    f"(this step has {int(n_tokens):,} target tokens), or raise run.micro_batches"
+                )
+            self.micro_batches *= 2
+            text = f"step {step + 1}: out of memory; from now on a batch is cut into {self.micro_batches} micro-batches"
+            self.emit("warning", text=text)
+
+    def _backward_micro_batches(self, batch: TensorBatch, n_tokens: float) -> float:
+        """Run forward and backward through each part of the batch.
+
+        The loss of a part is a sum, divided by the tokens of all parts on all ranks, so neither parts nor ranks change
+        the gradient. DDP and FSDP average over the ranks, hence the factor `world.size`.
+        """
+        total = 0.0
+        parts = batch.split(self.micro_batches) if self.micro_batches > 1 else (batch,)
+        for number, part in enumerate(parts):
+            with gradients_synced(self.module, last=number == len(parts) - 1):
+                with autocast(self.world.device, self.settings.run.precision):
+                    loss = self.module(part.to(self.world.device), self.state.step)
+                (loss * (self.world.size / n_tokens)).backward()
+            total += loss.item()
+        return total
+
+    def _check_finite(self, batch: TensorBatch, loss: float, grad_norm: float) -> None:
+        """Stop before the update, on all ranks alike, if the loss or the gradient of any rank is not finite."""
+        numbers, step = torch.tensor([loss, grad_norm]), self.state.step + 1
+        if any_rank(self.world, not bool(torch.isfinite(numbers).all())):
+            raise NotFinite(
+                f"step {step}: the loss ({loss}) or the norm of the gradient ({grad_norm}) is not finite on at least "
+                "one rank. The weights were not updated; not-finite.json in the run folder lists the examples of the "
+                "batch. A lower optimiser.lr, a longer schedule.warmup_steps or run.precision=float32 usually helps",
+                step=step,
+                examples=sorted(batch.indices.tolist()),
+            )
+
+    def _after_update(self) -> None:
+        """Unfreeze the layers that are due, and move the average of the weights towards the newest ones."""
+        state, decay = self.state, self.settings.run.ema
+        unfreeze_layers(self.optimiser, state.step, self.settings.optimiser.unfreeze_every)
+        if decay > 0.0:
+            with torch.no_grad():
+                for name, tensor in model_tensors(self.model).items():
+                    if name not in self.ema:
+                        self.ema[name] = tensor.clone()
+                    else:
+                        # A smaller decay at first, so that the average soon forgets the random initial weights.
+                        self.ema[name].lerp_(tensor, 1.0 - min(decay, (state.step + 1) / (state.step + 10)))
+
+    def trial_pass(self, batch: TensorBatch) -> float:
+        """Run forward and backward through a batch without an update; return its target tokens per second.
+
+        The model stays as it was: gradients are dropped, and buffers (running statistics of batch norms) are restored.
+        """
+        started, n_tokens = time.perf_counter(), max(1, batch.n_target_tokens)
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
+        self.backward(batch, n_tokens)
+        self.optimiser.zero_grad()
+        for buffer, value in zip(self.model.buffers(), buffers, strict=True):
+            buffer.copy_(value)
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize()
+        return n_tokens / (time.perf_counter() - started)
+
+    def reason_to_stop(self) -> str | None:
+        """Return why training ends here, the same on all ranks; None if it goes on."""
+        run, state = self.settings.run, self.state
+        if state.step >= run.steps:
+            return f"all {run.steps:,} steps are done"
+        if run.patience is not None and state.validations_since_best >= run.patience:
+            return f"no better score in {run.patience} validations (run.patience)"
+        signal = self.requests.reason()
+        out_of_time = run.minutes is not None and state.seconds >= run.minutes * 60
+        if self.world.size > 1:  # clocks and signals differ from rank to rank
+            out_of_time = any_rank(self.world, out_of_time)
+            signalled = any_rank(self.world, signal is not None)
+            signal = (signal or "another rank was stopped") if signalled else None
+        if signal is not None:
+            return signal
+        return (
+            None
+            if run.minutes is None or not out_of_time
+            else f"the time limit of {duration(run.minutes * 60)} is over"
+        )
+
+    # --- logging, validation, checkpoints -----------------------------------------------------------------------------
+
+    def log_progress(self) -> None:
+        """Emit a `step` event about the steps since the last one."""
+        run, state, progress = self.settings.run, self.state, self.progress
         loss = sum_over_ranks(self.world, progress.loss)[0]
-        speed = progress.tokens / progress.seconds
-        steps_left = self.settings.run.steps - state.step
-        seconds_left = steps_left * state.seconds / max(1, state.step)
-        if self.settings.run.minutes is not None:
-            seconds_left = min(seconds_left, max(0.0, self.settings.run.minutes * 60 - state.seconds))
+        seconds_left = (run.steps - state.step) * state.seconds / max(1, state.step)
+        if run.minutes is not None:
+            seconds_left = min(seconds_left, max(0.0, run.minutes * 60 - state.seconds))
         self.emit(
             "step",
             step=state.step,
-            steps=self.settings.run.steps,
+            steps=run.steps,
             loss=loss / progress.tokens,
-            tokens_per_second=speed,
+            tokens_per_second=progress.tokens / progress.seconds,
             lr=progress.rate,
             grad_norm=progress.grad_norm,
             epoch=state.loader.epoch,
@@ -312,44 +339,52 @@ class Session:
             seconds_left=seconds_left,
             tokens=state.tokens,
         )
+        self.progress = Progress()
 
-    def validate(self, state: State) -> bool:
-        """Score the model; keep the best one as a model folder; count how long none was better. False: abandoned."""
-        started = time.perf_counter()
-        judged, score = self.model_to_judge(), None
-        if judged is not None and self.validator is not None:
+    def needs_validation(self) -> bool:
+        """Whether this step must be validated; also true after a resume if its validation was abandoned."""
+        state = self.state
+        is_due = state.step > 0 and due(state.step, self.settings.run.validate_every)
+        return is_due and str(state.step) not in state.scores
+
+    def validate(self) -> bool:
+        """Score the model and save it in best/ if it is the best so far; False if a signal interrupted it."""
+        started, state = time.perf_counter(), self.state
+        model, result, score = self.eval_model(), None, None
+        if model is not None and self.validator is not None:
             with contextlib.suppress(Abandoned), self.requests.abandoning():
-                result = self.validator(judged)
-                score = result.score(self.metric)
+                result = self.validator.run(model)
+                score = result.score(metric_of(self.settings))
         best = state.scores.get(str(state.best_step))
-        is_best = score is not None and (best is None or score > best)
-        if judged is not None and is_best:
-            self._save_model("best", judged, state, result, weights=f"the best on validation, at step {state.step:,}")
+        if model is not None and result is not None and score is not None and (best is None or score > best):
+            self._save_model("best", model, result, weights=f"the best on validation, at step {state.step:,}")
         score = broadcast_from_rank0(self.world, score)
         if score is None:
             return False
         is_best = best is None or score > best
         state.validations_since_best = 0 if is_best else state.validations_since_best + 1
         state.scores[str(state.step)] = score
-        if judged is not None:
-            self._tell(state, result, is_best, time.perf_counter() - started)
+        if result is not None:
+            self._log_validation(result, is_best, time.perf_counter() - started)
         return True
 
-    def _tell(self, state: State, result: Validation, is_best: bool, seconds: float) -> None:
-        before = self.last_said or itertools.repeat(None)
+    def _log_validation(self, result: Validation, is_best: bool, seconds: float) -> None:
+        state, hypotheses = self.state, [sample.hypothesis for sample in result.samples]
+        previous = self._last_hypotheses or [None] * len(hypotheses)
         samples = [
-            {"source": said.source, "reference": said.reference, "hypothesis": said.hypothesis, "before": last}
-            for said, last in zip(result.samples, before, strict=False)
+            {"source": now.source, "reference": now.reference, "hypothesis": now.hypothesis, "before": before}
+            for now, before in zip(result.samples, previous, strict=False)
         ]
-        self.last_said = [said.hypothesis for said in result.samples]
-        plain = {name: result.metrics[name] for name in ("bleu", "chrf") if name in result.metrics}
+        self._last_hypotheses = [*hypotheses]
+        text_scores = {name: result.metrics[name] for name in ("bleu", "chrf") if name in result.metrics}
+        others = {name: v for name, v in result.metrics.items() if name not in ("perplexity", *text_scores)}
         self.emit(
             "validation",
             step=state.step,
             loss=result.loss,
             perplexity=result.metrics.get("perplexity"),
-            **plain,
-            metrics={name: value for name, value in result.metrics.items() if name not in ("perplexity", *plain)},
+            **text_scores,
+            metrics=others,
             score=state.scores[str(state.step)],
             best=is_best,
             best_score=state.scores[str(state.best_step)],
@@ -360,11 +395,11 @@ class Session:
             samples=samples,
         )
 
-    def save(self, state: State) -> None:
-        """A checkpoint; rank 0 writes, after all ranks have given their parts."""
-        started = time.perf_counter()
-        model, optimiser = model_tensors(self.model), optimiser_tensors(self.model, self.training.optimiser)
-        if self.world.speaks:
+    def save(self) -> None:
+        """Write a checkpoint and delete those that need not be kept; rank 0 writes what all ranks hold."""
+        started, run, state = time.perf_counter(), self.settings.run, self.state
+        model, optimiser = model_tensors(self.model), optimiser_tensors(self.model, self.optimiser)
+        if self.world.is_rank_zero:
             folder = save_checkpoint(
                 self.checkpoints,
                 state,
@@ -373,165 +408,94 @@ class Session:
                 generators=generator_tensors(),
                 ema=self.ema,
             )
-            best = sorted(state.scores, key=lambda step: -state.scores[step])[: self.settings.run.keep_best]
-            keep = max(self.settings.run.keep_last, self.settings.run.average)
-            prune(self.checkpoints, keep_last=keep, best=[int(step) for step in best])
+            best = sorted(state.scores, key=lambda step: -state.scores[step])[: run.keep_best]
+            prune(self.checkpoints, keep_last=max(run.keep_last, run.average), best=[int(step) for step in best])
             size = sum(path.stat().st_size for path in folder.iterdir())
             self.emit("saved", step=state.step, folder=str(folder), bytes=size, seconds=time.perf_counter() - started)
         barrier(self.world)
 
-    def model_to_judge(self) -> Model | None:
-        """The model as validation sees it, on rank 0: itself, or a copy with averaged or gathered weights, and without
-        what serves in training alone.
-        """
+    def eval_model(self) -> Model | None:
+        """Return, on rank 0, the model to validate: with averaged or gathered weights, and without auxiliary heads."""
         if self.settings.run.parallel == "ddp" and not self.ema and auxiliary_heads(self.model) is None:
-            return self.model if self.world.speaks else None
+            return self.model if self.world.is_rank_zero else None
         tensors = self.ema or model_tensors(self.model)
-        if not self.world.speaks:
-            return None
-        return self._like_model(tensors)
+        return self._copy_with(tensors) if self.world.is_rank_zero else None
 
-    def after_update(self, state: State) -> None:
-        """Wake the parts whose turn has come; move the running average of the weights towards the newest ones."""
-        unfreeze_layers(self.training.optimiser, state.step, self.settings.optimiser.unfreeze_every)
-        decay = self.settings.run.ema
-        if decay > 0.0:
-            with torch.no_grad():
-                for name, tensor in model_tensors(self.model).items():
-                    if name not in self.ema:
-                        self.ema[name] = tensor.clone()
-                    else:
-                        # At first the average is young: it must not remember the start for a thousand steps.
-                        self.ema[name].lerp_(tensor, 1.0 - min(decay, (state.step + 1) / (state.step + 10)))
+    def finish(self) -> dict[str, str]:
+        """Leave model folders: last/, average/ (the mean of the last checkpoints) and, from validation, best/.
 
-    def finish(self, state: State) -> dict[str, str]:
-        """The model folders that a run leaves: last/, average/ and, from validation, best/."""
+        Returns the path of each by name.
+        """
+        state = self.state
         if str(state.step) not in state.scores:
-            self.validate(state)  # the last weights are often the best, wherever a run ends
+            self.validate()  # the last weights are often the best, whatever step a run ends at
         tensors = model_tensors(self.model)
-        if self.world.speaks:
-            plain = self._like_model(tensors)
-            self._save_model("last", plain, state, self._judge(plain), weights=f"those of step {state.step:,}")
-            checkpoints = self._last_checkpoints()
-            saved = [load_checkpoint(path).model for path in checkpoints]
-            load_model_tensors(plain, average_of(saved or [tensors]))
+        if self.world.is_rank_zero:
+            model = self._copy_with(tensors)
+            self._save_model("last", model, self._scores_of(model), weights=f"those of step {state.step:,}")
+            checkpoints = list_checkpoints(self.checkpoints)[-self.settings.run.average :]
+            load_model_tensors(model, average_of([load_checkpoint(path).model for path in checkpoints] or [tensors]))
             which = f"the mean of {len(checkpoints)} checkpoints, the last at" if len(checkpoints) > 1 else "those of"
-            self._save_model("average", plain, state, self._judge(plain), weights=f"{which} step {state.step:,}")
+            self._save_model("average", model, self._scores_of(model), weights=f"{which} step {state.step:,}")
         barrier(self.world)
         return {name: str(self.folder / name) for name in ("best", "last", "average") if (self.folder / name).exists()}
 
-    def _like_model(self, tensors: dict[str, Tensor]) -> Model:
-        """A model like the one in training, on one device, with these numbers."""
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def _make_model(self, checkpoint: Checkpoint | None, init_from: LoadedModel | None) -> Model:
+        """Make the model, with new weights, those of the checkpoint, or those of a model to start from."""
+        settings = self.settings
+        dtype = torch.float64 if settings.run.precision == "float64" else torch.float32
+        model = self.task.make_model().to(self.world.device, dtype)
+        if checkpoint is not None:
+            refuse_other_shapes(model, checkpoint.model, saved=checkpoint.folder, record=self.folder / NAME)
+            load_model_tensors(model, checkpoint.model)
+        elif init_from is not None:
+            self._note(load_matching_weights(model, init_from))
+        if settings.optimiser.frozen:
+            n_frozen = len(freeze(model, settings.optimiser.frozen))
+            self._note(f"{n_frozen} tensors are frozen (optimiser.frozen)")
+        return model
+
+    def _wrap_model(self) -> nn.Module:
+        """Join model and objective, compile them if asked for, and wrap them for several ranks."""
+        run = self.settings.run
+        module = ModelWithObjective(self.model, self.task.objective).train()
+        if run.compile:
+            module.compile(dynamic=True)  # batches are of many shapes
+        return wrap(module, self.world, run.parallel)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        """Take over state, optimiser, random generators and the average of the weights."""
+        self.state = replace(checkpoint.state)
+        load_optimiser_tensors(self.model, self.optimiser, checkpoint.optimiser)
+        load_generator_tensors(checkpoint.generators)
+        dtype = next(self.model.parameters()).dtype
+        self.ema = {name: tensor.to(self.world.device, dtype) for name, tensor in checkpoint.ema.items()}
+
+    def _copy_with(self, tensors: dict[str, Tensor]) -> Model:
+        """Make a model like the one in training, on one device, with these weights."""
         kind: type[Any] = type(self.model)
         model: Model = kind(self.model.config).to(self.world.device, next(iter(tensors.values())).dtype)
         load_model_tensors(model, tensors)
         return model
 
-    def _judge(self, model: Model) -> Validation:
-        assert self.validator is not None
-        return self.validator(model)
+    def _scores_of(self, model: Model) -> Validation:
+        assert self.validator is not None, "only rank 0 validates"
+        return self.validator.run(model)
 
-    def _save_model(self, name: str, model: Model, state: State, result: Validation, *, weights: str) -> None:
-        card = describe_model(self.record, self.lesson, model, state, result, weights=weights)
-        save_model(self.folder / name, model, self.lesson.tokenizers, card=card)
+    def _save_model(self, name: str, model: Model, result: Validation, *, weights: str) -> None:
+        card = describe_model(self.record, self.task, model, self.state, result, weights=weights)
+        save_model(self.folder / name, model, self.task.tokenizers, card=card)
 
-    def _last_checkpoints(self) -> list[Path]:
-        return list_checkpoints(self.checkpoints)[-self.settings.run.average :]
-
-
-def average_of(models: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several models, number by number, summed in double precision."""
-    return {
-        name: (sum((model[name].double() for model in models), torch.tensor(0.0).double()) / len(models)).to(
-            tensor.dtype
-        )
-        for name, tensor in models[0].items()
-    }
+    def _note(self, text: str) -> None:
+        self.emit("note", text=text)
 
 
-def open_session(
-    folder: Path,
-    record: RunRecord,
-    world: World,
-    prepared: Any,
-    *,
-    emit: Emit,
-    checkpoint: Checkpoint | None,
-    requests: StopRequests,
-    start: LoadedModel | None = None,
-) -> tuple[Session, State]:
-    """A session that is ready for `fit`, and the state from which it goes on. `prepared` is what the task has made."""
-    settings = record.settings
-    lesson = task_of(settings).lesson(prepared, settings)
-    number_type = torch.float64 if settings.run.precision == "float64" else torch.float32
-    model = lesson.make_model().to(world.device, number_type)
-    if checkpoint is not None:
-        refuse_other_shapes(model, checkpoint.model, saved=checkpoint.folder, record=folder / NAME)
-        load_model_tensors(model, checkpoint.model)
-    elif start is not None:
-        emit("note", text=load_matching_weights(model, start))
-    if settings.optimiser.frozen:
-        n_frozen = len(freeze(model, settings.optimiser.frozen))
-        emit("note", text=f"{n_frozen} tensors keep their numbers (optimiser.frozen)")
-    whole = ModelWithObjective(model, lesson.objective).train()
-    if settings.run.compile:
-        whole.compile(dynamic=True)  # batches are of many shapes
-    module = wrap(whole, world, settings.run.parallel)
-    optimiser = make_optimiser(model, settings.optimiser, bfloat16=settings.run.precision == "bfloat16")
-    state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
-    if checkpoint is not None:
-        state = replace(checkpoint.state)
-        load_optimiser_tensors(model, optimiser, checkpoint.optimiser)
-        load_generator_tensors(checkpoint.generators)
-    unfreeze_layers(optimiser, state.step, settings.optimiser.unfreeze_every)
-    session = Session(
-        folder=folder,
-        record=record,
-        world=world,
-        model=model,
-        lesson=lesson,
-        validator=lesson.make_validator(lambda text: emit("note", text=text)) if world.speaks else None,
-        ema={} if checkpoint is None else {name: t.to(world.device, number_type) for name, t in checkpoint.ema.items()},
-        emit=emit,
-        requests=requests,
-    )
-    loader = make_loader(lesson, settings, world, state.loader)
-    if n_left_out := len(loader.left_out):
-        n_all, max_len = sum(loader.dataset.sizes), settings.data.max_len
-        emit("note", text=too_long(n_left_out, n_all, lesson.about.unit, max_len, what="training"))
-    session.training = make_training(session, module, optimiser, loader)
-    return session, state
-
-
-def make_training(
-    session: Session, module: nn.Module, optimiser: torch.optim.Optimizer, loader: Loader[TensorBatch]
-) -> Training:
-    """The loop's own view of the session."""
-    settings, run, emit = session.settings, session.settings.run, session.emit
-    warmup_steps = settings.schedule.warmup_steps
-    peak = peak_rate(settings.optimiser, d_model=session.model.config.d_model, warmup_steps=warmup_steps)
-    return Training(
-        settings=run,
-        world=session.world,
-        module=module,
-        optimiser=optimiser,
-        max_grad_norm=settings.optimiser.max_grad_norm,
-        rate_at=lambda step: learning_rate(step, peak=peak, steps=run.steps, schedule=settings.schedule),
-        batches=loader,
-        autocast=lambda: autocast(session.world.device, run.precision),
-        after_update=session.after_update,
-        log=session.log,
-        validate=session.validate,
-        save=session.save,
-        asked_to_stop=session.requests.reason,
-        warn=lambda text: emit("warning", text=text),
-        micro_batches=run.micro_batches,
-    )
-
-
-def make_loader(lesson: PreparedTask, settings: Settings, world: World, state: LoaderState) -> Loader[TensorBatch]:
+def make_loader(task: PreparedTask, settings: Settings, world: World, state: LoaderState) -> Loader[TensorBatch]:
+    """Make the loader of the training data, ready to give the batch after `state`."""
     return Loader(
-        lesson.make_dataset(world.device.type == "cuda"),
+        task.make_dataset(world.device.type == "cuda"),
         batch_tokens=settings.data.batch_tokens,
         seed=settings.run.seed,
         state=state,
@@ -543,6 +507,16 @@ def make_loader(lesson: PreparedTask, settings: Settings, world: World, state: L
     )
 
 
-def autocast(device: torch.device, precision: str) -> Any:
-    """Products of matrices in bfloat16 where the run wants it; weights, sums and norms stay float32."""
+def due(step: int, every: int) -> bool:
+    return step % every == 0
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
+    """Multiply matrices in bfloat16 if the run does so; weights, sums and norms stay float32."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else contextlib.nullcontext()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory did not suffice: PyTorch has a class for GPUs, for the CPU only words."""
+    words = ("not enough memory", "can't allocate memory", "out of memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)

@@ -1,87 +1,102 @@
-"""What a run is for, from its files to its card: the frame of a task.
+"""The frame of a task: what a model learns, from files to model card.
 
-A `Task` is known before there is any data; with its data it becomes a `PreparedTask`. The loop, the session, the
-plan and the card know nothing else of what a model learns. A new task is a file beside this one and a line in table.py.
-
-A model from its config, with the numbers that a run begins with; and the ids that a tokenizer keeps for itself.
+A `Task` is known before there is any data; together with its prepared data it becomes a `PreparedTask`. Trainer, plan
+and model card know a task only through these two. To add one, write a module beside this and a line in registry.py.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from heedful.data.collate import TensorBatch
 from heedful.data.loader import Dataset
+from heedful.errors import UserError
 from heedful.models.model_io import FAMILIES, Model
-from heedful.text import Tokenizers
+from heedful.text import TokenizerConfig, Tokenizers
+from heedful.training.events import Notify
 from heedful.training.objectives import Objective
 from heedful.training.run_config import Content, Files
 from heedful.training.settings import DataSettings, Settings
-from heedful.training.validation import Validation
+from heedful.training.validation import Validator
 
 P = TypeVar("P")  # what a task prepares
 
-Say = Callable[[str], None]
+# Settings that only some tasks use, in groups; `Task.settings_used` lists all of these that the task uses.
+TEXT_SETTINGS = frozenset({"data.on_bad_line"}) | frozenset(
+    f"tokenizer.{field.name}" for field in fields(TokenizerConfig) if field.name not in ("joint", "sample_alpha")
+)
+RUNNING_TEXT_SETTINGS = TEXT_SETTINGS | {"data.documents", "data.hold_out_share"}
+ENCODER_DECODER_SETTINGS = frozenset(
+    {"loss.label_smoothing", "loss.r_drop"}
+    | {f"objective.{name}" for name in ("kind", "rate", "decay", "decay_steps", "token_cutoff")}
+)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a task is given to prepare its data in the run's folder, in stages that are whole or absent."""
+    """The arguments of `Task.prepare`, which prepares data in the run folder, in stages that are complete or absent."""
 
     folder: Path
     files: Files
     settings: Settings
-    tokenizers: Tokenizers | None  # those of a model to start from
-    say: Say
-
-
-class Validator(Protocol):
-    def __call__(self, model: Model) -> Validation:
-        """The scores of the model, which is left in the mode it was in."""
+    tokenizers: Tokenizers | None  # of a model to start from
+    notify: Notify
 
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """What is said of a task and its data: on the card, and when a run is done."""
+    """A task and its data in words, for the model card and for the end of a run."""
 
     what: str  # "translation model"
-    output: str  # what it makes, in words: "translations"
-    tag: str  # as model hubs call the task
-    unit: str  # of which its corpora are made: "pairs"
-    train: tuple[int, ...]  # how many of them each corpus has
+    output: str  # what the model makes: "translations"
+    tag: str  # the task as model hubs call it
+    unit: str  # what the corpora are counted in: "pairs"
+    train: tuple[int, ...]  # the number of examples of each corpus
     valid: int
     valid_sha256: str
-    command: str  # what to type next, with {run} for the run's folder
+    command: str  # what to type next, with {run} for the run folder
 
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """A task with its data at hand: parts, and functions that make parts."""
+    """A task with its data: the parts that a trainer needs."""
 
     tokenizers: Tokenizers | None
-    make_dataset: Callable[[bool], Dataset[TensorBatch]]  # True: in page-locked memory, for a GPU
+    make_dataset: Callable[[bool], Dataset[TensorBatch]]  # True: batches in page-locked memory, for a GPU
     make_model: Callable[[], Model]
     objective: Objective
-    make_validator: Callable[[Say], Validator]  # which says what it cannot judge
-    about: TaskDescription
+    make_validator: Callable[[Notify], Validator[Any]]  # reports the examples that it cannot use
+    description: TaskDescription
 
 
 @dataclass(frozen=True)
 class Task(Generic[P]):
-    """What is known before there is data."""
+    """A task before there is data."""
 
     families: tuple[str, ...]  # of models that can learn it
-    content: Content  # what its files hold
-    metrics: tuple[str, ...]  # what `run.metric` may name, the usual one first
-    recipe: Callable[[str, Files, DataSettings], str]  # the built-in recipe for a family and files that are read so
+    content: Content  # of its files
+    metrics: tuple[str, ...]  # that `run.metric` may name, the usual one first
+    settings_used: frozenset[str]  # of the settings that not every task uses
+    recipe: Callable[[str, Files, DataSettings], str]  # (family, files, how they are read) -> a built-in recipe
     prepare: Callable[[Preparation], None]
-    reopen: Callable[[Path, Settings], P]  # what was prepared; the files themselves are not needed
-    lesson: Callable[[P, Settings], PreparedTask]
+    reopen: Callable[[Path, Settings], P]  # read what was prepared; the files themselves are not needed
+    assemble: Callable[[P, Settings], PreparedTask]
+    counted: str = "target tokens"  # what the loss is averaged over, and what speed counts
 
 
 def build(config: Any, settings: Settings) -> Model:
-    torch.manual_seed(settings.run.seed)  # the same first weights on every rank
+    """Make a model with new weights, the same on every rank."""
+    torch.manual_seed(settings.run.seed)
     return FAMILIES[settings.family][1](config)
+
+
+def refuse_weights(preparation: Preparation) -> None:
+    """Raise a UserError if data.weights is set: for tasks that join all files to one corpus."""
+    if weights := preparation.settings.data.weights:
+        raise UserError(
+            f"data.weights = {list(weights)}: files of {preparation.files.content} are joined to one corpus, and each "
+            "of their examples is seen once in an epoch. Leave data.weights out"
+        )

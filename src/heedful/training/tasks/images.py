@@ -1,8 +1,6 @@
-"""Pictures: how they are prepared, and which label one has (ViT).
+"""Tasks on images (ViT): their label, the pixels of masked patches, the order of shuffled patches.
 
-run/data/pictures/  pixels.npy, targets.npy, valid_pixels.npy, valid_targets.npy, facts.json
-
-Pictures without labels: what a hidden patch shows, and where a patch came from.
+run/data/images/  pixels.npy  targets.npy  valid_pixels.npy  valid_targets.npy  facts.json
 """
 
 import json
@@ -20,121 +18,86 @@ from torch import Tensor
 from heedful.atomic_io import atomic_folder, check_manifest
 from heedful.config import read_json
 from heedful.data.collate import IGNORE_INDEX, ImageBatch
-from heedful.data.images import ImageDataset, Images, ImageTransform, LabelFn, Pixels
+from heedful.data.images import (
+    ImageDataset,
+    Images,
+    ImageTransform,
+    LabelFn,
+    Pixels,
+    open_training_images,
+    open_validation_images,
+)
 from heedful.data.seeding import IntArray
 from heedful.data.splits import LARGEST_SHARE, require_hold_out
 from heedful.errors import Notice, UserError, warn
-from heedful.models.model_io import Model
 from heedful.models.vit import Vit, VitConfig
 from heedful.nn.embeddings import to_patches
-from heedful.training.pictures import open_training, open_valid
 from heedful.training.run_config import Files
 from heedful.training.settings import Settings
-from heedful.training.tasks.base import Preparation, PreparedTask, Task, TaskDescription, build
-from heedful.training.tasks.labels import accuracy, label_loss, numbers_of
-from heedful.training.tasks.stages import refuse_weights
-from heedful.training.validation import Validation, ValidationSample, evaluation_mode, mean_loss
+from heedful.training.tasks.base import Preparation, PreparedTask, Task, TaskDescription, build, refuse_weights
+from heedful.training.tasks.labels import accuracy, label_ids, label_loss
+from heedful.training.validation import N_SAMPLES, Validation, ValidationSample, Validator
 
 FloatArray = npt.NDArray[np.float64]
-N_SAMPLES = 3
 ARRAYS = ("pixels", "targets", "valid_pixels", "valid_targets")
+HIDDEN_RATE = 0.5  # share of the patches that are masked
+IMAGE_SETTINGS = frozenset({"data.flip", "data.shift", "data.image_size", "data.label"})
 
 
 @dataclass(frozen=True)
 class PreparedImages:
+    """Images of one size, prepared."""
+
     pixels: Pixels
     targets: IntArray
     valid_pixels: Pixels
     valid_targets: IntArray
     labels: tuple[str, ...]
-    sizes: tuple[int, ...]  # how many pictures of each corpus are for training
+    sizes: tuple[int, ...]  # number of training images of each corpus
     fingerprint: str
     valid_fingerprint: str
 
 
-def prepare_images(given: Preparation) -> None:
-    refuse_weights(given)
-    corpora = [open_training(path, given.settings) for path in given.files.source]
-    has_labels = given.settings.task == "image_classification"  # where patches are asked for, labels mean nothing
+def prepare_images(preparation: Preparation) -> None:
+    """Prepare images in the run folder."""
+    refuse_weights(preparation)
+    files, settings = preparation.files, preparation.settings
+    corpora = [open_training_images(path, **settings.image_options) for path in files.source]
+    has_labels = settings.task == "image_classification"  # the tasks on patches ignore labels
     labels = corpora[0].labels
     _require_alike(corpora, has_labels=has_labels)
     if has_labels and len(labels) < 2:
         raise UserError(
-            f"{given.files.source[0]}: its pictures have no labels, or all the same one: give a folder for each label "
+            f"{files.source[0]}: its images have no labels, or all the same one: give a folder for each label "
             "(.npz: y). Without labels a model can learn from patches: --set task=masked_patches"
         )
-    training, valid, sizes = _divide(corpora, given.files, given.settings)
+    training, valid, sizes = _split(corpora, files, settings)
     if has_labels:
-        valid = numbered_as(valid, labels)
-        _warn_of_unseen(labels, training)
+        valid = with_labels_of(valid, labels)
+        _warn_of_missing_labels(labels, training)
     facts = {
         "labels": labels,
         "sizes": sizes,
         "fingerprint": training.fingerprint,
         "valid_fingerprint": valid.fingerprint,
     }
-    with atomic_folder(given.folder / "data" / "pictures") as aside:
-        for name, part in (("", training), ("valid_", valid)):
-            np.save(aside / f"{name}pixels.npy", part.pixels, allow_pickle=False)
-            np.save(aside / f"{name}targets.npy", part.targets, allow_pickle=False)
+    with atomic_folder(preparation.folder / "data" / "images") as aside:
+        for prefix, part in (("", training), ("valid_", valid)):
+            np.save(aside / f"{prefix}pixels.npy", part.pixels, allow_pickle=False)
+            np.save(aside / f"{prefix}targets.npy", part.targets, allow_pickle=False)
         (aside / "facts.json").write_text(json.dumps(facts, ensure_ascii=False) + "\n", encoding="utf-8")
-    held = "given" if given.files.valid else "held out"
+    held = "given" if files.valid else "held out"
     shape = " x ".join(map(str, training.pixels.shape[1:]))
     labelled = f", {len(labels)} labels" if has_labels else ""
-    given.say(f"training on {len(training):,} pictures of {shape}{labelled}; {len(valid):,} {held}")
-
-
-def _require_alike(corpora: Sequence[Images], *, has_labels: bool) -> None:
-    first = corpora[0]
-    for images in corpora:
-        if images.pixels.shape[1:] != first.pixels.shape[1:] or (has_labels and images.labels != first.labels):
-            other = "other labels or another size" if has_labels else "another size"
-            raise UserError(f"{images.name}: {other} than {first.name}; give one set of images")
-
-
-def _warn_of_unseen(labels: tuple[str, ...], training: Images) -> None:
-    seen = set(training.targets.tolist())
-    if unseen := [label for number, label in enumerate(labels) if number not in seen]:
-        names = ", ".join(map(repr, unseen[:5]))
-        warn(Notice(f"no picture to learn from has the label {names}{', …' if len(unseen) > 5 else ''}"))
-
-
-def _divide(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images, list[int]]:
-    """For training, and for validation: what was given, or a share of each label. A file that was given for both has
-    two parts of its own. Last, how many pictures of each corpus are for training."""
-    joined = Images(
-        np.concatenate([images.pixels for images in corpora]),
-        np.concatenate([images.targets for images in corpora]),
-        corpora[0].labels,
-        " and ".join(images.name for images in corpora),
-    )
-    if files.valid:
-        given = open_valid(files.valid[0], settings, like=joined)
-        if not len(given):
-            raise UserError(f"{files.valid[0]}: no picture to validate with. Give another file, or leave out --valid")
-        return joined, given, [len(images) for images in corpora]
-    require_hold_out(settings.data.hold_out, give="--valid")
-    share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
-    held_out = joined.hold_out_mask(share, seed=0)
-    if not held_out.any():
-        raise UserError(f"{len(joined):,} pictures are too few to hold some out: give --valid, or more pictures")
-    ends = np.cumsum([len(images) for images in corpora])
-    sizes = [int((~part).sum()) for part in np.split(held_out, ends[:-1])]
-    return joined.take(np.flatnonzero(~held_out)), joined.take(np.flatnonzero(held_out)), sizes
-
-
-def numbered_as(images: Images, labels: tuple[str, ...]) -> Images:
-    """The same pictures, their labels numbered as in training: some of these may be missing, none may be new."""
-    present, places = np.unique(images.targets, return_inverse=True)
-    numbers = numbers_of([images.labels[number] for number in present], labels, where=images.name)
-    return replace(images, targets=np.array(numbers, np.int64)[places], labels=labels)
+    preparation.notify(f"training on {len(training):,} images of {shape}{labelled}; {len(valid):,} {held}")
 
 
 def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
-    place = folder / "data" / "pictures"
-    check_manifest(place)
-    facts = read_json(place / "facts.json")
-    arrays = {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
+    """Read what `prepare_images` wrote."""
+    path = folder / "data" / "images"
+    check_manifest(path)
+    facts = read_json(path / "facts.json")
+    arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
     return PreparedImages(
         **arrays,
         labels=tuple(facts["labels"]),
@@ -144,8 +107,57 @@ def reopen_images(folder: Path, settings: Settings) -> PreparedImages:
     )
 
 
+def _require_alike(corpora: Sequence[Images], *, has_labels: bool) -> None:
+    first = corpora[0]
+    for images in corpora:
+        if images.pixels.shape[1:] != first.pixels.shape[1:] or (has_labels and images.labels != first.labels):
+            difference = "other labels or another size" if has_labels else "another size"
+            raise UserError(f"{images.name}: {difference} than {first.name}; give one set of images")
+
+
+def _warn_of_missing_labels(labels: tuple[str, ...], training: Images) -> None:
+    present = set(training.targets.tolist())
+    if missing := [label for number, label in enumerate(labels) if number not in present]:
+        names = ", ".join(map(repr, missing[:5]))
+        warn(Notice(f"no training image has the label {names}{', …' if len(missing) > 5 else ''}"))
+
+
+def _split(corpora: Sequence[Images], files: Files, settings: Settings) -> tuple[Images, Images, list[int]]:
+    """Return training images, validation images, and the number of training images of each corpus.
+
+    Validation images are those of files.valid, or a share of each label.
+    """
+    joined = Images(
+        np.concatenate([images.pixels for images in corpora]),
+        np.concatenate([images.targets for images in corpora]),
+        corpora[0].labels,
+        " and ".join(images.name for images in corpora),
+    )
+    if files.valid:
+        options = settings.image_options
+        valid = open_validation_images(files.valid[0], like=joined, resize=options["resize"], label=options["label"])
+        if not len(valid):
+            raise UserError(f"{files.valid[0]}: no image to validate with. Give another file, or leave out --valid")
+        return joined, valid, [len(images) for images in corpora]
+    require_hold_out(settings.data.hold_out, give="--valid")
+    share = min(settings.data.hold_out / max(1, len(joined)), LARGEST_SHARE)
+    held_out = joined.hold_out_mask(share, seed=0)
+    if not held_out.any():
+        raise UserError(f"{len(joined):,} images are too few to hold some out: give --valid, or more images")
+    ends = np.cumsum([len(images) for images in corpora])
+    sizes = [int((~part).sum()) for part in np.split(held_out, ends[:-1])]
+    return joined.take(np.flatnonzero(~held_out)), joined.take(np.flatnonzero(held_out)), sizes
+
+
+def with_labels_of(images: Images, labels: tuple[str, ...]) -> Images:
+    """Number the labels of images as in training: some of those may be missing, none may be new."""
+    present, inverse = np.unique(images.targets, return_inverse=True)
+    numbers = label_ids([images.labels[number] for number in present], labels, where=images.name)
+    return replace(images, targets=np.array(numbers, np.int64)[inverse], labels=labels)
+
+
 def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitConfig:
-    """The shape is that of the pictures; their mean and spread too, unless a model to start from has its own."""
+    """Return the config: sizes of the images, and their mean and spread unless a model to start from has its own."""
     _, n_channels, height, _ = prepared.pixels.shape
     mean, std = mean_and_std(prepared.pixels[:: max(1, len(prepared.pixels) // 2000)])
     labels = {"labels": list(prepared.labels)} if head == "classify" else {}
@@ -161,207 +173,216 @@ def config_for(prepared: PreparedImages, settings: Settings, head: str) -> VitCo
 
 
 def mean_and_std(pixels: Pixels) -> tuple[FloatArray, FloatArray]:
-    """Of each channel, pixels being from 0 to 1; by counting bytes, picture by picture."""
+    """Return mean and standard deviation of each channel, with pixels from 0 to 1, by counting bytes."""
     counts = np.zeros((pixels.shape[1], 256))
-    for picture in pixels:
-        counts += [np.bincount(channel.ravel(), minlength=256) for channel in picture]
+    for image in pixels:
+        counts += [np.bincount(channel.ravel(), minlength=256) for channel in image]
     shares, values = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
     mean = shares @ values
     return mean, np.sqrt((shares * (values - mean[:, None]) ** 2).sum(axis=1))
 
 
-def lesson_with(
-    prepared: PreparedImages,
-    settings: Settings,
-    *,
-    head: str,
-    ask: Callable[[IntArray, VitConfig, Settings], LabelFn],
-    loss: Callable[..., Tensor],
-    judge: Callable[..., Validation],
-    what: tuple[str, str, str],
-) -> PreparedTask:
-    """The lesson of a task on pictures, which are all alike but for what is asked."""
-    config = config_for(prepared, settings, head)
+@dataclass(frozen=True)
+class ImageObjective:
+    """What a model learns from images: the labels of each image or patch, the loss, and scores of predictions."""
+
+    head: str
+    make_labels: Callable[[IntArray, VitConfig, Settings], LabelFn]
+    loss: Callable[..., Tensor]
+    logits: Callable[[Any, ImageBatch], Tensor] | None  # for accuracy; None: the loss is all there is
+    what: str
+    output: str
+    tag: str
+
+
+def assemble(prepared: PreparedImages, settings: Settings, *, objective: ImageObjective) -> PreparedTask:
+    """Put together the parts that a trainer needs."""
+    config = config_for(prepared, settings, objective.head)
     plain = ImageTransform(config.mean, config.std)
-    changes = ImageTransform(config.mean, config.std, flip=settings.data.flip, shift=settings.data.shift)
-    n_asked = 1 if head == "classify" else config.n_patches
+    augmented = ImageTransform(config.mean, config.std, flip=settings.data.flip, shift=settings.data.shift)
+    n_targets = 1 if objective.head == "classify" else config.n_patches  # of one image
 
     def valid_batches() -> list[ImageBatch]:
-        dataset = ImageDataset(prepared.valid_pixels, ask(prepared.valid_targets, config, settings), plain, key="valid")
-        n_rows = max(1, settings.data.batch_tokens // n_asked)
+        labels = objective.make_labels(prepared.valid_targets, config, settings)
+        dataset = ImageDataset(prepared.valid_pixels, labels, plain, key="valid")
+        n_rows = max(1, settings.data.batch_tokens // n_targets)
         groups = np.array_split(np.arange(len(prepared.valid_pixels)), -(-len(prepared.valid_pixels) // n_rows))
         return [dataset.batch(group, np.arange(len(group)), seed=i) for i, group in enumerate(groups)]
 
-    name, output, tag = what
     return PreparedTask(
         tokenizers=None,
         make_dataset=lambda pin: ImageDataset(
             prepared.pixels,
-            ask(prepared.targets, config, settings),
-            changes,
+            objective.make_labels(prepared.targets, config, settings),
+            augmented,
             key=prepared.fingerprint,
-            n_labels=n_asked,
+            n_labels=n_targets,
             pin_memory=pin,
         ),
         make_model=partial(build, config, settings),
-        objective=lambda model, batch, step: loss(model, batch, label_smoothing=settings.loss.label_smoothing),
-        make_validator=lambda say: partial(judge, valid_batches(), prepared, loss),
-        about=TaskDescription(
-            what=name,
-            output=output,
-            tag=tag,
+        objective=lambda model, batch, step: objective.loss(
+            model, batch, label_smoothing=settings.loss.label_smoothing
+        ),
+        make_validator=lambda notify: ImageValidator(valid_batches(), prepared, objective),
+        description=TaskDescription(
+            what=objective.what,
+            output=objective.output,
+            tag=objective.tag,
             unit="images",
             train=prepared.sizes,
             valid=len(prepared.valid_targets),
             valid_sha256=prepared.valid_fingerprint,
-            command="heedful classify PICTURE -m {run}"
-            if head == "classify"
+            command="heedful classify IMAGE -m {run}"
+            if objective.head == "classify"
             else "heedful train RUN --init-from {run} --images DIR",
         ),
     )
 
 
-def ask_label(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
+class ImageValidator(Validator[ImageBatch]):
+    """The loss on the validation images and, if the model chooses among labels, the accuracy."""
+
+    def __init__(self, batches: Sequence[ImageBatch], prepared: PreparedImages, objective: ImageObjective) -> None:
+        super().__init__(batches)
+        self.prepared, self.objective = prepared, objective
+
+    def score_batch(self, model: Vit, batch: ImageBatch) -> tuple[Tensor, Any]:
+        if self.objective.logits is None:
+            return self.objective.loss(model, batch), None
+        logits = self.objective.logits(model, batch)
+        return label_loss(logits, batch.labels), (batch.indices, batch.labels, logits.argmax(dim=-1))
+
+    def summarize(self, model: Vit, loss: float, outputs: list[Any]) -> Validation:
+        if self.objective.logits is None:
+            return Validation(loss=loss)
+        n_right = sum(int((predicted == labels).sum()) for _, labels, predicted in outputs)
+        score = accuracy(n_right, sum(labels.numel() for _, labels, _ in outputs))
+        rows = [
+            row for output in outputs if output[1].dim() == 1 for row in zip(*(x.tolist() for x in output), strict=True)
+        ]
+        names = self.prepared.labels
+        return Validation(
+            loss=loss,
+            metrics={"accuracy": score.value},
+            scores=(score,),
+            n_scored=len(self.prepared.valid_targets),
+            samples=tuple(
+                ValidationSample(f"image {index}", names[label], names[predicted])
+                for index, label, predicted in rows[:N_SAMPLES]
+            ),
+        )
+
+
+def image_label(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
+    """One label for each image."""
     return lambda number, random: np.asarray(targets[number], np.int64)
 
 
-def picture_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+def image_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    """Return the cross-entropy summed over the images of a batch."""
     return label_loss(model(batch.pixels), batch.labels, label_smoothing=label_smoothing)
 
 
-def judge_labels(
-    batches: Sequence[ImageBatch],
-    prepared: PreparedImages,
-    loss: Callable[..., Tensor],
-    model: Model,
-    *,
-    logits_of: Callable[[Any, ImageBatch], Tensor] = lambda model, batch: model(batch.pixels),
-) -> Validation:
-    """The share of labels that are right."""
-    right = asked = 0
-    samples: list[ValidationSample] = []
+def masked_patches(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
+    """Mask some patches of each image: the label of a masked patch is its position, IGNORE_INDEX elsewhere."""
+    n_masked = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
 
-    def loss_of(batch: ImageBatch) -> Tensor:
-        nonlocal right, asked
-        logits = logits_of(model, batch)
-        said = logits.argmax(dim=-1)
-        right += int((said == batch.labels).sum())
-        asked += batch.labels.numel()
-        if batch.labels.dim() == 1 and len(samples) < N_SAMPLES:
-            samples.extend(_labelled(prepared, said, batch))
-        return label_loss(logits, batch.labels)
+    def labels(number: int, random: np.random.Generator) -> IntArray:
+        positions = np.full(config.n_patches, IGNORE_INDEX, np.int64)
+        masked = random.permutation(config.n_patches)[:n_masked]
+        positions[masked] = masked
+        return positions
 
-    with evaluation_mode(model) as device:
-        mean = mean_loss(batches, loss_of, device)
-    score = accuracy(right, asked)
-    return Validation(
-        loss=mean,
-        metrics={"accuracy": score.value},
-        scores=(score,),
-        n_scored=len(prepared.valid_targets),
-        samples=tuple(samples[:N_SAMPLES]),
-    )
+    return labels
 
 
-def _labelled(prepared: PreparedImages, said: Tensor, batch: ImageBatch) -> list[ValidationSample]:
-    names = prepared.labels
-    rows = zip(batch.indices.tolist(), batch.labels.tolist(), said.tolist(), strict=True)
-    return [ValidationSample(f"picture {number}", names[true], names[ours]) for number, true, ours in rows][:N_SAMPLES]
+def masked_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    """Return the mean squared error of the pixels of each masked patch, summed over these patches."""
+    masked = batch.labels != IGNORE_INDEX  # (B, P)
+    predicted = model(batch.pixels, masked=masked)[masked]  # (M, C x s x s)
+    pixels = to_patches(batch.pixels, model.config.patch_size)[masked]
+    return F.mse_loss(predicted, pixels, reduction="none").mean(dim=-1).sum()
 
 
-def image_task(
-    metrics: tuple[str, ...], lesson: Callable[[PreparedImages, Settings], PreparedTask], *, recipe: str = "vit"
-) -> Task[PreparedImages]:
-    return Task(
-        families=("vit",),
-        content="images",
-        metrics=metrics,
-        recipe=lambda family, files, data: recipe,
-        prepare=prepare_images,
-        reopen=reopen_images,
-        lesson=lesson,
-    )
-
-
-IMAGE_CLASSIFICATION = image_task(
-    ("accuracy", "loss"),
-    partial(
-        lesson_with,
-        head="classify",
-        ask=ask_label,
-        loss=picture_loss,
-        judge=judge_labels,
-        what=("classifier of images", "labels", "image-classification"),
-    ),
-)
-
-HIDDEN_RATE = 0.5
-
-
-def ask_hidden(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
-    """Some patches of each picture are hidden: their places, NONE elsewhere."""
-    n_hidden = max(1, round((settings.noise.rate or HIDDEN_RATE) * config.n_patches))
-
-    def ask(number: int, random: np.random.Generator) -> IntArray:
-        labels = np.full(config.n_patches, IGNORE_INDEX, np.int64)
-        hidden = random.permutation(config.n_patches)[:n_hidden]
-        labels[hidden] = hidden
-        return labels
-
-    return ask
-
-
-def ask_order(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
-    """The patches in a random order: for each place, where its patch came from."""
+def shuffled_patches(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
+    """Shuffle the patches: the label of each position is where its patch came from."""
     return lambda number, random: random.permutation(config.n_patches)
 
 
-def hidden_patch_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
-    """The mean squared error of the pixels of each hidden patch, summed over these."""
-    hidden = batch.labels != IGNORE_INDEX  # (B, P)
-    painted = model(batch.pixels, masked=hidden)[hidden]  # (M, C x s x s)
-    wanted = to_patches(batch.pixels, model.config.patch_size)[hidden]
-    return F.mse_loss(painted, wanted, reduction="none").mean(dim=-1).sum()
-
-
 def order_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Tensor:
+    """Return the cross-entropy of the order, summed over the patches of a batch."""
     return label_loss(order_logits(model, batch), batch.labels, label_smoothing=label_smoothing)
 
 
 def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
-    """Where each patch came from (B, P, P), without a word about where it stands now."""
+    """Return logits of where each patch came from (B, P, P); the model gets shuffled patches without positions."""
     logits: Tensor = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))
     return logits
 
 
-def judge_loss(
-    batches: Sequence[ImageBatch], prepared: PreparedImages, loss: Callable[..., Tensor], model: Model
-) -> Validation:
-    with evaluation_mode(model) as device:
-        return Validation(loss=mean_loss(batches, partial(loss, model), device))
-
-
-MASKED_PATCHES = image_task(
-    ("loss",),
-    partial(
-        lesson_with,
-        head="masked_patches",
-        ask=ask_hidden,
-        loss=hidden_patch_loss,
-        judge=judge_loss,
-        what=("encoder of images", "pixels that it paints", "image-feature-extraction"),
+IMAGE_CLASSIFICATION = Task(
+    families=("vit",),
+    content="images",
+    metrics=("accuracy", "loss"),
+    settings_used=IMAGE_SETTINGS | {"loss.label_smoothing"},
+    recipe=lambda family, files, data: "vit",
+    prepare=prepare_images,
+    reopen=reopen_images,
+    assemble=partial(
+        assemble,
+        objective=ImageObjective(
+            head="classify",
+            make_labels=image_label,
+            loss=image_loss,
+            logits=lambda model, batch: model(batch.pixels),
+            what="classifier of images",
+            output="labels",
+            tag="image-classification",
+        ),
     ),
-    recipe="vit-patches",
+    counted="images",
 )
-SHUFFLED_PATCHES = image_task(
-    ("accuracy", "loss"),
-    partial(
-        lesson_with,
-        head="patch_order",
-        ask=ask_order,
-        loss=order_loss,
-        judge=partial(judge_labels, logits_of=order_logits),
-        what=("encoder of images", "places of patches", "image-feature-extraction"),
+MASKED_PATCHES = Task(
+    families=("vit",),
+    content="images",
+    metrics=("loss",),
+    settings_used=IMAGE_SETTINGS | {"noise.rate"},
+    recipe=lambda family, files, data: "vit-patches",
+    prepare=prepare_images,
+    reopen=reopen_images,
+    assemble=partial(
+        assemble,
+        objective=ImageObjective(
+            head="masked_patches",
+            make_labels=masked_patches,
+            loss=masked_patch_loss,
+            logits=None,
+            what="encoder of images",
+            output="pixels that it predicts",
+            tag="image-feature-extraction",
+        ),
     ),
-    recipe="vit-patches",
+    counted="patches",
+)
+SHUFFLED_PATCHES = Task(
+    families=("vit",),
+    content="images",
+    metrics=("accuracy", "loss"),
+    settings_used=IMAGE_SETTINGS | {"loss.label_smoothing"},
+    recipe=lambda family, files, data: "vit-patches",
+    prepare=prepare_images,
+    reopen=reopen_images,
+    assemble=partial(
+        assemble,
+        objective=ImageObjective(
+            head="patch_order",
+            make_labels=shuffled_patches,
+            loss=order_loss,
+            logits=order_logits,
+            what="encoder of images",
+            output="positions of patches",
+            tag="image-feature-extraction",
+        ),
+    ),
+    counted="patches",
 )

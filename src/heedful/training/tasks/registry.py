@@ -15,7 +15,7 @@ from heedful.training.tasks.text_classification import CLASSIFICATION
 from heedful.training.tasks.token_classification import TAGGING
 from heedful.training.tasks.translation import TRANSLATION
 
-# name -> task; of several that fit a family and its files, the one that names the family first is meant, or the first
+# If several tasks fit family and files, the run has the one that lists the family earliest, or the first of these.
 TASKS: dict[str, Task[Any]] = {
     "translation": TRANSLATION,
     "next_token": NEXT_TOKEN,
@@ -29,9 +29,9 @@ TASKS: dict[str, Task[Any]] = {
     "shuffled_patches": SHUFFLED_PATCHES,
 }
 
-WRITTEN = ("bleu", "chrf", "exact")  # metrics of sentences that the model writes: `run.validation_sentences` of them
+TEXT_METRICS = ("bleu", "chrf", "exact")  # they need translations: run.validation_sentences of them
 
-# what files hold -> the options that name them
+# content of the files -> the options that name them
 OPTIONS: dict[Content, str] = {
     "pairs": "--source and --target",
     "text": "--text",
@@ -42,37 +42,47 @@ OPTIONS: dict[Content, str] = {
 
 
 def task_of(settings: Settings) -> Task[Any]:
-    """The task that settled settings name; older records name none, they are translations."""
+    """Return the task that resolved settings name."""
     return TASKS[settings.task or "translation"]
 
 
+def tasks_that_use(setting: str) -> list[str]:
+    """Return the names of the tasks that use a setting; all of them if no task lists it as its own.
+
+    >>> tasks_that_use("data.isolate_documents")
+    ['next_token']
+    """
+    users = [name for name, task in TASKS.items() if setting in task.settings_used]
+    return users or list(TASKS)
+
+
 def metric_of(settings: Settings) -> str:
-    """What "better" means in a run: what it names, else the task's usual metric; where nothing is written, the loss."""
-    named = task_of(settings).metrics[0] if settings.run.metric == "auto" else settings.run.metric
-    return "loss" if named in WRITTEN and settings.run.validation_sentences == 0 else named
+    """Return the metric of a run: run.metric, or for "auto" the task's usual one; the loss if nothing is translated."""
+    metric = task_of(settings).metrics[0] if settings.run.metric == "auto" else settings.run.metric
+    return "loss" if metric in TEXT_METRICS and settings.run.validation_sentences == 0 else metric
 
 
 def choose_task(family: str, task: str, content: Content) -> str:
-    """The name of the task for a family and what its files hold, or a UserError that says what there is."""
+    """Return the name of the task for a family and its files; raise a UserError that lists what fits."""
     if family not in FAMILIES:
         raise invalid_choice("family", family, FAMILIES)
     if task and task not in TASKS:
         raise invalid_choice("task", task, TASKS)
     if task:
-        found = TASKS[task]
-        if family not in found.families:
-            raise UserError(f"task = '{task}' is for {_listed(found.families)}, and the family is '{family}'")
-        if content != found.content:
-            raise UserError(f"task = '{task}' learns from {OPTIONS[found.content]}, not from {OPTIONS[content]}")
+        chosen = TASKS[task]
+        if family not in chosen.families:
+            raise UserError(f"task = '{task}' is for {_listed(chosen.families)}, and the family is '{family}'")
+        if content != chosen.content:
+            raise UserError(f"task = '{task}' learns from {OPTIONS[chosen.content]}, not from {OPTIONS[content]}")
         return task
-    of_family = {name: one for name, one in TASKS.items() if family in one.families}
-    if usual := [name for name, one in of_family.items() if one.content == content]:
-        return min(usual, key=lambda name: TASKS[name].families.index(family))
-    fitting = dict.fromkeys(OPTIONS[one.content] for one in of_family.values())
-    others = dict.fromkeys(f for one in TASKS.values() if one.content == content for f in one.families)
+    of_family = {name: other for name, other in TASKS.items() if family in other.families}
+    if fitting := [name for name, other in of_family.items() if other.content == content]:
+        return min(fitting, key=lambda name: TASKS[name].families.index(family))
+    options = dict.fromkeys(OPTIONS[other.content] for other in of_family.values())
+    families = dict.fromkeys(f for other in TASKS.values() if other.content == content for f in other.families)
     raise UserError(
-        f"a model of the family '{family}' learns from {' or '.join(fitting)}, not from {OPTIONS[content]}; "
-        f"with {OPTIONS[content]} use --family {', '.join(others)}"
+        f"a model of the family '{family}' learns from {' or '.join(options)}, not from {OPTIONS[content]}; "
+        f"with {OPTIONS[content]} use --family {', '.join(families)}"
     )
 
 

@@ -1,6 +1,6 @@
-"""What every task on running text begins with: documents, a part held out, a tokenizer, shards.
+"""Running text, prepared for every task that learns from it: documents, held-out part, tokenizer, shards.
 
-run/tokenizers/   run/data/train-0/ … and run/data/valid/ (shards)   run/data/text.json (facts of the text)
+run/tokenizers/   run/data/train-0/ … and run/data/valid/ (shards)   run/data/text.json (facts about the text)
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,17 +18,16 @@ from heedful.data.shards import Shards
 from heedful.data.splits import Documents, DocumentUnit, split_documents
 from heedful.errors import UserError
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
-from heedful.training.data_preparation import say_left_out
+from heedful.training.data_preparation import open_shards, report_skipped, text_tokenizer, write_json
 from heedful.training.settings import Settings
 from heedful.training.tasks.base import Preparation, TaskDescription
-from heedful.training.tasks.stages import one_tokenizer, write_json
 
 FACTS = "text.json"
 
 
 @dataclass(frozen=True)
 class Texts:
-    """What was prepared of running text."""
+    """Running text, prepared."""
 
     tokenizers: Tokenizers
     train: list[Shards]
@@ -40,10 +39,10 @@ class Texts:
         return self.tokenizers.source
 
 
-def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
-    """Everything in the run's folder, made or found; `symbols` are further special tokens that the task needs."""
-    data = given.settings.data
-    corpora, valid = given.files.corpora(data), given.files.valid_corpus(data)
+def prepare_texts(preparation: Preparation, symbols: Sequence[str] = ()) -> None:
+    """Prepare running text in the run folder; `symbols` are special tokens that the task needs."""
+    data, notify = preparation.settings.data, preparation.notify
+    corpora, valid = preparation.files.corpora(data), preparation.files.valid_corpus(data)
     if valid is None:
         training, held_out, how = split_documents(
             corpora, data.documents, hold_out=data.hold_out, share=data.hold_out_share
@@ -51,39 +50,47 @@ def prepare_texts(given: Preparation, symbols: Sequence[str] = ()) -> None:
     else:
         training, held_out = [_all(corpus, data.documents) for corpus in corpora], [_all(valid, data.documents)]
         how = f"given {valid.fingerprint()}"
-    _require_content(held_out, valid, given)
+    _require_content(held_out, valid, preparation)
     how = f"{how}, {data.documents}"
-    texts = (example.source for part in training for example in part)
-    tokenizer = one_tokenizer(given, texts, symbols=symbols).source
-    folder, prints = given.folder / "data", [corpus.fingerprint() for corpus in corpora]
+    tokenizer = text_tokenizer(
+        preparation.folder / "tokenizers",
+        (example.source for part in training for example in part),
+        preparation.settings,
+        init_from=preparation.tokenizers,
+        notify=notify,
+        symbols=symbols,
+    )
+    folder, fingerprints = preparation.folder / "data", [corpus.fingerprint() for corpus in corpora]
     shards = [
-        prepare(part, tokenizer, folder / f"train-{number}", fingerprint=f"{print_}, {how}")
-        for number, (part, print_) in enumerate(zip(training, prints, strict=True))
+        prepare(part, tokenizer, folder / f"train-{number}", fingerprint=f"{fingerprint}, {how}")
+        for number, (part, fingerprint) in enumerate(zip(training, fingerprints, strict=True))
     ]
-    prepare(chain.from_iterable(held_out), tokenizer, folder / "valid", fingerprint=f"{' '.join(prints)}, {how}")
+    valid_fingerprint = f"{' '.join(fingerprints)}, {how}"
+    prepare(chain.from_iterable(held_out), tokenizer, folder / "valid", fingerprint=valid_fingerprint)
     n_characters = sum(len(tokenizer.normalize(example.source)) for part in held_out for example in part)
     write_json(folder / FACTS, {"valid_characters": n_characters})
     for corpus in (*corpora, *([valid] if valid is not None else [])):
-        say_left_out(corpus, given.say)
-    n_ids = sum(map(n_tokens, shards))
-    given.say(
-        f"training on {sum(map(len, shards)):,} documents, {n_ids:,} tokens; validating on {n_characters:,} "
-        f"characters, {'given' if valid is not None else 'held out'}"
+        report_skipped(corpus, notify)
+    notify(
+        f"training on {sum(map(len, shards)):,} documents, {sum(map(n_tokens, shards)):,} tokens; validating on "
+        f"{n_characters:,} characters, {'given' if valid is not None else 'held out'}"
     )
 
 
 def reopen_texts(folder: Path, settings: Settings) -> Texts:
+    """Read what `prepare_texts` wrote."""
     data = folder / "data"
-    train = [Shards.open(path) for path in sorted(data.glob("train-*"), key=lambda path: int(path.name[6:]))]
     tokenizers = load_tokenizers(folder / "tokenizers", probe=False)
-    return Texts(tokenizers, train, Shards.open(data / "valid"), int(read_json(data / FACTS)["valid_characters"]))
+    n_characters = int(read_json(data / FACTS)["valid_characters"])
+    return Texts(tokenizers, open_shards(folder), Shards.open(data / "valid"), n_characters)
 
 
 def n_tokens(shards: Shards) -> int:
     return shards.manifest.sides["source"].tokens
 
 
-def about_texts(texts: Texts, *, what: str, output: str, tag: str, command: str) -> TaskDescription:
+def describe_texts(texts: Texts, *, what: str, output: str, tag: str, command: str) -> TaskDescription:
+    """Describe a task on running text, whose examples are documents."""
     return TaskDescription(
         what=what,
         output=output,
@@ -97,36 +104,37 @@ def about_texts(texts: Texts, *, what: str, output: str, tag: str, command: str)
 
 
 def mask_id_of(tokenizer: Tokenizer) -> int:
-    """The id that hides others."""
-    found = tokenizer.special_ids.mask_id
-    if found is None:
+    """Return the id of the mask token, or raise a UserError if the tokenizer has none."""
+    mask_id = tokenizer.special_ids.mask_id
+    if mask_id is None:
         raise UserError(
-            f"the tokenizer has no piece that hides others ({MASK_PIECE}): learn a new one, or, if it is one of T5's, "
+            f"the tokenizer has no mask token ({MASK_PIECE}): learn a new tokenizer, or, if it is a T5's, "
             "--set task=spans"
         )
-    return found
+    return mask_id
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces of the whole vocabulary, by id."""
     return tokenizer.pieces(range(tokenizer.vocab_size))
 
 
 def word_starts(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
-    """By id, whether a piece begins a word, as the vocabulary writes that: "▁word", "Ġword", or no "##" before it."""
+    """Return, by id, whether a piece begins a word: "▁word", "Ġword", or no "##" before it."""
     pieces = pieces_of(tokenizer)
     if any(piece.startswith("##") for piece in pieces):
         return np.array([not piece.startswith("##") for piece in pieces])
     starts = np.array([piece.startswith(("▁", "Ġ")) for piece in pieces])
     if not starts.any():
         raise UserError(
-            "the pieces of this tokenizer do not say where words begin, so whole words cannot be hidden: "
+            "the pieces of this tokenizer do not show where words begin, so whole words cannot be masked: "
             "set noise.whole_words = false"
         )
     return starts
 
 
-def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None, given: Preparation) -> None:
-    """Documents that are held out have content; a file that was given, or the end of one, may be blank."""
+def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None, preparation: Preparation) -> None:
+    """Refuse a blank validation text: a file of blank lines, or the blank end of a training file."""
     if any(example.source.strip() for part in held_out for example in part):
         return
     if valid is not None:
@@ -135,10 +143,10 @@ def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None
             "then a part of the training text is held out"
         )
     raise UserError(
-        f"{', '.join(given.files.source)}: data.hold_out_share = {given.settings.data.hold_out_share!r} holds out no "
-        "text at the end. Raise it, or give --valid"
+        f"{', '.join(preparation.files.source)}: data.hold_out_share = {preparation.settings.data.hold_out_share!r} "
+        "holds out no text at the end. Raise it, or give --valid"
     )
 
 
-def _all(corpus: Corpus, divided: DocumentUnit) -> Iterable[Example]:
-    return Documents(corpus, divided, lambda text: True)
+def _all(corpus: Corpus, unit: DocumentUnit) -> Iterable[Example]:
+    return Documents(corpus, unit, lambda text: True)
