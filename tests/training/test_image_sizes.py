@@ -97,7 +97,7 @@ def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
     config = load_model(tmp_path / "run" / "last").model.config
     assert (config.image_size, config.n_channels, config.mean) == (12, 1, (0.4,))
     assert config.labels == ("bright", "dark") and config.exclusive
-    with pytest.raises(UserError, match=r"takes pictures of 12 x 12 pixels, and data\.image_size = 16 was asked for"):
+    with pytest.raises(UserError, match=r"takes images of 12 x 12 pixels, and data\.image_size = 16 was asked for"):
         learn(tmp_path / "other", tmp_path / "photos", "data.image_size=16", init_from=start)
 
 
@@ -197,7 +197,7 @@ def test_where_patches_are_asked_for_labels_mean_nothing(task: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("model.image_size=8", r"'model\.image_size' comes from the pictures; set data\.image_size instead"),
+        ("model.image_size=8", r"'model\.image_size' comes from the images; set data\.image_size instead"),
         ("data.image_size=0", "'image_size' must be at least 1"),
         ("data.image_size=9", "patch_size = 4 does not divide image_size = 9"),
     ],
