@@ -15,7 +15,7 @@ from heedful.errors import UserError
 from heedful.training.checkpoint import list_checkpoints
 from heedful.training.distributed import choose_device
 from heedful.training.signals import stop_requests
-from heedful.training.train import OF_A_RUN, Run
+from heedful.training.train import RUN_FOLDERS, Run
 from small_run import OVERRIDES, write_corpus
 
 QUICK = [*OVERRIDES, "data.workers=0", "run.steps=4", "run.save_every=2", "run.validate_every=1000"]
@@ -31,7 +31,7 @@ def learn(folder: Path, corpus: tuple[Path, Path], *more: str, resume: bool = Fa
     return train(folder=folder, overrides=list(more) if resume else [*QUICK, *more], resume=resume, **files)
 
 
-@pytest.mark.parametrize("name", OF_A_RUN)
+@pytest.mark.parametrize("name", RUN_FOLDERS)
 def test_a_folder_with_somebodys_files_is_not_taken_for_a_runs(
     name: str, corpus: tuple[Path, Path], tmp_path: Path
 ) -> None:
