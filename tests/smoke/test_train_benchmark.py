@@ -1,4 +1,4 @@
-"""The benchmark of training runs, counts what it says, and drops nobody silently."""
+"""benchmarks/speed/train.py measures programs with their children, and reports those that fail."""
 
 import json
 import os
@@ -26,20 +26,20 @@ def benchmark(monkeypatch):
 
 @pytest.fixture
 def corpus(tmp_path):
-    chance = random.Random(1)
-    words = ["".join(chance.choices("abcdefgh", k=chance.randint(2, 8))) for _ in range(300)]
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 8))) for _ in range(300)]
     for name, n_pairs in (("train", 400), ("val", 20)):
         for side in ("en", "de"):
-            lines = (" ".join(chance.choices(words, k=chance.randint(3, 12))) for _ in range(n_pairs))
+            lines = (" ".join(rng.choices(words, k=rng.randint(3, 12))) for _ in range(n_pairs))
             (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
 
 
-def test_heedful_and_the_plain_loop_are_measured_and_who_is_missing_is_named(corpus, tmp_path):
+def test_heedful_and_the_plain_loop_are_measured_and_a_missing_peer_is_reported(corpus, tmp_path):
     command = [sys.executable, BENCHMARKS / "train.py", "--data", corpus, "--peers", "heedful,plain,eole"]
-    shortly = ["--quick", "--threads", "1", "--rounds", "1", "--seconds", "0.5", "--warm-up", "0.1"]
-    done = subprocess.run(
-        [*command, *shortly, "--environments", tmp_path / "nowhere", "--json", tmp_path / "figures.json"],
+    quick = ["--quick", "--threads", "1", "--rounds", "1", "--seconds", "0.5", "--warm-up", "0.1"]
+    process = subprocess.run(
+        [*command, *quick, "--environments", tmp_path / "nowhere", "--json", tmp_path / "figures.json"],
         capture_output=True,
         text=True,
         check=True,
@@ -48,21 +48,21 @@ def test_heedful_and_the_plain_loop_are_measured_and_who_is_missing_is_named(cor
     for peer in ("heedful", "plain"):
         (watched,) = results[peer]["rounds"]
         assert watched["steps"] >= 2 and watched["seconds"] >= 0.5
-        assert 300 < watched["tokens_per_step"] <= 512  # QUICK's batch_tokens, less some padding
+        assert 300 < watched["tokens_per_step"] <= 512  # QUICK's batch_tokens, minus padding
         assert watched["tokens_per_second"] == pytest.approx(
             watched["tokens_per_step"] * watched["steps"] / watched["seconds"]
         )
         assert 1e8 < watched["training_memory"] <= watched["peak_memory"] < 2e9
     assert "install.sh eole" in results["eole"]["failure"]
-    assert "Eole 0.6.4: FAILED: not installed" in done.stdout
-    assert "| heedful |" in done.stdout
+    assert "Eole 0.6.4: FAILED: not installed" in process.stdout
+    assert "| heedful |" in process.stdout
 
 
-# Says a step of 100 tokens every 20 ms, while a child holds 200 MB.
+# Prints a step of 100 tokens every 20 ms, while a child holds 200 MB.
 PROGRAM = """
 import os, sys, time
 if os.fork() == 0:
-    kept = bytearray(b"x") * 200_000_000
+    memory = bytearray(b"x") * 200_000_000
     time.sleep(600)
 for _ in range(1000):
     print("step 100", flush=True)
@@ -73,7 +73,7 @@ for _ in range(1000):
 def runs_program(command_line):
     try:
         return PROGRAM.encode() in command_line.read_bytes()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return False
 
 
@@ -90,7 +90,7 @@ def test_a_program_is_measured_with_its_children_and_ended_with_them(benchmark, 
     assert not any(runs_program(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
 
 
-def test_the_reason_of_a_failure_is_the_error_that_the_program_named(benchmark, tmp_path):
+def test_a_failure_is_reported_with_the_error_that_the_program_printed(benchmark, tmp_path):
     lines = ["Traceback (most recent call last):", "ValueError: no such luck", "bye"]
     program = f"import sys; print({os.linesep.join(lines)!r}); sys.exit(3)"
     with pytest.raises(benchmark.Failed, match="exit code 3: ValueError: no such luck"):
@@ -104,24 +104,26 @@ def test_the_reason_of_a_failure_is_the_error_that_the_program_named(benchmark, 
         )
 
 
-def test_the_benchmark_itself_holds_no_torch():
-    # Its pages would be shared with the programs that it measures, and half of them not be counted there.
+def test_the_benchmark_itself_does_not_import_torch():
+    # It would share torch's memory pages with the programs, and PSS would count only a part of them.
     program = "import sys, train; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=BENCHMARKS, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=BENCHMARKS, capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "False\n"
 
 
-def test_the_operations_are_those_of_the_models_matrices(benchmark):
+def test_operations_are_counted_from_the_models_matrices(benchmark):
     sizes = benchmark.Sizes(d_model=32, d_ff=48, n_heads=2, n_layers=3, vocab_size=50)
     model = Seq2Seq(
         Seq2SeqConfig(source_vocab_size=50, target_vocab_size=50, d_model=32, d_ff=48, n_heads=2, n_layers=3)
     )
     weights = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2)
-    attended = 3 * 7 * 3  # layers x tokens x (encoder, decoder, decoder to encoder)
-    assert benchmark.flop_per_target_token(sizes, [7, 7], [7, 7]) == 6 * weights + 12 * 32 * attended
+    attention = 3 * 7 * 3  # layers x tokens x (encoder, decoder, decoder to encoder)
+    assert benchmark.flop_per_target_token(sizes, [7, 7], [7, 7]) == 6 * weights + 12 * 32 * attention
 
 
-def test_a_table_names_the_ratio_to_the_fastest_peer_and_a_disturbed_round(benchmark):
+def test_the_table_has_the_ratio_to_the_fastest_peer_and_names_disturbed_programs(benchmark):
     def result(peer, *speeds, others):
         watched = [
             benchmark.Watched(
@@ -146,7 +148,7 @@ def test_a_table_names_the_ratio_to_the_fastest_peer_and_a_disturbed_round(bench
     assert rows[-1] == "Not reliable, because other processes were busy: name of plain"
 
 
-# One step a second, while a child that has left the session keeps a core busy: to the benchmark, somebody else.
+# Prints a step per second, while a child that has left the session keeps a core busy, like another program.
 DISTURBED = """
 import os, time
 if os.fork() == 0:
@@ -161,7 +163,7 @@ for _ in range(1000):
 """
 
 
-def test_what_others_do_is_seen_however_few_the_steps(benchmark, tmp_path):
+def test_the_cpu_use_of_other_programs_is_measured_even_with_few_steps(benchmark, tmp_path):
     watched = benchmark.watch(
         [sys.executable, "-c", DISTURBED],
         environment={},
