@@ -55,7 +55,7 @@ def test_the_terminal_tells_it_all(model: str, capsys: pytest.CaptureFixture[str
     row = next(line for line in lines if line.startswith(seen.target.tokens[0]))
     shown = [f"{100 * weight:.0f}" if weight >= 0.005 else "·" for weight in mean[0]]
     assert row.split()[1:] == shown
-    assert "beam of 2" in out and f"{seen.beam.hypotheses[0].score:.3f}, ranked by" in out and "best" in out
+    assert "beam of 2" in out and f"{seen.beam.hypotheses[0].score:.3f}, normalized" in out and "best" in out
     assert "Attention is not an explanation." in out
 
 

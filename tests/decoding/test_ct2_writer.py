@@ -45,7 +45,7 @@ def assert_equal(pair: Pair, prompts: list[Request], settings: SearchSettings) -
     for prompt, theirs, ours in zip(prompts, found, expected, strict=True):
         assert len(theirs) == len(ours)
         for a, b in zip(theirs, ours, strict=True):
-            assert a.rank == pytest.approx(b.rank, abs=1e-3)
+            assert a.normalized_score == pytest.approx(b.normalized_score, abs=1e-3)
             if a.ids == b.ids:
                 assert (a.score, a.complete) == (pytest.approx(b.score, abs=1e-3), b.complete)
             else:

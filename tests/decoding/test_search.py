@@ -63,7 +63,7 @@ def test_scores_are_what_a_teacher_forced_pass_says(variant: str, beam: int) -> 
         for hypothesis in hypotheses:
             assert hypothesis.score == pytest.approx(rescored(model, request, hypothesis), abs=1e-5)
             norm = length_norm(len(hypothesis.ids) + hypothesis.complete, SearchSettings())
-            assert hypothesis.rank == pytest.approx(hypothesis.score / norm)
+            assert hypothesis.normalized_score == pytest.approx(hypothesis.score / norm)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -150,7 +150,7 @@ def test_a_beam_that_drops_nothing_finds_the_best_of_all(penalty: float) -> None
         (found,) = TorchEngine(model, batch_rows=400).search([request], settings)
         rank, ids = brute_force(model, request, 3, settings)
         assert found[0].ids == ids
-        assert found[0].rank == pytest.approx(rank, abs=1e-6)
+        assert found[0].normalized_score == pytest.approx(rank, abs=1e-6)
 
 
 @torch.inference_mode()
@@ -216,7 +216,7 @@ def test_the_proven_stop_waits_for_a_long_text_that_wins_by_its_length() -> None
     ((proven, *_),) = search(step, [Request([5])], SearchSettings(**common, stop="proven"))  # type: ignore[arg-type]
     assert early.ids == []
     assert proven.ids == long
-    assert proven.rank == pytest.approx(math.log(0.2) / 11)
+    assert proven.normalized_score == pytest.approx(math.log(0.2) / 11)
 
 
 def test_a_sentence_that_runs_on_stops_at_its_limit() -> None:
@@ -335,7 +335,7 @@ def test_the_coverage_penalty_sums_where_the_last_layer_looked() -> None:
                 (looked,) = with_attention(step, [request], [[fed]], 1)
                 received = torch.tensor(looked[0].attention).sum(dim=0)
                 penalty = 0.3 * float(received.clamp(1e-9, 1.0).log().sum())
-                assert hypothesis.rank == pytest.approx(hypothesis.score / len(fed.ids) + penalty, abs=1e-5)
+                assert hypothesis.normalized_score == pytest.approx(hypothesis.score / len(fed.ids) + penalty, abs=1e-5)
 
 
 def test_attention_rows_sum_to_one_over_the_sentence_alone() -> None:
@@ -415,7 +415,7 @@ def test_the_diary_of_a_beam_tells_its_end() -> None:
                     break
                 at = nodes[at.parent]
                 assert at.fate == "kept"
-            texts.append(([token for token in reversed(path) if token != SPECIAL_IDS.eos_id], event.rank))
+            texts.append(([token for token in reversed(path) if token != SPECIAL_IDS.eos_id], event.normalized_score))
     best = sorted(texts, key=lambda text: -text[1])[:3]
     assert [ids for ids, _ in best] == [hypothesis.ids for hypothesis in found]
     kept = [event for event in events if event.step == 1 and event.fate == "kept"]

@@ -166,7 +166,7 @@ def test_the_tree_leads_to_the_hypotheses() -> None:
         assert [one.step for one in path] == list(range(1, len(path) + 1))
         assert [one.id for one in path] == [*hypothesis.ids, *([SPECIAL_IDS.eos_id] if hypothesis.complete else [])]
         assert [one.fate for one in path] == ["kept"] * (len(path) - 1) + ["finished"]
-        assert (path[-1].score, path[-1].rank) == (hypothesis.score, hypothesis.rank)
+        assert (path[-1].score, path[-1].normalized_score) == (hypothesis.score, hypothesis.normalized_score)
     assert all(event.token == tokenizers().target.pieces([event.id])[0] for event in found.beam.events)
     assert all(event.continuation is None for event in found.beam.events)
 

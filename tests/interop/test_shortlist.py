@@ -84,7 +84,9 @@ def test_scores_are_the_models_own(tmp_path):
     requests = some_requests(20)
     for settings in (SearchSettings(beam=1, max_len=12), SearchSettings(beam=4, n_best=3, max_len=12)):
         for request, found in zip(requests, engine.search(requests, replace(settings, shortlist=True)), strict=True):
-            assert [one.rank for one in found] == sorted((one.rank for one in found), reverse=True)
+            assert [one.normalized_score for one in found] == sorted(
+                (one.normalized_score for one in found), reverse=True
+            )
             for one in found:
                 expected = log_probability(model, request, one)
                 assert one.score == pytest.approx(expected, abs=1e-3)

@@ -137,7 +137,9 @@ def test_searches_find_what_the_model_says(model: nn.Module) -> None:
     alone = [engine.search([one], settings)[0] for one in requests()]
     assert [[each.ids for each in best] for best in together] == [[each.ids for each in best] for best in alone]
     for best in together:
-        assert [each.rank for each in best] == sorted((each.rank for each in best), reverse=True)
+        assert [each.normalized_score for each in best] == sorted(
+            (each.normalized_score for each in best), reverse=True
+        )
 
 
 @torch.no_grad()

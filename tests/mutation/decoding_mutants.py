@@ -67,8 +67,8 @@ IN_DECODING = [
     Mutant(
         "the end mark is not counted in the length",
         "decoding/search/hypotheses.py",
-        "rank = self.rank(place, row, score, len(ids) + complete)",
-        "rank = self.rank(place, row, score, max(1, len(ids)))",
+        "normalized_score = self.normalized_score(place, row, score, len(ids) + complete)",
+        "normalized_score = self.normalized_score(place, row, score, max(1, len(ids)))",
         SEARCH,
     ),
     Mutant(

@@ -97,7 +97,7 @@ class Doubting(HeldEngine):
     ) -> list[list[Hypothesis]]:
         x = tokenizers().source.id_of("x")
         return [
-            [replace(one, score=-2.0 * len(one.ids), rank=-1.0 * len(one.ids), complete=x not in one.ids)]
+            [replace(one, score=-2.0 * len(one.ids), normalized_score=-1.0 * len(one.ids), complete=x not in one.ids)]
             for [one] in super().search(requests, settings)
         ]
 
@@ -111,7 +111,7 @@ def test_html_is_as_likely_as_its_texts_together(texts):
     parts = [one["candidates"][0] for one in answers[:-1]]  # the last is there since there must be one
     [found] = answer["candidates"]
     assert found["score"] == sum(part["score"] for part in parts)
-    assert found["rank"] == sum(part["rank"] for part in parts)
+    assert found["normalized_score"] == sum(part["normalized_score"] for part in parts)
     assert found["complete"] == all(part["complete"] for part in parts)
     assert found["complete"] == ("x" not in texts) and (found["score"] < 0) == ("abc" in texts)
 

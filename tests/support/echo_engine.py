@@ -53,7 +53,9 @@ class EchoEngine:
         ids = self.change(list(request.source))
         ids = ids[: len(ids) - k]
         rows = [[float(i == j) for j in range(len(request))] for i in range(len(ids))]
-        return Hypothesis(ids, score=-float(k), rank=-float(k), attention=rows if settings.attention else None)
+        return Hypothesis(
+            ids, score=-float(k), normalized_score=-float(k), attention=rows if settings.attention else None
+        )
 
 
 class SlowEngine(EchoEngine):

@@ -129,7 +129,7 @@ class Maker:
             forced = {"text": "A forced branch.", "tokens": ["▁A"], "ids": [number], "score": -4.5}
             events.append({
                 "node": node, "parent": parent, "step": step, "token": token, "id": number, "score": points,
-                "rank": points / step, "fate": fate, "continuation": forced if fate == "pruned" else None,
+                "normalized_score": points / step, "fate": fate, "continuation": forced if fate == "pruned" else None,
             })  # fmt: skip
             return node
 
@@ -143,7 +143,7 @@ class Maker:
             other = add(previous, t + 1, f"▁alt{t}", 800 + t, score - 1, "kept") if not is_last else None
             add(previous, t + 1, f"▁bad{t}", 850 + t, score - 2, "pruned")
         hypothesis = {"text": self.text(self.target), "tokens": self.target, "ids": list(range(10, 10 + len(path)))}
-        found = [hypothesis | {"score": score, "rank": score / len(path), "complete": True, "nodes": path}]
+        found = [hypothesis | {"score": score, "normalized_score": score / len(path), "complete": True, "nodes": path}]
         return {
             "width": width,
             "length_penalty": 1.0,
@@ -210,7 +210,7 @@ class Maker:
         return {
             "source": source | {"words": spans(self.source), "masked": []},
             "target": target | {"words": spans(self.target), "n_forced": 0} | inputs,
-            "translation": {"text": target["text"], "score": -2.2, "rank": -0.2, "complete": True},
+            "translation": {"text": target["text"], "score": -2.2, "normalized_score": -0.2, "complete": True},
         }
 
 

@@ -62,7 +62,10 @@ def translation_report(look: Look, *, kind: str, layer: int | None, head: int | 
     """Iterate over the lines of the report on a translation, at most `width` columns wide."""
     yield look.source.text, ""
     yield look.translation.text, "bold"
-    yield f"score {look.translation.score:.3f} (log-probability), ranked by {look.translation.rank:.4f}", "dim"
+    yield (
+        f"score {look.translation.score:.3f} (log-probability), normalized {look.translation.normalized_score:.4f}",
+        "dim",
+    )
     if look.target.kind == "reference":
         log_probability = sum(step.logit - step.log_sum for step in look.steps)
         yield f"shown below: {look.target.text}", "bold"
@@ -181,7 +184,7 @@ def _merged(branch: _Branch) -> _Branch:
 def _tree(branch: _Branch, best: Found) -> Iterator[Line]:
     text = "".join(branch.tokens).replace(MARK, " ").strip()
     if branch.ends is not None:
-        score = f"{branch.ends.score:.3f}, ranked by {branch.ends.rank:.4f}"
+        score = f"{branch.ends.score:.3f}, normalized {branch.ends.normalized_score:.4f}"
         yield f"{text}   {score}{'  best' if branch.ends is best else ''}", "bold" if branch.ends is best else ""
     elif text:
         yield text, ""

@@ -17,7 +17,7 @@ class Translation:
 
     text: str
     score: float = 0.0  # natural log-probability of its tokens and their end marks
-    rank: float = 0.0  # what the search ranked it by: the score after the penalties
+    normalized_score: float = 0.0  # what the search ranked it by: the score after the penalties
     tokens: tuple[str, ...] = ()
     source_tokens: tuple[str, ...] = ()
     alignment: tuple[tuple[int, int], ...] | None = (
@@ -47,13 +47,13 @@ def put_together(
     texts = [[decode_generated(tokenizers.target, hypothesis.ids) for hypothesis in best] for best in found]
     source_tokens = tuple(piece for part in plan.pieces for piece in tokenizers.source.pieces(part.ids))
     translations = []
-    for choice in best_choices([[hypothesis.rank for hypothesis in best] for best in found], n_best):
+    for choice in best_choices([[hypothesis.normalized_score for hypothesis in best] for best in found], n_best):
         chosen = [best[number] for best, number in zip(found, choice, strict=True)]
         translations.append(
             Translation(
                 text=plan.join([options[number] for options, number in zip(texts, choice, strict=True)]),
                 score=sum(hypothesis.score for hypothesis in chosen),
-                rank=sum(hypothesis.rank for hypothesis in chosen),
+                normalized_score=sum(hypothesis.normalized_score for hypothesis in chosen),
                 tokens=tuple(
                     generated_pieces(tokenizers.target, [id for hypothesis in chosen for id in hypothesis.ids])
                 ),

@@ -38,7 +38,7 @@ class Node:
     token: str
     id: int
     score: float
-    rank: float
+    normalized_score: float
     fate: str
     continuation: Continuation | None = None
 
@@ -51,7 +51,7 @@ class Found:
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
     score: float
-    rank: float
+    normalized_score: float
     complete: bool
     nodes: tuple[int, ...]
 
@@ -176,7 +176,7 @@ def _nodes(
             token=token,
             id=event.token,
             score=event.score,
-            rank=event.rank,
+            normalized_score=event.normalized_score,
             fate=event.fate,
             continuation=continuations.get(event.node),
         )
@@ -203,7 +203,7 @@ def _found(
         tokens=tuple(generated_pieces(tokenizer, hypothesis.ids)),
         ids=tuple(hypothesis.ids),
         score=hypothesis.score,
-        rank=hypothesis.rank,
+        normalized_score=hypothesis.normalized_score,
         complete=hypothesis.complete,
         nodes=nodes,
     )

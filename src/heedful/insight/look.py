@@ -73,7 +73,7 @@ class TargetText:
 class OwnTranslation:
     text: str
     score: float
-    rank: float
+    normalized_score: float
     complete: bool
 
 
@@ -233,7 +233,10 @@ class _Sentence:
             source=self.source,
             target=shown,
             translation=OwnTranslation(
-                decode_generated(self.tokenizer, found[0].ids), found[0].score, found[0].rank, found[0].complete
+                decode_generated(self.tokenizer, found[0].ids),
+                found[0].score,
+                found[0].normalized_score,
+                found[0].complete,
             ),
             attention=maps,
             alignment=word_alignment(

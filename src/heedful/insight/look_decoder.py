@@ -139,7 +139,7 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
         model=model_facts(t, name),
         prompt=prompt,
         target=_target(prompt + text, tokenizer, read, came, n_forced=len(given) - 1),
-        continuation=OwnTranslation(text, best.score, best.rank, best.complete),
+        continuation=OwnTranslation(text, best.score, best.normalized_score, best.complete),
         attention=attention_maps(t)["decoder"],
         steps=output_steps(logits, came, tokenizer),
         positions=position_facts(gpt, len(read)),

@@ -154,7 +154,7 @@ function nodeFacts(context, node) {
   ];
   if (node.node)
     facts.push(
-      el("p.note", {}, `${t("beam.score")} ${write(node.score, 4)} · ${t("beam.rank")} ${write(node.rank, 4)}`),
+      el("p.note", {}, `${t("beam.score")} ${write(node.score, 4)} · ${t("beam.normalized")} ${write(node.normalized_score, 4)}`),
     );
   if (node.continuation)
     facts.push(
@@ -184,20 +184,20 @@ export function beamView(host, context) {
         "li",
         {},
         foreign(one.text),
-        el("span.note", {}, ` ${t("beam.rank")} ${write(one.rank, 3)} · ${t("beam.score")} ${write(one.score, 3)}`),
+        el("span.note", {}, ` ${t("beam.normalized")} ${write(one.normalized_score, 3)} · ${t("beam.score")} ${write(one.score, 3)}`),
       ),
     ),
   );
   const table = tableView(t("beam.table"), () => ({
     caption: t("beam.table"),
-    head: ["#", t("beam.parent"), t("beam.step"), t("output.token"), t("beam.score"), t("beam.rank"), t("beam.fate")],
+    head: ["#", t("beam.parent"), t("beam.step"), t("output.token"), t("beam.score"), t("beam.normalized"), t("beam.fate")],
     rows: beam.events.map((event) => [
       String(event.node),
       String(event.parent),
       String(event.step),
       event.token,
       write(event.score, 3),
-      write(event.rank, 3),
+      write(event.normalized_score, 3),
       t(`beam.fate.${event.fate}`),
     ]),
   }));

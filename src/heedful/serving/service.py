@@ -260,7 +260,7 @@ def _page(text: str, parts: Sequence[Translation]) -> Translation:
     return Translation(
         text,
         score=sum((part.score for part in parts), start=0.0),
-        rank=sum((part.rank for part in parts), start=0.0),
+        normalized_score=sum((part.normalized_score for part in parts), start=0.0),
         complete=all(part.complete for part in parts),
     )
 

@@ -26,4 +26,4 @@ def translate_texts(
     block = translator.translate_block(
         texts, settings, should_stop=lambda index: not wanted(index), on_partial=listeners
     )
-    return block.outputs
+    return list(block.outputs)

@@ -242,7 +242,7 @@ class CTranslate2Engine:
             for (_, each), result in zip(pairs, scored, strict=True)
         )
         scored_again = [[_with_score(each, next(sums), settings) for each in several] for several in found]
-        return [sorted(several, key=lambda each: -each.rank) for several in scored_again]
+        return [sorted(several, key=lambda each: -each.normalized_score) for several in scored_again]
 
     def _look_again(self, requests: Sequence[Request], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """The same hypotheses with where their tokens looked: all are forced once more, in full batches."""
@@ -359,9 +359,9 @@ def _hypothesis(
 
 def _with_score(hypothesis: Hypothesis, score: float, settings: SearchSettings) -> Hypothesis:
     length = len(hypothesis.ids) + hypothesis.complete
-    covered = hypothesis.rank - hypothesis.score / length_norm(length, settings)
-    rank = score / length_norm(length, settings) + covered
-    return Hypothesis(hypothesis.ids, score, rank, hypothesis.complete, hypothesis.attention)
+    covered = hypothesis.normalized_score - hypothesis.score / length_norm(length, settings)
+    normalized_score = score / length_norm(length, settings) + covered
+    return Hypothesis(hypothesis.ids, score, normalized_score, hypothesis.complete, hypothesis.attention)
 
 
 def _coverage(attention: list[list[float]] | None, settings: SearchSettings) -> float:

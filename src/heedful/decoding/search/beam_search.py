@@ -116,7 +116,7 @@ def _described(board: LiveHypotheses, candidates: Candidates, place: int) -> lis
             fate = "finished"
         elif token != board.special_ids.eos_id and not is_last and n_kept < board.width:
             fate, n_kept = "kept", n_kept + 1
-        described.append(BeamCandidate(row, token, score, board.rank(place, row, score, step), fate))
+        described.append(BeamCandidate(row, token, score, board.normalized_score(place, row, score, step), fate))
     return described
 
 
@@ -170,7 +170,7 @@ def _seems_worse(board: LiveHypotheses, place: int, live: float) -> bool:
     """Whether as many have finished as the beam is wide, all better than the best live one as it stands: its score is
     compared at its length of now, though a longer text may well be ranked higher.
     """
-    ranks = sorted((hypothesis.rank for hypothesis in board.finished[place]), reverse=True)[: board.width]
+    ranks = sorted((hypothesis.normalized_score for hypothesis in board.finished[place]), reverse=True)[: board.width]
     now = live / length_norm(float(board.lengths[place]), board.settings)
     return len(ranks) == board.width and now <= ranks[-1]
 
@@ -182,4 +182,4 @@ def _cannot_win(board: LiveHypotheses, place: int, live: float) -> bool:
     settings = board.settings
     ends = (float(board.lengths[place]) + 1, float(board.limits[place]))
     bound = max(live / length_norm(length, settings) for length in ends)
-    return board.best(place)[settings.n_best - 1].rank >= bound
+    return board.best(place)[settings.n_best - 1].normalized_score >= bound

@@ -21,7 +21,7 @@ class BeamCandidate:
     row: int  # the hypothesis of the beam that it continues
     token: int
     score: float  # sum of the log-probabilities up to and including the token
-    rank: float  # the score after the penalties, as if the text ended here
+    normalized_score: float  # the score after the penalties, as if the text ended here
     fate: Fate  # kept: stays in the beam; finished: ended, or at the length limit; pruned: others were better
 
 
@@ -58,7 +58,7 @@ class BeamEvent:
     step: int  # from 1
     token: int
     score: float
-    rank: float
+    normalized_score: float
     fate: Fate
 
 
@@ -77,7 +77,9 @@ class BeamTrace:
         for one in candidates:
             node = len(self.events) + 1
             parent = self._nodes[one.row]
-            self.events.append(BeamEvent(node, parent, self._n_steps, one.token, one.score, one.rank, one.fate))
+            self.events.append(
+                BeamEvent(node, parent, self._n_steps, one.token, one.score, one.normalized_score, one.fate)
+            )
             if one.fate == "kept":
                 nodes.append(node)
         self._nodes = nodes

@@ -107,13 +107,13 @@ class LiveHypotheses:
             self.coverage = np.pad(self.coverage, ((0, 0), (0, 0), (0, missing)))
         self.coverage = self.coverage[:, :, : attention.shape[2]] + attention
 
-    def rank(self, place: int, row: int, score: float, length: int) -> float:
+    def normalized_score(self, place: int, row: int, score: float, length: int) -> float:
         """What finished hypotheses are compared by: the score, after the penalties for length and coverage."""
-        rank = score / length_norm(length, self.settings)
+        normalized_score = score / length_norm(length, self.settings)
         if self.coverage is not None and self.settings.coverage_penalty:
             real = self.coverage[place, row, : len(self.entries[place].request)]
-            rank += self.settings.coverage_penalty * float(np.log(np.clip(real, 1e-9, 1.0)).sum())
-        return rank
+            normalized_score += self.settings.coverage_penalty * float(np.log(np.clip(real, 1e-9, 1.0)).sum())
+        return normalized_score
 
     def finish(self, place: int, row: int, score: float, token: int | None = None) -> None:
         """Set a hypothesis aside: what the row has written and, if it did not end, one token more."""
@@ -121,11 +121,11 @@ class LiveHypotheses:
         complete = token is None or token == self.special_ids.eos_id
         if not complete:
             ids.append(token)  # type: ignore[arg-type]
-        rank = self.rank(place, row, score, len(ids) + complete)
-        self.finished[place].append(Hypothesis(ids[self.special_ids.n_forced :], score, rank, complete))
+        normalized_score = self.normalized_score(place, row, score, len(ids) + complete)
+        self.finished[place].append(Hypothesis(ids[self.special_ids.n_forced :], score, normalized_score, complete))
 
     def best(self, place: int) -> list[Hypothesis]:
-        ranked = sorted(self.finished[place], key=lambda hypothesis: -hypothesis.rank)
+        ranked = sorted(self.finished[place], key=lambda hypothesis: -hypothesis.normalized_score)
         return ranked[: self.settings.n_best]
 
 

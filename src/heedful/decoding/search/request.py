@@ -31,7 +31,7 @@ class Hypothesis:
 
     ids: list[int]
     score: float  # sum of the natural log-probabilities of its tokens and, if it is complete, of its end mark
-    rank: float  # what the search ranked it by: the score after the penalties
+    normalized_score: float  # what the search ranked it by: the score after the penalties
     complete: bool = True  # it ended by itself, not at the limit of its length
     attention: list[list[float]] | None = None  # one row for each id: how much it looked at each source id and the end
 

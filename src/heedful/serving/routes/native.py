@@ -47,7 +47,7 @@ class Candidate(Struct, omit_defaults=True):
 
     text: str
     score: float
-    rank: float  # what the search ranked it by
+    normalized_score: float  # what the search ranked it by
     tokens: tuple[str, ...]
     complete: bool  # it ended by itself, not at the limit of its length
     alignment: tuple[tuple[int, int], ...] | msgspec.UnsetType = msgspec.UNSET  # source token, token
@@ -188,7 +188,7 @@ def _answer(result: Result, number: int) -> Answer:
 
 def _candidate(one: Translation) -> Candidate:
     alignment = msgspec.UNSET if one.alignment is None else one.alignment
-    return Candidate(one.text, one.score, one.rank, one.tokens, one.complete, alignment)
+    return Candidate(one.text, one.score, one.normalized_score, one.tokens, one.complete, alignment)
 
 
 def _event(name: str, data: object) -> bytes:
