@@ -17,6 +17,8 @@ from heedful.models.model_info import CONFIG, FORMAT
 from heedful.models.model_io import FAMILIES
 from heedful.text import SpecialIds
 
+ROTARY = {"first_len": "original_max_len", "low": "low_freq_factor", "high": "high_freq_factor"}
+
 
 def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     """Rename the fields of a config.json of format 1 to those of format 2."""
@@ -24,6 +26,14 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     marks, mask_id = values.pop("marks", None), values.pop("mask_id", None)
     if marks is not None:
         values["special_ids"] = config_to_dict(special_ids(marks, mask_id))
+    if "exclusive" in values:
+        values["multi_label"] = not values.pop("exclusive")
+    if values.get("head") == "label_tokens":
+        values["head"] = "tag"
+    if "rotary" in values:
+        values["rotary"] = {ROTARY.get(name, name): value for name, value in values["rotary"].items()}
+    if values.get("pattern", {}).get("kind") == "strongest":
+        values["pattern"] = {**values["pattern"], "kind": "top_k"}
     return {**values, "format": FORMAT}
 
 

@@ -79,10 +79,10 @@ class Measured:
 
 def attend_function(name: str) -> "Attend":
     from heedful.nn.attention import attend, attend_fused
-    from heedful.nn.sparse_attention import RULES, PatternAttention, TopKAttention
+    from heedful.nn.sparse_attention import PATTERNS, PatternAttention, TopKAttention
 
-    if name in RULES:
-        return PatternAttention(RULES[name](SPAN))
+    if name in PATTERNS:
+        return PatternAttention(PATTERNS[name](SPAN))
     full: dict[str, Attend] = {"formula": attend, "full": attend_fused, "top_k": TopKAttention(SPAN)}
     return full[name]
 

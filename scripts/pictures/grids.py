@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
-from heedful.nn.sparse_attention import AttentionPattern, Dilated, Local, Sparse, Strided, Window, rule_mask
+from heedful.nn.sparse_attention import AttentionPattern, Dilated, Local, Sparse, Strided, Window, pattern_mask
 from svg import BLUE, FAINT, INK, ORANGE, SOFT, Picture
 
 N = 24  # positions in a grid of patterns
@@ -42,11 +42,11 @@ def patterns() -> str:
         ("Dilated(4)", "0, 1, 2, 4, 8 away", Dilated(4)),
         ("Sparse(4, n_global=1)", "near blocks, one global token", Sparse(4)),
     ]
-    drawn = [(name, caption, rule_mask(rule, N, N)) for name, caption, rule in grids]
+    drawn = [(name, caption, pattern_mask(rule, N, N)) for name, caption, rule in grids]
     drawn.append(("TopKAttention(5)", "the 5 highest scores: learned", _top_k(5)))
     causal = [
-        ("Local(3, causal=True)", "what a decoder uses", rule_mask(Local(3, causal=True), N, N)),
-        ("Dilated(4, causal=True)", "what a decoder uses", rule_mask(Dilated(4, causal=True), N, N)),
+        ("Local(3, causal=True)", "what a decoder uses", pattern_mask(Local(3, causal=True), N, N)),
+        ("Dilated(4, causal=True)", "what a decoder uses", pattern_mask(Dilated(4, causal=True), N, N)),
     ]
     picture = Picture(920, 616, "Eight patterns as grids: queries are rows, keys are columns, blue may attend")
     for i, (name, caption, mask) in enumerate([*drawn, *causal]):

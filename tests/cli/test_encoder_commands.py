@@ -24,7 +24,7 @@ def folder(tmp_path_factory) -> Path:
     place, tokenizers = tmp_path_factory.mktemp("encoders"), own_tokenizers()
     bert_folder(place / "bert", tokenizers)
     bert_folder(place / "mood", tokenizers, head="classify", labels=("bad", "good", "so-so"))
-    bert_folder(place / "tags", tokenizers, head="label_tokens", labels=("O", "B"))
+    bert_folder(place / "tags", tokenizers, head="tag", labels=("O", "B"))
     vit_folder(place / "vit")
     (place / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return place

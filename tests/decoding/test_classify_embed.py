@@ -51,7 +51,7 @@ def test_every_label_has_its_probability(mood: Path) -> None:
 
 
 def test_labels_that_do_not_exclude_each_other(tokenizers, tmp_path: Path) -> None:
-    folder = bert_folder(tmp_path / "model", tokenizers, **{**LABELS, "exclusive": False})
+    folder = bert_folder(tmp_path / "model", tokenizers, **{**LABELS, "multi_label": True})
     [found] = Classifier.load(folder).classify(["a dog"])
     wanted = logits_of(folder, "a dog").sigmoid().tolist()
     assert {one.label: pytest.approx(one.score, abs=1e-6) for one in found} == dict(
@@ -61,7 +61,7 @@ def test_labels_that_do_not_exclude_each_other(tokenizers, tmp_path: Path) -> No
 
 def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> None:
     labels = ("O", "B", "I")
-    folder = bert_folder(tmp_path / "model", tokenizers, head="label_tokens", labels=labels)
+    folder = bert_folder(tmp_path / "model", tokenizers, head="tag", labels=labels)
     texts = [*TEXTS, "The noun1  runs\tunbelievably", "\u200b dog"]
     found = Classifier.load(folder).label_words(texts)
     model, tokenizer = load_model(folder).model, tokenizers.source
@@ -77,7 +77,7 @@ def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> 
 
 
 def test_words_beyond_the_longest_have_no_label_and_are_counted(tokenizers, tmp_path: Path) -> None:
-    classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="label_tokens", labels=("O", "B")))
+    classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="tag", labels=("O", "B")))
     [words] = classifier.label_words(["a " * 100])
     assert [one.place for one in words] == list(range(1, 39))
     assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
@@ -212,7 +212,7 @@ def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="knows no labels"):
         Classifier.load(bert_folder(tmp_path / "model", tokenizers))
     with pytest.raises(UserError, match="each word"):
-        Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="label_tokens", labels=("O", "B"))).classify(["a"])
+        Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="tag", labels=("O", "B"))).classify(["a"])
 
 
 def test_vectors_of_a_bert(tokenizers, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_vectors_of_a_bert(tokenizers, tmp_path: Path) -> None:
 def test_vectors_of_an_image(tmp_path: Path) -> None:
     embedder = Embedder.load(vit_folder(tmp_path / "vit"))
     files = [picture(tmp_path / f"{n}.png", seed=n) for n in range(2)]
-    states = embedder.model.states(image_tensor(embedder.model, files))
+    states = embedder.model.hidden_states(image_tensor(embedder.model, files))
     assert torch.allclose(embedder.embed(files, pool="class"), states[:, 0])
     assert torch.allclose(embedder.embed(files), states.mean(dim=1))
     with pytest.raises(UserError, match="no pooler"):
@@ -258,5 +258,5 @@ def test_vectors_of_a_gpt_are_of_what_it_reads_before_it_goes_on(end_id: int, to
     found = Embedder.load(folder).embed(texts)
     generator = Generator(model, tokenizers.source)
     for text, vector in zip(texts, found, strict=True):
-        wanted = model.states(torch.tensor([generator.prompt_ids(text)])).mean(dim=1)[0]
+        wanted = model.hidden_states(torch.tensor([generator.prompt_ids(text)])).mean(dim=1)[0]
         assert torch.allclose(vector, wanted, atol=1e-6)

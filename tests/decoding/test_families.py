@@ -95,7 +95,7 @@ def test_barts_reach_ends_with_its_positions(tmp_path: Path) -> None:
     ):
         save_model(tmp_path / "bart", fill(model, dtype=torch.float32), tokenizers())
         reach = read_reach(tmp_path / "bart")
-        assert (reach.max_len, reach.ends_there) == (n_taken, True)
+        assert (reach.max_len, reach.is_hard) == (n_taken, True)
         translator = Translator.load(tmp_path / "bart")
         assert translator.translate("x" * 60, beam=1, max_len=5)  # split, each part with its marks within the table
 

@@ -16,7 +16,7 @@ from heedful.text.special_ids import SpecialIds
 SIZES = {"vocab_size": 17, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
 LLAMA = {
     "positions": "rotary", "norm": "rms", "activation": "swiglu", "attention_bias": False, "feed_forward_bias": False,
-    "n_kv_heads": 2, "d_head": 6, "tied": False, "rotary": RotaryConfig(base=1000.0, factor=2.0, first_len=16),
+    "n_kv_heads": 2, "d_head": 6, "tied": False, "rotary": RotaryConfig(base=1000.0, factor=2.0, original_max_len=16),
 }  # fmt: skip
 SHAPES = {"gpt2": {}, "llama": LLAMA, "none": {"positions": "none", "score_scale": "layer"}}
 

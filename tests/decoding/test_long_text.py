@@ -323,7 +323,7 @@ def test_whole_goes_beyond_where_positions_have_no_end_and_says_so() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert echo(8, long="whole", limit=4).translate("abcde") == "abcde"
-    learned = Translator(EchoEngine(), tokenizers(), reach=SourceLimit(8, ends_there=True), long="whole")
+    learned = Translator(EchoEngine(), tokenizers(), reach=SourceLimit(8, is_hard=True), long="whole")
     with pytest.raises(UserError, match="learned positions end there"):
         learned.translate("abcdefghijklm")
 
@@ -348,7 +348,7 @@ def test_a_limit_without_room_is_refused(limit: int) -> None:
 
 def test_no_limit_beyond_the_last_position() -> None:
     with pytest.raises(UserError, match="learned positions of this model end at max_len = 16"):
-        Segmenter(tokenizers().source, SourceLimit(16, ends_there=True), limit=17)
+        Segmenter(tokenizers().source, SourceLimit(16, is_hard=True), limit=17)
     assert Segmenter(tokenizers().source, SourceLimit(16), limit=17).limit == 17
 
 

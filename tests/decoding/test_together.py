@@ -182,7 +182,7 @@ def test_the_shortest_reach_counts_whatever_the_order(learned_first, folders, tm
     learned = save_model(tmp_path / "learned", fill(Seq2Seq(config), dtype=torch.float32), tokenizers())
     order = [learned, folders[1]] if learned_first else [folders[1], learned]
     translator = Translator.load(order, long="whole")
-    assert (translator.planner.reach.max_len, translator.planner.ends_there) == (12, True)
+    assert (translator.planner.reach.max_len, translator.planner.is_hard) == (12, True)
     with pytest.raises(UserError, match="text 1: 18 tokens with the end mark, and the model takes 12"):
         translator.translate("a sentence of 16")
     assert not Translator.load([learned, *folders], long="whole").planner.reach.max_len > 12

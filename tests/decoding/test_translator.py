@@ -143,7 +143,7 @@ def test_a_translation_beyond_what_the_model_was_made_for_is_counted() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Translator(engine, tokenizers(), reach=SourceLimit(7)).translate(["a", "ab"])
-        Translator(engine, tokenizers(), reach=SourceLimit(6, ends_there=True)).translate(["a", "ab"])
+        Translator(engine, tokenizers(), reach=SourceLimit(6, is_hard=True)).translate(["a", "ab"])
 
 
 def test_candidates_of_a_long_text_are_the_best_combinations(engine: EchoEngine) -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path_factory) -> Path:
     place, tokenizers = tmp_path_factory.mktemp("looked at"), own_tokenizers()
     bert_folder(place / "bert", tokenizers)
     bert_folder(place / "mood", tokenizers, head="classify", labels=("bad", "good"))
-    bert_folder(place / "tags", tokenizers, head="label_tokens", labels=("O", "B"))
+    bert_folder(place / "tags", tokenizers, head="tag", labels=("O", "B"))
     vit_folder(place / "vit")
     picture(place / "photo.png", size=30)
     return place

@@ -134,7 +134,7 @@ def test_the_walk_leads_from_the_embedding_to_the_logits(name: str) -> None:
         for step, (before, after) in enumerate(zip(stack.layers, stack.layers[1:], strict=False), start=1):
             out = whole(before[stack.steps[-1]])
             if name == "universal, no halting":
-                out = model.encoder_steps.placed(out[None], torch.arange(len(out)), step)[0]
+                out = model.encoder_steps.add_position_and_step(out[None], torch.arange(len(out)), step)[0]
             if name != "universal":  # there who has stopped stays as they were
                 assert close(out, whole(after["input"]))
     last = walk.decoder.end.norm or walk.decoder.end.mean or walk.decoder.layers[-1]["feed_forward.norm"]

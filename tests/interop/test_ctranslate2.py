@@ -46,7 +46,7 @@ VARIANTS = {
 
 REFUSED = {
     "local": {"pattern": PatternConfig("local", 4)},
-    "strongest": {"pattern": PatternConfig("strongest", 4)},
+    "top_k": {"pattern": PatternConfig("top_k", 4)},
     "additive": {"pattern": PatternConfig("additive")},
     "batch norm": {"norm": "batch"},
     "residual": {"residual": "none"},

@@ -18,12 +18,15 @@ from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import save_model
 from heedful.text.special_ids import SpecialIds
 
-LLAMA_3 = RotaryConfig(base=500.0, factor=4.0, first_len=64)
+LLAMA_3 = RotaryConfig(base=500.0, factor=4.0, original_max_len=64)
 VARIANTS = {
     "gpt2": {},
     "llama": LLAMA,
     "llama 3": {**LLAMA, "rotary": LLAMA_3},
-    "other edges": {"positions": "rotary", "rotary": RotaryConfig(500.0, 8.0, first_len=100, low=2.0, high=7.0)},
+    "other edges": {
+        "positions": "rotary",
+        "rotary": RotaryConfig(500.0, 8.0, original_max_len=100, low_freq_factor=2.0, high_freq_factor=7.0),
+    },
     "interpolated": {"positions": "rotary", "rotary": RotaryConfig(factor=4.0)},
     "base": {"positions": "rotary", "rotary": RotaryConfig(base=100.0)},
     "no positions": {"positions": "none"},

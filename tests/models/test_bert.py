@@ -15,11 +15,11 @@ SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 10}
 HEADS = {
     "masked": {"head": "masked"},
     "classify": {"head": "classify", "labels": ("a", "b", "c")},
-    "label_tokens": {"head": "label_tokens", "labels": ("a", "b", "c")},
+    "tag": {"head": "tag", "labels": ("a", "b", "c")},
     "pool": {"head": "pool"},
     "none": {"head": "none"},
 }
-SHAPES = {"masked": (2, 6, 30), "classify": (2, 3), "label_tokens": (2, 6, 3), "pool": (2, 16), "none": (2, 6, 16)}
+SHAPES = {"masked": (2, 6, 30), "classify": (2, 3), "tag": (2, 6, 3), "pool": (2, 16), "none": (2, 6, 16)}
 
 
 def made(**changes) -> Bert:
@@ -71,7 +71,7 @@ def test_the_tied_head_writes_with_the_embedding() -> None:
 
 def test_the_head_is_before_then_linear() -> None:
     model = made(head="masked")
-    states = model.states(ids(2, 6))
+    states = model.hidden_states(ids(2, 6))
     assert torch.equal(model(ids(2, 6)), model.head.linear(model.head.before(states)))
     chosen = model.head(states[:, 2])
     assert largest_difference(chosen, model(ids(2, 6))[:, 2]) < 1e-12
@@ -94,7 +94,7 @@ def test_a_text_beyond_the_last_position_is_refused() -> None:
 REFUSED = {
     "no label": ({"head": "classify"}, "needs 'labels'"),
     "labels for nothing": ({"labels": ("a", "b")}, "has no labels"),
-    "one label": ({"head": "classify", "labels": ("a",)}, "nothing is told apart"),
+    "one label": ({"head": "classify", "labels": ("a",)}, "nothing to choose"),
     "heads": ({"n_heads": 3}, "does not divide"),
     "dropout": ({"dropout": 1.0}, "dropout"),
     "classifier_dropout": ({"classifier_dropout": -0.1}, "classifier_dropout"),

@@ -93,7 +93,7 @@ def test_every_weight_has_a_gradient(model: nn.Module) -> None:
 @torch.no_grad()
 def test_logits_are_the_head_of_the_states(model: nn.Module) -> None:
     source, mask, target = batch(model)
-    states = model.states(target, model.encode(source, mask))
+    states = model.hidden_states(target, model.encode(source, mask))
     linear = model.head.linear
     logits = states @ linear.weight.T + (0 if linear.bias is None else linear.bias)
     assert largest_difference(logits, model(source, target, mask)) < 1e-12

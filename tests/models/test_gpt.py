@@ -48,7 +48,7 @@ def test_no_token_sees_what_comes_after_it(shape: str) -> None:
 def test_cached_is_uncached(shape: str, parts: list[int]) -> None:
     model, ids = make(shape), ids_of(3, 9)
     cache = model.make_cache()
-    found = torch.cat([model.head(model.states(part, cache=cache)) for part in ids.split(parts, dim=1)], dim=1)
+    found = torch.cat([model.head(model.hidden_states(part, cache=cache)) for part in ids.split(parts, dim=1)], dim=1)
     assert cache.length == 9
     assert largest_difference(found, model(ids)) < 1e-12
 
@@ -76,8 +76,8 @@ def test_padded_on_the_left_and_cached(shape: str) -> None:
     mask = torch.ones(2, 9, dtype=torch.bool)
     mask[1, :4] = False
     cache = model.make_cache()
-    steps = [model.states(ids[:, t : t + 1], mask[:, : t + 1], cache=cache) for t in range(9)]
-    assert largest_difference(torch.cat(steps, dim=1)[mask], model.states(ids, mask)[mask]) < 1e-12
+    steps = [model.hidden_states(ids[:, t : t + 1], mask[:, : t + 1], cache=cache) for t in range(9)]
+    assert largest_difference(torch.cat(steps, dim=1)[mask], model.hidden_states(ids, mask)[mask]) < 1e-12
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -128,8 +128,8 @@ def test_scores_are_divided_by_the_layers_number_where_asked() -> None:
 
 def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
     turns = Rotary(d_head=64, base=500_000.0)
-    plain = torch.stack(turns.waves(torch.tensor([1]), torch.float64))
-    stretch = RopeScaling(factor=8.0, first_len=8192, low=1.0, high=4.0)
+    plain = torch.stack(turns.cos_sin(torch.tensor([1]), torch.float64))
+    stretch = RopeScaling(factor=8.0, original_max_len=8192, low_freq_factor=1.0, high_freq_factor=4.0)
     frequencies = 500_000.0 ** (-torch.arange(32, dtype=torch.float64) / 32)
     stretched = stretch(frequencies)
     rounds = 8192 * frequencies / (2 * math.pi)
@@ -140,12 +140,12 @@ def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
     assert (stretched[between] < frequencies[between]).all()
     assert (stretched[between] > frequencies[between] / 8).all()
     assert (stretched.diff() < 0).all()
-    same = Rotary(d_head=64, base=500_000.0, stretch=RopeScaling(factor=1.0))
-    assert torch.equal(torch.stack(same.waves(torch.tensor([1]), torch.float64)), plain)
+    same = Rotary(d_head=64, base=500_000.0, scaling=RopeScaling(factor=1.0))
+    assert torch.equal(torch.stack(same.cos_sin(torch.tensor([1]), torch.float64)), plain)
     # Every position counts as a fraction of itself.
-    interpolated = Rotary(d_head=64, stretch=RopeScaling(factor=4.0)).waves(torch.tensor([12]), torch.float64)
+    interpolated = Rotary(d_head=64, scaling=RopeScaling(factor=4.0)).cos_sin(torch.tensor([12]), torch.float64)
     assert torch.allclose(
-        torch.stack(interpolated), torch.stack(Rotary(d_head=64).waves(torch.tensor([3]), torch.float64))
+        torch.stack(interpolated), torch.stack(Rotary(d_head=64).cos_sin(torch.tensor([3]), torch.float64))
     )
 
 
@@ -177,7 +177,14 @@ def test_settings_that_cannot_work_are_refused(changes: dict[str, object], words
 
 
 @pytest.mark.parametrize(
-    "changes", [{"base": 0.0}, {"factor": 0.5}, {"first_len": 0}, {"low": 4.0, "high": 2.0}, {"base": math.nan}]
+    "changes",
+    [
+        {"base": 0.0},
+        {"factor": 0.5},
+        {"original_max_len": 0},
+        {"low_freq_factor": 4.0, "high_freq_factor": 2.0},
+        {"base": math.nan},
+    ],
 )
 def test_waves_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):
@@ -186,7 +193,7 @@ def test_waves_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_folder_gives_the_same_model_back(shape: str, tmp_path: Path) -> None:
-    model = make(shape, rotary=RotaryConfig(base=1e5, factor=2.0, first_len=8)).float()
+    model = make(shape, rotary=RotaryConfig(base=1e5, factor=2.0, original_max_len=8)).float()
     loaded = load_model(save_model(tmp_path / "model", model, None))
     assert loaded.family == "gpt"
     assert loaded.model.config == model.config

@@ -252,3 +252,19 @@ def test_the_script_keeps_the_special_ids_of_a_converted_model():
         force_bos=True,
         forbidden_ids=(1,),
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"head": "label_tokens", "exclusive": True}, {"head": "tag", "multi_label": False}),
+        ({"head": "classify", "exclusive": False}, {"head": "classify", "multi_label": True}),
+        ({"pattern": {"kind": "strongest", "span": 3}}, {"pattern": {"kind": "top_k", "span": 3}}),
+        (
+            {"rotary": {"base": 500.0, "first_len": 64, "low": 1.0, "high": 4.0}},
+            {"rotary": {"base": 500.0, "original_max_len": 64, "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+        ),
+    ],
+)
+def test_the_script_renames_every_field_that_has_another_name_now(old, new):
+    assert upgraded({"format": 1, **old}) == {"format": 2, **new}

@@ -111,15 +111,15 @@ def test_a_pattern_rules_self_attention_and_leaves_cross_attention_whole(kind):
     model = make(pattern=PatternConfig(kind=kind, span=3, n_global=2))
     for layer, causal in ((model.encoder.layers[0], False), (model.decoder.layers[0], True)):
         assert isinstance(layer.attention.attend, PatternAttention)
-        assert type(layer.attention.attend.rule).__name__.lower() == kind
-        assert layer.attention.attend.rule.span == 3
-        assert layer.attention.attend.rule.causal == causal
-        assert getattr(layer.attention.attend.rule, "n_global", 2) == 2
+        assert type(layer.attention.attend.pattern).__name__.lower() == kind
+        assert layer.attention.attend.pattern.span == 3
+        assert layer.attention.attend.pattern.causal == causal
+        assert getattr(layer.attention.attend.pattern, "n_global", 2) == 2
     assert model.decoder.layers[0].cross_attention.attend is attend_fused
 
 
 def test_strongest_and_additive():
-    strongest = make(pattern=PatternConfig(kind="strongest", span=3))
+    strongest = make(pattern=PatternConfig(kind="top_k", span=3))
     assert isinstance(strongest.decoder.layers[0].attention.attend, TopKAttention)
     assert strongest.decoder.layers[0].attention.attend.causal
     assert not strongest.encoder.layers[0].attention.attend.causal

@@ -16,7 +16,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.errors import UserError
 from heedful.models.seq2seq import Memory, PatternConfig, Seq2Seq, Seq2SeqConfig
 
-PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest")
+PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "top_k")
 POSITIONS = ("sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none")
 NORMS = ("layer", "rms", "batch")
 ROUNDS = 2
@@ -25,7 +25,7 @@ VOCAB, OTHER_VOCAB = 13, 11
 
 def can_combine(pattern: str, positions: str) -> bool:
     """A bias is added to all pairs of tokens; the patterns on positions do not compute all pairs."""
-    return positions not in ("relative", "alibi") or pattern in ("full", "additive", "strongest")
+    return positions not in ("relative", "alibi") or pattern in ("full", "additive", "top_k")
 
 
 COMBINATIONS = [pair for pair in itertools.product(PATTERNS, POSITIONS) if can_combine(*pair)]

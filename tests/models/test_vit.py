@@ -61,12 +61,12 @@ def test_what_is_hidden_has_no_say() -> None:
 def test_without_positions_the_order_of_the_patches_means_nothing() -> None:
     model = made(head="none")
     order = torch.tensor([[3, 1, 4, 0, 5, 8, 2, 6, 7], [8, 7, 6, 5, 4, 3, 2, 1, 0]])
-    plain = model.states(pixels(), with_positions=False)
-    mixed = model.states(pixels(), order=order, with_positions=False)
+    plain = model.hidden_states(pixels(), with_positions=False)
+    mixed = model.hidden_states(pixels(), order=order, with_positions=False)
     assert largest_difference(mixed[:, 0], plain[:, 0]) < 1e-12
     patches = plain[:, 1:].gather(1, order[..., None].expand(2, 9, 16))
     assert largest_difference(mixed[:, 1:], patches) < 1e-12
-    assert not torch.allclose(model.states(pixels(), order=order)[:, 0], model.states(pixels())[:, 0])
+    assert not torch.allclose(model.hidden_states(pixels(), order=order)[:, 0], model.hidden_states(pixels())[:, 0])
 
 
 REFUSED = {
@@ -93,4 +93,4 @@ def test_images_of_another_size_are_refused() -> None:
 
 def test_hiding_patches_needs_the_head_for_it() -> None:
     with pytest.raises(ValueError, match="hidden patches"):
-        made(head="none").states(pixels(), masked=torch.ones(2, 9, dtype=torch.bool))
+        made(head="none").hidden_states(pixels(), masked=torch.ones(2, 9, dtype=torch.bool))

@@ -60,7 +60,7 @@ IN_ENCODERS = [
     Mutant(
         "labels always exclude each other",
         "decoding/classifier.py",
-        '("softmax" if exclusive else "sigmoid")',
+        '("sigmoid" if multi_label else "softmax")',
         '"softmax"',
         ANSWERS,
     ),

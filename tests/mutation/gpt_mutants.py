@@ -132,7 +132,7 @@ IN_GPT = [
     Mutant(
         "CTranslate2 stretches every wave alike",
         "interop/ctranslate2/spec.py",
-        "if waves.first_len is not None:",
+        "if waves.original_max_len is not None:",
         "if False:",
         DECODER,
     ),

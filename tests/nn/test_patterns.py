@@ -10,7 +10,7 @@ from deterministic import largest_difference, mask_of, numbers
 from heedful.nn.attention import attend, share_heads
 from heedful.nn.masks import causal_mask, document_mask, padding_mask
 from heedful.nn.sparse_attention import (
-    RULES,
+    PATTERNS,
     Dilated,
     Local,
     PatternAttention,
@@ -18,14 +18,14 @@ from heedful.nn.sparse_attention import (
     Strided,
     TopKAttention,
     Window,
-    rule_mask,
+    pattern_mask,
 )
 
-KINDS = list(RULES)
+KINDS = list(PATTERNS)
 
 
 def pairs(rule, n_queries: int, n_keys: int) -> list[list[bool]]:
-    return rule_mask(rule, n_queries, n_keys).tolist()
+    return pattern_mask(rule, n_queries, n_keys).tolist()
 
 
 def naive(kind: str, span: int, causal: bool, n_global: int, n_queries: int, n_keys: int) -> list[list[bool]]:
@@ -52,7 +52,7 @@ def naive(kind: str, span: int, causal: bool, n_global: int, n_queries: int, n_k
 def make(kind: str, span: int, causal: bool, n_global: int = 1):
     if kind == "sparse":
         return Sparse(span, causal=causal, n_global=n_global)
-    return RULES[kind](span, causal=causal)
+    return PATTERNS[kind](span, causal=causal)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +86,7 @@ def gradients(function, inputs: list[Tensor]) -> list[Tensor]:
 
 def masked(rule, q, k, v, mask=None, scale=None):
     """Full attention under the rule's mask."""
-    own = rule_mask(rule, q.size(2), k.size(2))
+    own = pattern_mask(rule, q.size(2), k.size(2))
     return attend(q, k, v, own if mask is None else own & mask, scale=scale)
 
 

@@ -15,10 +15,10 @@ from heedful.nn.sparse_attention import (
     Strided,
     TopKAttention,
     Window,
-    rule_mask,
+    pattern_mask,
 )
 
-PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest")
+PATTERNS = ("full", "additive", "local", "window", "strided", "dilated", "sparse", "top_k")
 
 
 def tiny(**changes: object) -> Seq2Seq:
@@ -133,7 +133,7 @@ def masks_and_attends() -> list[tuple[str, Attend, Tensor | None]]:
     return [
         ("formula", attend, None),
         ("fused", attend_fused, None),
-        *((repr(rule), PatternAttention(rule), rule_mask(rule, 11, 11)) for rule in rules),
+        *((repr(rule), PatternAttention(rule), pattern_mask(rule, 11, 11)) for rule in rules),
     ]
 
 

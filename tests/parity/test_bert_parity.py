@@ -34,7 +34,7 @@ SIZES = {
 HEADS = {
     "masked": transformers.BertForMaskedLM,
     "classify": transformers.BertForSequenceClassification,
-    "label_tokens": transformers.BertForTokenClassification,
+    "tag": transformers.BertForTokenClassification,
     "pool": transformers.BertModel,
     "none": partial(transformers.BertModel, add_pooling_layer=False),
 }
@@ -52,7 +52,7 @@ SWITCHES = {
 
 
 def theirs_of(head: str, dtype: torch.dtype = torch.float32, **changes):
-    labels = {"num_labels": 3} if head in ("classify", "label_tokens") else {}
+    labels = {"num_labels": 3} if head in ("classify", "tag") else {}
     return unlike(HEADS[head](transformers.BertConfig(**{**SIZES, **labels, **changes})), dtype)
 
 
@@ -85,7 +85,7 @@ def test_logits_states_and_gradients_are_equal(switch: str, head: str, dtype: to
     states = recorded(ours, ours.dropout, *ours.encoder.layers)
     logits, there = ours(ids, mask, segments), answer(theirs, ids, mask, segments)
     assert ours.config.head == head
-    per_token = head in ("masked", "label_tokens", "none")
+    per_token = head in ("masked", "tag", "none")
     chosen = mask if per_token else torch.ones(len(ids), dtype=torch.bool)
     if not per_token:
         chosen[1] = False  # its first token is padding, which has no meaning
@@ -131,7 +131,7 @@ def test_its_pooler_is_kept_and_written_again(tmp_path: Path) -> None:
     pooled = theirs.bert(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).pooler_output
     found = Embedder(ours, own_tokenizers().source)._pooler()
     assert found is not None
-    assert close(found(ours.states(ids, mask, segments))[chosen], pooled[chosen], torch.float32)
+    assert close(found(ours.hidden_states(ids, mask, segments))[chosen], pooled[chosen], torch.float32)
     exported = export_huggingface(tmp_path / "ours", tmp_path / "again")
     again = transformers.BertModel.from_pretrained(exported).eval()
     pooled_again = again(input_ids=ids, attention_mask=mask.long(), token_type_ids=segments).pooler_output
@@ -163,9 +163,9 @@ OURS = {
     "masked": {"head": "masked"},
     "its own decoder": {"head": "masked", "tied": False},
     "classify": {"head": "classify", "labels": ("bad", "so-so", "good"), "classifier_dropout": 0.2},
-    "several labels": {"head": "classify", "labels": ("red", "green"), "exclusive": False},
-    "one label": {"head": "classify", "labels": ("red",), "exclusive": False},
-    "tokens": {"head": "label_tokens", "labels": ("O", "B", "I")},
+    "several labels": {"head": "classify", "labels": ("red", "green"), "multi_label": True},
+    "one label": {"head": "classify", "labels": ("red",), "multi_label": True},
+    "tokens": {"head": "tag", "labels": ("O", "B", "I")},
     "pool": {"head": "pool", "special_ids": SpecialIds(pad_id=5, bos_id=6, eos_id=7, mask_id=8)},
     "no pooler": {"head": "none"},
 }

@@ -62,7 +62,7 @@ def test_marks_come_from_the_tokenizer_and_the_way_back_keeps_all(tmp_path: Path
     config = load_model(ours).model.config
     tokenizer = transformers.BertTokenizer.from_pretrained(there)
     assert (config.special_ids.start_id, config.special_ids.eos_id) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-    assert (config.special_ids.pad_id, config.mask_id) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
+    assert (config.special_ids.pad_id, config.special_ids.mask_id) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
     back = export_huggingface(ours, tmp_path / "back")
     again, first = (transformers.pipeline("fill-mask", model=str(place)) for place in (back, there))
     for text in TEXTS:

@@ -103,7 +103,7 @@ def in_double(theirs, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def waves(self, x, position_ids):
         ours = converted(theirs).layers[0].attention.rotary
-        cos, sin = ours.waves(position_ids, torch.float64)
+        cos, sin = ours.cos_sin(position_ids, torch.float64)
         return torch.cat([cos, cos], dim=-1).squeeze(1), torch.cat([sin, sin], dim=-1).squeeze(1)
 
     monkeypatch.setattr(modeling_llama.LlamaRMSNorm, "forward", norm)
@@ -117,7 +117,7 @@ def hidden_of(model: Gpt, ids: Tensor, mask: Tensor | None = None) -> tuple[list
         layer.register_forward_pre_hook(lambda _, given, __: seen.append(given[0]), with_kwargs=True)
         for layer in model.layers
     ]
-    states = model.states(ids, mask)
+    states = model.hidden_states(ids, mask)
     for handle in handles:
         handle.remove()
     return [*seen, states], model.head(states)
@@ -240,7 +240,8 @@ OURS = {
     "untied": {"tied": False, "activation": "relu", "score_scale": "head_and_layer"},
     "llama": {
         "positions": "rotary", "norm": "rms", "activation": "swiglu", "attention_bias": False, "tied": False,
-        "feed_forward_bias": False, "n_kv_heads": 2, "rotary": RotaryConfig(base=5000.0, factor=2.0, first_len=9),
+        "feed_forward_bias": False, "n_kv_heads": 2,
+        "rotary": RotaryConfig(base=5000.0, factor=2.0, original_max_len=9),
         "special_ids": SpecialIds(bos_id=2, eos_id=3, extra_eos_ids=(7, 8)),
     },
 }  # fmt: skip
@@ -355,7 +356,9 @@ def test_settings_of_before_version_5() -> None:
         "rope_scaling": {name: value for name, value in LLAMA3.items() if name != "rope_theta"},
     }
     read = llama.config_from({**LLAMA, **old}, where="").rotary
-    assert read == RotaryConfig(base=500_000.0, factor=4.0, first_len=16, low=1.0, high=4.0)
+    assert read == RotaryConfig(
+        base=500_000.0, factor=4.0, original_max_len=16, low_freq_factor=1.0, high_freq_factor=4.0
+    )
     kind = {"type": "linear", "factor": 2.0}
     assert llama.config_from({**LLAMA, "rope_scaling": kind}, where="").rotary == RotaryConfig(factor=2.0)
 
@@ -396,7 +399,7 @@ def test_every_setting_of_ours_is_read_back() -> None:
         "activation": "gelu",
         "score_scale": "layer",
     }
-    config = GptConfig(**odd, special_ids=SpecialIds(bos_id=5, eos_id=6, extra_eos_ids=(9,)))
+    config = GptConfig(**odd, special_ids=SpecialIds(unk_id=6, bos_id=5, eos_id=6, extra_eos_ids=(9,)))
     assert gpt2.config_from(gpt2.config_to(config), where="") == config
     config = GptConfig(**{**base, **OURS["llama"], "dropout": 0.0, "attention_dropout": 0.3, "d_head": 10})
     assert llama.config_from(llama.config_to(config), where="") == config

@@ -95,7 +95,7 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
-    assert ours.config.special_ids == SpecialIds(pad_id=59, bos_id=59, eos_id=0, forbidden_ids=(59,))
+    assert ours.config.special_ids == SpecialIds(pad_id=59, unk_id=0, bos_id=59, eos_id=0, forbidden_ids=(59,))
     same_searches(theirs, ours)
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "marian")
 

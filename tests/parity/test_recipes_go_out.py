@@ -38,7 +38,7 @@ SMALL = ("d_model=16", "n_heads=2", "d_ff=12", "n_layers=1", "n_steps=1", "d_hea
 TWO = {"source_vocab_size": 60, "target_vocab_size": 60}
 FROM_DATA = {"seq2seq": TWO, "universal": TWO, "vit": {"image_size": 32, "labels": ("cat", "dog")}}
 # What the tasks of the recipes of BERT and ViT ask for.
-TASKS = {"bert-classify": {"head": "classify"}, "bert-tag": {"head": "label_tokens"}}
+TASKS = {"bert-classify": {"head": "classify"}, "bert-tag": {"head": "tag"}}
 HEADS = {"vit-patches": {"head": "masked_patches", "labels": ()}}
 
 

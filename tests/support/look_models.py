@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "strided": {"pattern": PatternConfig("strided", span=3)},
     "dilated": {"pattern": PatternConfig("dilated", span=3)},
     "sparse": {"pattern": PatternConfig("sparse", span=2, n_global=1)},
-    "strongest": {"pattern": PatternConfig("strongest", span=3), "positions": "alibi"},
+    "top_k": {"pattern": PatternConfig("top_k", span=3), "positions": "alibi"},
 }
 
 # The other families that read one text and write another

@@ -87,7 +87,7 @@ def test_what_is_added_written_out(isolate_documents: bool) -> None:
     heads = auxiliary_heads(model)
     assert heads is not None
     layers: list[torch.Tensor] = []
-    model.states(batch.target_in, documents=batch.documents if isolate_documents else None, layers=layers)
+    model.hidden_states(batch.target_in, documents=batch.documents if isolate_documents else None, layers=layers)
     expected = next_token_loss(model, batch, isolate_documents=isolate_documents)
     matrices = dict(zip(heads.places, heads.matrices(), strict=True))
     for row, t in batch.target_mask.nonzero().tolist():

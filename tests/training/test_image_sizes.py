@@ -92,11 +92,11 @@ def test_pictures_that_lie_in_one_folder_are_learned_from_without_labels(tmp_pat
 
 def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
     """Image files are brought to it, and to its channels, as `classify` brings them."""
-    start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", exclusive=False)
+    start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", multi_label=True)
     learn(tmp_path / "run", photographs(tmp_path / "photos"), init_from=start)
     config = load_model(tmp_path / "run" / "last").model.config
     assert (config.image_size, config.n_channels, config.mean) == (12, 1, (0.4,))
-    assert config.labels == ("bright", "dark") and config.exclusive
+    assert config.labels == ("bright", "dark") and not config.multi_label
     with pytest.raises(UserError, match=r"takes images of 12 x 12 pixels, and data\.image_size = 16 was asked for"):
         learn(tmp_path / "other", tmp_path / "photos", "data.image_size=16", init_from=start)
 

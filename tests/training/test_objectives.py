@@ -142,9 +142,11 @@ def test_a_pass_that_sees_all_agrees_with_one_that_does_not() -> None:
 def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = model_of(), batch_of([(30, 30), (11, 20)] * 40)
     seen: list[Tensor] = []
-    encode, states = model.encode, model.states
+    encode, hidden_states = model.encode, model.hidden_states
     monkeypatch.setattr(model, "encode", lambda source, mask: (seen.append(source), encode(source, mask))[1])
-    monkeypatch.setattr(model, "states", lambda target, *a, **k: (seen.append(target), states(target, *a, **k))[1])
+    monkeypatch.setattr(
+        model, "hidden_states", lambda target, *a, **k: (seen.append(target), hidden_states(target, *a, **k))[1]
+    )
     torch.manual_seed(0)
     make_objective(ObjectiveSettings(token_cutoff=0.2), label_smoothing=0.0, r_drop=1.0)(model, batch, 0)
     for ids, given, real in zip(

@@ -122,7 +122,7 @@ def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None
     batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
     assert sorted(batch.labels[0].tolist()) == [0, 1, 2, 3]  # type: ignore[attr-defined]
     model = prepared_task.make_model().eval()
-    logits = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))  # type: ignore[attr-defined]
+    logits = model.head(model.hidden_states(batch.pixels, order=batch.labels, with_positions=False))  # type: ignore[attr-defined]
     expected = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")  # type: ignore[attr-defined]
     torch.testing.assert_close(order_loss(model, batch), expected)  # type: ignore[arg-type]
 

@@ -62,7 +62,7 @@ class Classifier:
 
     def __post_init__(self) -> None:
         head = self.model.config.head
-        if head not in ("classify", "label_tokens"):
+        if head not in ("classify", "tag"):
             raise UserError(f"{self.where}: has the head '{head}', which knows no labels; that needs head = 'classify'")
         if isinstance(self.model, Bert) and self.tokenizer is None:
             raise UserError(f"{self.where}: has no tokenizer: it takes ids only, and no text")
@@ -84,7 +84,7 @@ class Classifier:
 
     @property
     def labels_tokens(self) -> bool:
-        return self.model.config.head == "label_tokens"
+        return self.model.config.head == "tag"
 
     def classify(self, inputs: "Sequence[Text | Picture]", *, apply: str | None = None) -> list[list[Labelled]]:
         """For each text, pair of texts or image, every label with its probability, the likeliest first.
@@ -93,7 +93,7 @@ class Classifier:
         """
         if self.labels_tokens:
             raise UserError(f"{self.where}: labels each word of a text, not the text; use label_words")
-        function = _function(apply, exclusive=self.model.config.exclusive)
+        function = _function(apply, multi_label=self.model.config.multi_label)
         pictures = cast("Sequence[Picture]", inputs)  # what is none of them is refused as it is read
         logits = self._of_images(pictures) if isinstance(self.model, Vit) else self._of_texts(inputs)
         return [self._ranked(function(row.float())) for row in logits]
@@ -161,8 +161,8 @@ class Classifier:
         return [Labelled(labels[number], float(scores[number])) for number in order]
 
 
-def _function(apply: str | None, *, exclusive: bool) -> Callable[[Tensor], Tensor]:
-    name = apply or ("softmax" if exclusive else "sigmoid")
+def _function(apply: str | None, *, multi_label: bool) -> Callable[[Tensor], Tensor]:
+    name = apply or ("sigmoid" if multi_label else "softmax")
     if name not in FUNCTIONS:
         raise UserError(f"function_to_apply = {apply!r}: allowed are {', '.join(FUNCTIONS)}")
     return FUNCTIONS[name]

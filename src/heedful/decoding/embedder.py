@@ -60,7 +60,7 @@ class Embedder:
         vectors = torch.empty(len(inputs), self.width)
         if isinstance(self.model, Vit):
             for start in range(0, len(inputs), IMAGES_AT_ONCE):
-                states = self.model.states(image_tensor(self.model, inputs[start : start + IMAGES_AT_ONCE]))
+                states = self.model.hidden_states(image_tensor(self.model, inputs[start : start + IMAGES_AT_ONCE]))
                 vectors[start : start + len(states)] = self._pooled(states, None, pool)
             return vectors
         rows = self._rows([str(text) for text in inputs])
@@ -104,7 +104,7 @@ class Embedder:
         device = next(self.model.parameters()).device
         ids, mask = ids.to(device), mask.to(device)
         if isinstance(self.model, (Bert, Gpt)):
-            return self.model.states(ids, mask), mask
+            return self.model.hidden_states(ids, mask), mask
         assert not isinstance(self.model, Vit)
         return self.model.encode(ids, mask).states[-1], mask
 

@@ -72,7 +72,7 @@ class FillMask:
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
         for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
-            states = self.model.states(ids.to(device), mask.to(device))
+            states = self.model.hidden_states(ids.to(device), mask.to(device))
             for place, number in enumerate(numbers):
                 hidden = [i for i, one in enumerate(rows[number].ids) if one == self.mask_id]
                 if not hidden:

@@ -415,12 +415,12 @@ class Segmenter:
             raise UserError(
                 f"{'max_len' if limit is None else 'limit'} = {taken}: must be at least 2, the end mark counted"
             )
-        if reach.ends_there and taken > reach.max_len:
+        if reach.is_hard and taken > reach.max_len:
             raise UserError(f"limit = {limit}: the learned positions of this model end at max_len = {reach.max_len}")
         self.tokenizer = tokenizer
         self.reach = reach
         self.limit = taken
-        self.ends_there = reach.ends_there
+        self.is_hard = reach.is_hard
         self.long: Long = long
         self.language = language
         self.prefix = prefix
@@ -459,7 +459,7 @@ class Segmenter:
         if self.long == "truncate":
             plan.translate(Segment(line.text, line.ids[: self.limit - 1]))
             return DecodingStats(n_truncated=1, n_cut_tokens=length - self.limit)
-        if self.long == "whole" and not self.ends_there:
+        if self.long == "whole" and not self.is_hard:
             plan.translate(line)
             return DecodingStats()
         taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"

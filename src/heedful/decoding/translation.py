@@ -79,7 +79,7 @@ def tally_of(
     """
     cut = [number for number, best in enumerate(translations, start) if not all(one.complete for one in best)]
     far: list[int] = []
-    if not reach.ends_there:
+    if not reach.is_hard:
         for number, pieces in enumerate(found, start):
             # A model reads the start mark before what it has written, and its max_len counts both.
             if any(len(hypothesis.ids) >= reach.max_len for best in pieces for hypothesis in best):

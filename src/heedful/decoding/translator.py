@@ -292,7 +292,7 @@ class Translator:
 def _shortest(reaches: Sequence[SourceLimit]) -> SourceLimit:
     """How far models go together."""
     max_len = min(each.max_len for each in reaches)
-    return SourceLimit(max_len, ends_there=any(each.ends_there for each in reaches if each.max_len == max_len))
+    return SourceLimit(max_len, is_hard=any(each.is_hard for each in reaches if each.max_len == max_len))
 
 
 class _BlockSearch:

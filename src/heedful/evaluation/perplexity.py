@@ -96,7 +96,7 @@ def likelihood(
     log_probs, n_tokens = [0.0] * len(sources), [0] * len(sources)
     pairs = _encoded(model, tokenizers, sources, references)
     too_long = tuple(number for number, pair in enumerate(pairs) if pair.length > model.config.max_len)
-    left_out = () if model.longest is None else too_long
+    left_out = () if model.max_length is None else too_long
     tell(n_done := len(left_out))
     for batch in _batches(pairs, model.config.special_ids, batch_tokens, left_out=set(left_out)):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
@@ -104,14 +104,14 @@ def likelihood(
         for row, n in zip(batch.indices.tolist(), batch.target_mask.sum(dim=1).tolist(), strict=True):
             n_tokens[row] = n
         tell(n_done := n_done + len(batch))
-    beyond = too_long if model.longest is None else ()
+    beyond = too_long if model.max_length is None else ()
     return Likelihood(log_probs, n_tokens, left_out, beyond, model.config.max_len)
 
 
 def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
     """(B,) float64: the log-probability of each row of `target_out`."""
     memory = model.encode(batch.source, batch.source_mask)
-    states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
+    states = model.hidden_states(batch.target_in, memory, target_mask=batch.target_mask)
     real, wanted = states[batch.target_mask], batch.target_out[batch.target_mask]  # (M, D), (M,)
     parts = []
     for start in range(0, len(real), ROWS):

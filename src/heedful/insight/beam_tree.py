@@ -78,7 +78,7 @@ class MemoryStep:
         self.model = model
         self.memory = memory
         self.device = memory.states[0].device
-        self.max_len = model.longest
+        self.max_len = model.max_length
         self.special_ids = model.config.special_ids
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:

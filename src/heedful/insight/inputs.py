@@ -90,7 +90,7 @@ def open_subject(given: LookModel | Translator | LoadedModel | str | Path, *, lo
 def reach_of(model: Writer) -> SourceLimit:
     """What `read_reach` reads in a folder, of a model that is there."""
     return SourceLimit(
-        model.config.max_len - model.config.special_ids.n_source_prefix, ends_there=model.longest is not None
+        model.config.max_len - model.config.special_ids.n_source_prefix, is_hard=model.max_length is not None
     )
 
 

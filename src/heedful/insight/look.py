@@ -317,8 +317,8 @@ def settings_within(settings: SearchSettings, n_source: int) -> SearchSettings:
 
 def _check_length(model: Writer, length: int) -> None:
     """Refuse more tokens than there are learned positions."""
-    if model.longest is not None:
-        check_positions(length, model.longest)
+    if model.max_length is not None:
+        check_positions(length, model.max_length)
 
 
 def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:

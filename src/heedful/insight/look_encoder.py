@@ -177,7 +177,7 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
         answer = tuple(tuple(place) for place in FillMask(model, tokenizer, where=where).fill(text))
     elif config.head == "classify":
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
-    elif config.head == "label_tokens":
+    elif config.head == "tag":
         answer = tuple(Classifier(model, tokenizer).label_words([text])[0])
     tokens = tuple(generated_pieces(tokenizer, row))
     source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
@@ -188,7 +188,7 @@ def _ids(tokenizer: Tokenizer, text: str, config: BertConfig) -> list[int]:
     """As the head reads a text: with hidden words, or word by word, or as a whole."""
     if config.head == "masked" and config.special_ids.mask_id is not None:
         return masked_ids(tokenizer, text, mask_id=config.special_ids.mask_id)
-    if config.head == "label_tokens":
+    if config.head == "tag":
         return list(chain.from_iterable(encode_words(tokenizer, text.split())))
     return tokenizer.encode(text)
 

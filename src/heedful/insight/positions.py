@@ -57,7 +57,7 @@ def position_code(model: nn.Module, text: str, places: Tensor) -> Tensor | None:
     like = next(one for one in model.modules() if isinstance(one, MultiHeadAttention)).to_q
     zeros = torch.zeros(1, len(places), like.in_features, dtype=like.weight.dtype, device=like.weight.device)
     if isinstance(model, Universal):  # at the first step; later ones add the code of the step as well
-        return model.encoder_steps.placed(zeros, places, 0)[0]
+        return model.encoder_steps.add_position_and_step(zeros, places, 0)[0]
     module = getattr(model, f"{text}_positions", None) or getattr(model, "positions", None)
     if module is None or isinstance(module, NoPositions):
         return None

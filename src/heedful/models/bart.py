@@ -102,10 +102,10 @@ class Bart(nn.Module):
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token. With a cache, `target` holds only the new tokens."""
-        logits: Tensor = self.head(self.states(target, memory, target_mask=target_mask, cache=cache))
+        logits: Tensor = self.head(self.hidden_states(target, memory, target_mask=target_mask, cache=cache))
         return logits
 
-    def states(
+    def hidden_states(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """The decoder's last vectors (B, T, D). The target's padding, on its right, needs no mask."""
@@ -123,7 +123,7 @@ class Bart(nn.Module):
         return Cache(len(self.decoder.layers))
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The most tokens that either side takes."""
         return self.config.max_len
 

@@ -51,9 +51,9 @@ class BertConfig:
     norm_eps: float = 1e-12
     max_len: int = 512  # the last row of the table of positions
     n_segments: int = 2  # rows of the table that tells a text from the one after it
-    head: Literal["masked", "classify", "label_tokens", "pool", "none"] = "masked"
-    labels: tuple[str, ...] = ()  # of "classify" and "label_tokens", in the order of their numbers
-    exclusive: bool = True  # one label alone is right: softmax; otherwise each is right or not for itself
+    head: Literal["masked", "classify", "tag", "pool", "none"] = "masked"
+    labels: tuple[str, ...] = ()  # of "classify" and "tag", in the order of their numbers
+    multi_label: bool = False  # several labels may be right at once: a sigmoid for each, instead of one softmax
     tied: bool = True  # of "masked": the embedding's own numbers write words
     pooler: bool = False  # of "masked": that of pre-training is kept beside it; "classify" and "pool" always have one
     special_ids: SpecialIds = field(default_factory=SpecialIds)  # a text is bos ([CLS]) ids eos ([SEP])
@@ -65,7 +65,7 @@ class BertConfig:
             raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
         if self.d_model % self.n_heads:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
-        check_labels(self.head, self.labels, needed_by=("classify", "label_tokens"), exclusive=self.exclusive)
+        check_labels(self.head, self.labels, needed_by=("classify", "tag"), multi_label=self.multi_label)
         if self.pooler and self.head != "masked":
             raise UserError(f"pooler = true: is for head = 'masked'; head = '{self.head}' has one where it needs one")
         self.special_ids.check(self.vocab_size)
@@ -94,12 +94,12 @@ class Bert(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """(B, S), mask (B, S) with True = a real token -> logits; of which shape, the head says.
 
-        masked: (B, S, V) · classify: (B, L) · label_tokens: (B, S, L) · pool: features (B, D) · none: states (B, S, D)
+        masked: (B, S, V) · classify: (B, L) · tag: (B, S, L) · pool: features (B, D) · none: states (B, S, D)
         """
-        logits: Tensor = self.head(self.states(ids, mask, segments))
+        logits: Tensor = self.head(self.hidden_states(ids, mask, segments))
         return logits
 
-    def states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+    def hidden_states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """The last vectors (B, S, D). Without `segments` all tokens belong to segment 0."""
         self.check_length(ids.size(1))
         positions = torch.arange(ids.size(1), device=ids.device)
@@ -145,6 +145,6 @@ def _head(config: BertConfig) -> nn.Module:
         )
     if config.head == "classify":
         return Classifier(d_model=d_model, n_labels=config.n_labels, dropout=dropout, pooler=Pooler(d_model=d_model))
-    if config.head == "label_tokens":
+    if config.head == "tag":
         return TokenClassifier(d_model=d_model, n_labels=config.n_labels, dropout=dropout)
     return Pooler(d_model=d_model) if config.head == "pool" else nn.Identity()

@@ -29,18 +29,18 @@ class EncoderDecoder(Protocol):
     def config(self) -> Settings: ...
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         """The most tokens that it can write, if there is a limit."""
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory: ...
 
     def decode(self, target: Tensor, memory: Memory, *, cache: Cache | None = None) -> Tensor: ...
 
-    def states(self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None) -> Tensor: ...
+    def hidden_states(self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None) -> Tensor: ...
 
     @property
     def head(self) -> Callable[[Tensor], Tensor]:
-        """From `states` to logits."""
+        """From `hidden_states` to logits."""
 
     def make_cache(self) -> Cache: ...
 

@@ -41,28 +41,37 @@ LARGEST = {
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """The wavelengths of rotary positions; `factor` and what follows it are nn.positions.Stretch's."""
+    """The wavelengths of rotary positions; `factor` and what follows it are RopeScaling's."""
 
     base: float = 10_000.0
     factor: float = 1.0
-    first_len: int | None = None
-    low: float = 1.0
-    high: float = 4.0
+    original_max_len: int | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
 
     def __post_init__(self) -> None:
         for name in ("base", "factor"):
             if not 1.0 <= getattr(self, name) <= 1e12:
                 raise UserError(f"'{name}' must lie between 1 and 1e12, found {getattr(self, name)}")
-        if self.first_len is not None and not 1 <= self.first_len <= LARGEST["max_len"]:
-            raise UserError(f"'first_len' must lie between 1 and {LARGEST['max_len']:,}, found {self.first_len}")
-        if not 0.0 < self.low < self.high <= 1e12:
-            raise UserError(f"'low' must lie between 0 and 'high', found {self.low} and {self.high}")
+        largest = LARGEST["max_len"]
+        if self.original_max_len is not None and not 1 <= self.original_max_len <= largest:
+            raise UserError(f"'original_max_len' must lie between 1 and {largest:,}, found {self.original_max_len}")
+        if not 0.0 < self.low_freq_factor < self.high_freq_factor <= 1e12:
+            raise UserError(
+                "'low_freq_factor' must lie between 0 and 'high_freq_factor', found "
+                f"{self.low_freq_factor} and {self.high_freq_factor}"
+            )
 
     @property
-    def stretch(self) -> RopeScaling | None:
+    def scaling(self) -> RopeScaling | None:
         if self.factor == 1.0:
             return None
-        return RopeScaling(factor=self.factor, first_len=self.first_len, low=self.low, high=self.high)
+        return RopeScaling(
+            factor=self.factor,
+            original_max_len=self.original_max_len,
+            low_freq_factor=self.low_freq_factor,
+            high_freq_factor=self.high_freq_factor,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,10 +140,10 @@ class Gpt(nn.Module):
         Row t is the prediction of what follows ids[:, t]. Padding may stand on either side; on the right it needs no
         mask, since no real position looks ahead. `documents` is as in `states`.
         """
-        logits: Tensor = self.head(self.states(ids, mask, documents=documents))
+        logits: Tensor = self.head(self.hidden_states(ids, mask, documents=documents))
         return logits
 
-    def states(
+    def hidden_states(
         self,
         ids: Tensor,
         mask: Tensor | None = None,
@@ -209,7 +218,7 @@ def _layer(config: GptConfig, number: int) -> EncoderLayer:
 
     rotary = None
     if config.positions == "rotary":
-        rotary = Rotary(d_head=config.width_of_head, base=config.rotary.base, stretch=config.rotary.stretch)
+        rotary = Rotary(d_head=config.width_of_head, base=config.rotary.base, scaling=config.rotary.scaling)
     network, activation = FEED_FORWARDS[config.activation]
     return EncoderLayer(
         attention=MultiHeadAttention(

@@ -180,7 +180,7 @@ class SourceLimit:
     """How many source tokens a model takes, the end mark counted."""
 
     max_len: int
-    ends_there: bool = False  # there is no position beyond: a learned table has a last row
+    is_hard: bool = False  # there is no position beyond: a learned table has a last row
 
 
 def read_reach(folder: Path) -> SourceLimit:
@@ -192,8 +192,8 @@ def read_reach(folder: Path) -> SourceLimit:
     special_ids = values.get("special_ids")
     if isinstance(special_ids, dict) and special_ids.get("source_bos") is True:
         max_len -= 1  # BOS stands before each source
-    ends_there = values.get("positions") == "learned" or values.get("family") == "bart"
-    return SourceLimit(max_len, ends_there=ends_there)
+    is_hard = values.get("positions") == "learned" or values.get("family") == "bart"
+    return SourceLimit(max_len, is_hard=is_hard)
 
 
 def read_prefixes(folder: Path) -> dict[str, str]:

@@ -24,7 +24,7 @@ from heedful.nn.layers import RESIDUALS, DecoderLayer, EncoderLayer
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.norms import NORMS
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
-from heedful.nn.sparse_attention import RULES, PatternAttention, Sparse, TopKAttention
+from heedful.nn.sparse_attention import PATTERNS, PatternAttention, Sparse, TopKAttention
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer, Memory
 from heedful.text import SpecialIds
 
@@ -47,7 +47,7 @@ LARGEST = {
 class PatternConfig:
     """Which keys a self-attention reads. Cross-attention always reads the whole memory."""
 
-    kind: Literal["full", "additive", "local", "window", "strided", "dilated", "sparse", "strongest"] = "full"
+    kind: Literal["full", "additive", "local", "window", "strided", "dilated", "sparse", "top_k"] = "full"
     span: int = 64  # neighbours, width of a window, stride, number of gaps, width of a block, keys kept
     n_global: int = 1  # of "sparse": how many first positions see all and are seen by all
 
@@ -97,7 +97,7 @@ class Seq2SeqConfig:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}; set d_head as well")
         if self.n_heads % (self.n_kv_heads or self.n_heads):
             raise UserError(f"n_kv_heads = {self.n_kv_heads} does not divide n_heads = {self.n_heads}")
-        if self.positions in ("relative", "alibi") and self.pattern.kind in RULES:
+        if self.positions in ("relative", "alibi") and self.pattern.kind in PATTERNS:
             raise UserError(
                 f"positions = '{self.positions}' adds a bias to every pair of tokens, and pattern "
                 f"'{self.pattern.kind}' does not compute every pair; use sinusoidal, learned, rotary or none"
@@ -133,7 +133,7 @@ class Seq2Seq(nn.Module):
         )
         self.tie()
         # A rule hides the future by itself; otherwise the decoder's mask does.
-        self.needs_causal_mask = config.pattern.kind not in RULES and config.pattern.kind != "strongest"
+        self.needs_causal_mask = config.pattern.kind not in PATTERNS and config.pattern.kind != "top_k"
         INITS[config.init](self)
 
     def forward(
@@ -157,10 +157,10 @@ class Seq2Seq(nn.Module):
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token. With a cache, `target` holds only the new tokens."""
-        logits: Tensor = self.head(self.states(target, memory, target_mask=target_mask, cache=cache))
+        logits: Tensor = self.head(self.hidden_states(target, memory, target_mask=target_mask, cache=cache))
         return logits
 
-    def states(
+    def hidden_states(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """The decoder's last vectors (B, T, D): what the head turns into logits.
@@ -190,7 +190,7 @@ class Seq2Seq(nn.Module):
         return Cache(len(self.decoder.layers))
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         """The most tokens that either side takes: learned positions end with their table, all others go on."""
         return self.config.max_len if self.config.positions == "learned" else None
 
@@ -201,8 +201,8 @@ class Seq2Seq(nn.Module):
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than there are learned positions."""
-        if self.longest is not None:
-            check_positions(length, self.longest)
+        if self.max_length is not None:
+            check_positions(length, self.max_length)
 
 
 class _Parts:
@@ -256,9 +256,9 @@ class _Parts:
         pattern = self.config.pattern
         if pattern.kind == "sparse":
             attend: Attend = PatternAttention(Sparse(pattern.span, causal=causal, n_global=pattern.n_global))
-        elif pattern.kind in RULES:
-            attend = PatternAttention(RULES[pattern.kind](pattern.span, causal=causal))
-        elif pattern.kind == "strongest":
+        elif pattern.kind in PATTERNS:
+            attend = PatternAttention(PATTERNS[pattern.kind](pattern.span, causal=causal))
+        elif pattern.kind == "top_k":
             attend = TopKAttention(pattern.span, causal=causal)
         else:
             attend = self.full_attend()

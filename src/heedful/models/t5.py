@@ -125,10 +125,10 @@ class T5(nn.Module):
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token. With a cache, `target` holds only the new tokens."""
-        logits: Tensor = self.head(self.states(target, memory, target_mask=target_mask, cache=cache))
+        logits: Tensor = self.head(self.hidden_states(target, memory, target_mask=target_mask, cache=cache))
         return logits
 
-    def states(
+    def hidden_states(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """What the output layer is applied to (B, T, D). The target's padding, on its right, needs no mask."""
@@ -150,7 +150,7 @@ class T5(nn.Module):
         return Cache(len(self.decoder.layers))
 
     @property
-    def longest(self) -> None:
+    def max_length(self) -> None:
         """Distances know no last position."""
         return
 

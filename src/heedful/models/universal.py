@@ -107,7 +107,7 @@ class Universal(nn.Module):
         """Teacher forcing: (B, S), (B, T), masks of the same shapes, True = a real token -> logits (B, T, V)."""
         return self.decode(target, self.encode(source, source_mask), target_mask=target_mask)
 
-    def pondered_states(
+    def hidden_states_and_ponder(
         self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """`states`, and what both sides cost: steps and remainders, summed over the real positions."""
@@ -122,10 +122,10 @@ class Universal(nn.Module):
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """Logits (B, T, V) of what follows each target token. With a cache, `target` holds only the new tokens."""
-        logits: Tensor = self.head(self.states(target, memory, target_mask=target_mask, cache=cache))
+        logits: Tensor = self.head(self.hidden_states(target, memory, target_mask=target_mask, cache=cache))
         return logits
 
-    def states(
+    def hidden_states(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """The decoder's last vectors (B, T, D). The target's padding, on its right, needs no mask."""
@@ -157,7 +157,7 @@ class Universal(nn.Module):
         return Cache(self.decoder_steps.n_steps)
 
     @property
-    def longest(self) -> None:
+    def max_length(self) -> None:
         """Sinusoidal positions know no last one."""
         return
 

@@ -50,7 +50,7 @@ class VitConfig:
     qkv_bias: bool = True
     head: Literal["classify", "masked_patches", "patch_order", "pool", "none"] = "classify"
     labels: tuple[str, ...] = ()  # of "classify", in the order of their numbers
-    exclusive: bool = True  # one label alone is right: softmax; otherwise each is right or not for itself
+    multi_label: bool = False  # several labels may be right at once: a sigmoid for each, instead of one softmax
     mean: tuple[float, ...] = (0.5,)  # what is taken off each channel, pixels being from 0 to 1; one for all, or each
     std: tuple[float, ...] = (0.5,)  # and what it is then divided by
     resize: Literal["bilinear", "bicubic", "nearest"] = "bilinear"  # of images that have another size
@@ -64,7 +64,7 @@ class VitConfig:
             raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
         if self.image_size % self.patch_size:
             raise UserError(f"patch_size = {self.patch_size} does not divide image_size = {self.image_size}")
-        check_labels(self.head, self.labels, needed_by=("classify",), exclusive=self.exclusive)
+        check_labels(self.head, self.labels, needed_by=("classify",), multi_label=self.multi_label)
         for name in ("mean", "std"):
             if len(getattr(self, name)) not in (1, self.n_channels):
                 raise UserError(f"'{name}' needs one number, or one for each of {self.n_channels} channels")
@@ -108,10 +108,10 @@ class Vit(nn.Module):
         classify: (B, L) · masked_patches: pixels (B, P, C x s x s) · patch_order: (B, P, P) · pool: features (B, D)
         · none: states (B, 1 + P, D)
         """
-        logits: Tensor = self.head(self.states(pixels, masked=masked))
+        logits: Tensor = self.head(self.hidden_states(pixels, masked=masked))
         return logits
 
-    def states(
+    def hidden_states(
         self,
         pixels: Tensor,
         *,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .positions import sinusoidal_code
 
-Apply = Callable[[Tensor, int], Tensor]  # the states and the number of the step -> the states after it
+LayerFn = Callable[[Tensor, int], Tensor]  # the states and the number of the step -> the states after it
 
 
 class Halting(nn.Module):
@@ -52,24 +52,24 @@ class Recurrence(nn.Module):
         self.n_steps = n_steps
         self.halting = halting
 
-    def forward(self, x: Tensor, positions: Tensor, apply: Apply, *, all_steps: bool = False) -> ActOutput:
+    def forward(self, x: Tensor, positions: Tensor, layer_fn: LayerFn, *, all_steps: bool = False) -> ActOutput:
         """`all_steps`: go on when all have stopped, since a cache must also hold what those who stopped look like."""
         if self.halting is None:
             for step in range(self.n_steps):
-                x = apply(self.placed(x, positions, step), step)
+                x = layer_fn(self.add_position_and_step(x, positions, step), step)
             steps = x.new_full(x.shape[:2], self.n_steps)
             return ActOutput(x, steps, torch.zeros_like(steps))
         mean = torch.zeros_like(x)
         spent = steps = remainder = x.new_zeros(*x.shape[:2], 1)  # (B, T, 1)
         running = torch.ones_like(spent, dtype=torch.bool)
         for step in range(self.n_steps):
-            placed = self.placed(x, positions, step)
+            placed = self.add_position_and_step(x, positions, step)
             chance = self.halting(placed)
             stops = running & ((spent + chance > self.halting.threshold) | (step == self.n_steps - 1))
             weight = torch.where(stops, 1 - spent, chance) * running
             remainder = torch.where(stops, 1 - spent, remainder)
             steps, spent = steps + running, spent + weight
-            after = apply(placed, step)
+            after = layer_fn(placed, step)
             mean = mean + weight * after
             x = torch.where(running, after, x)  # who has stopped stays as they are
             running = running & ~stops
@@ -77,7 +77,7 @@ class Recurrence(nn.Module):
                 break
         return ActOutput(mean, steps[..., 0], remainder[..., 0])
 
-    def placed(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
+    def add_position_and_step(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
         """With the codes of where and when added."""
         when = torch.full_like(positions, step)
         code = sinusoidal_code(positions, x.size(-1)) + sinusoidal_code(when, x.size(-1))

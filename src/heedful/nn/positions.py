@@ -70,21 +70,21 @@ class NoPositions(nn.Module):
 class RopeScaling:
     """Rotary frequencies for texts longer than a model was first trained on.
 
-    With `first_len`, the length of that training, as Llama 3.1 does: waves that go round `high` times or more within it
-    stay, those that go round fewer than `low` times become `factor` times as long, and those between are mixed.
-    Without it all become longer: position interpolation (Chen et al. 2023).
+    Without `original_max_len`, every frequency is divided by `factor`: position interpolation (Chen et al. 2023).
+    With it, the length of the first training, as in Llama 3.1: frequencies of at least `high_freq_factor` turns within
+    that length stay, those with at most `low_freq_factor` are divided by `factor`, and those between are interpolated.
     """
 
     factor: float
-    first_len: int | None = None
-    low: float = 1.0
-    high: float = 4.0
+    original_max_len: int | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
 
     def __call__(self, turns: Tensor) -> Tensor:
-        if self.first_len is None:
+        if self.original_max_len is None:
             return turns / self.factor
-        rounds = self.first_len * turns / (2 * math.pi)
-        kept = ((rounds - self.low) / (self.high - self.low)).clamp(0, 1)
+        rounds = self.original_max_len * turns / (2 * math.pi)
+        kept = ((rounds - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
         return turns * kept + turns / self.factor * (1 - kept)
 
 
@@ -95,7 +95,7 @@ class Rotary(nn.Module):
     """
 
     def __init__(
-        self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0, stretch: RopeScaling | None = None
+        self, *, d_head: int, layout: Layout = "halves", base: float = 10_000.0, scaling: RopeScaling | None = None
     ) -> None:
         super().__init__()
         if d_head % 2:
@@ -103,21 +103,21 @@ class Rotary(nn.Module):
         self.d_head = d_head
         self.layout: Layout = layout
         self.base = base
-        self.stretch = stretch
+        self.scaling = scaling
 
-    def waves(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosine and sine of each pair's angle: (T,) or (B, T) -> (T, K/2) or (B, 1, T, K/2) twice."""
         turns = frequencies(self.d_head // 2, self.base)
-        turns = turns if self.stretch is None else self.stretch(turns)
+        turns = turns if self.scaling is None else self.scaling(turns)
         angles = positions[..., None].double() * turns.to(positions.device)
         if angles.dim() == 3:  # one row of positions for each sentence
             angles = angles[:, None]
         return angles.cos().to(dtype), angles.sin().to(dtype)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:  # (B, H, T, K) -> (B, H, T, K)
-        return self.turn(x, *self.waves(positions, x.dtype))
+        return self.rotate(x, *self.cos_sin(positions, x.dtype))
 
-    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """x, turned by angles whose cosine and sine are known."""
         if self.layout == "halves":
             first, second = x.chunk(2, dim=-1)

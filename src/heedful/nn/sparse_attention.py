@@ -6,9 +6,9 @@ is made of the two functions again, so that only the inputs are kept, and deriva
 
 Restricted attention: each query reads a few keys, so that long input costs less than its square.
 
-A rule says which pairs of positions may meet (`may_attend`) and knows a way to compute just those (`attend`).
-`PatternAttention(rule)` takes the place of `attend` in a multi-head layer: its result is that of full attention under
-the rule's mask, at the cost of the allowed pairs alone. A rule with `causal=True` hides the future by itself.
+A pattern says which pairs of positions may meet (`may_attend`) and knows a way to compute just those (`attend`).
+`PatternAttention(pattern)` takes the place of `attend` in a multi-head layer: its result is full attention under
+the pattern's mask, at the cost of the allowed pairs alone. A pattern with `causal=True` hides the future by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -112,10 +112,10 @@ class AttentionPattern(Protocol):
 
 
 class PatternAttention:
-    """An `attend` that follows a rule."""
+    """An `attend` that follows a pattern."""
 
-    def __init__(self, rule: AttentionPattern) -> None:
-        self.rule = rule
+    def __init__(self, pattern: AttentionPattern) -> None:
+        self.pattern = pattern
 
     def __call__(
         self,
@@ -135,21 +135,23 @@ class PatternAttention:
         hides_keys_only = mask is None or (mask.dim() == 4 and mask.size(1) == 1 and mask.size(2) == 1)
         if hides_keys_only and q.size(2) == k.size(2):
             real = None if mask is None else mask[:, 0, 0].expand(q.size(0), -1)  # (B, S)
-            return self.rule.attend(q, k, v, real, scale=scale, dropout=dropout)
+            return self.pattern.attend(q, k, v, real, scale=scale, dropout=dropout)
         # A few queries against a cache, or a mask that differs from query to query: there is little to save.
-        own = rule_mask(self.rule, q.size(2), k.size(2), device=q.device)
+        own = pattern_mask(self.pattern, q.size(2), k.size(2), device=q.device)
         return attend_fused(q, k, v, combine(own, mask), scale=scale, dropout=dropout)
 
 
-def rule_mask(rule: AttentionPattern, n_queries: int, n_keys: int, *, device: torch.device | None = None) -> Tensor:
-    """The rule as a mask, (T, S); the queries are the last T of the S keys."""
+def pattern_mask(
+    pattern: AttentionPattern, n_queries: int, n_keys: int, *, device: torch.device | None = None
+) -> Tensor:
+    """The pattern as a mask, (T, S); the queries are the last T of the S keys."""
     query = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
-    return _allowed(rule, query, torch.arange(n_keys, device=device)[None, :])
+    return _allowed(pattern, query, torch.arange(n_keys, device=device)[None, :])
 
 
-def _allowed(rule: AttentionPattern, query: Tensor, key: Tensor) -> Tensor:
-    allowed = rule.may_attend(query, key)
-    return allowed & (key <= query) if rule.causal else allowed
+def _allowed(pattern: AttentionPattern, query: Tensor, key: Tensor) -> Tensor:
+    allowed = pattern.may_attend(query, key)
+    return allowed & (key <= query) if pattern.causal else allowed
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class Strided:
         mask = _to_strides(exists[:, None, :, None], span).transpose(2, 3)  # (B x span, 1, 1, T / span)
         q, k, v = (_to_strides(x, span) for x in (q, k, v))
         if self.causal:
-            mask = mask & rule_mask(Strided(1, causal=True), q.size(2), q.size(2), device=q.device)
+            mask = mask & pattern_mask(Strided(1, causal=True), q.size(2), q.size(2), device=q.device)
         return _from_strides(attend_fused(q, k, v, mask, scale=scale, dropout=dropout), span)[:, :, :length]
 
 
@@ -255,7 +257,7 @@ class Sparse:
         return torch.cat([overall, near[:, :, n_global:]], dim=2)
 
 
-RULES: dict[str, type[Local] | type[Window] | type[Strided] | type[Dilated] | type[Sparse]] = {
+PATTERNS: dict[str, type[Local] | type[Window] | type[Strided] | type[Dilated] | type[Sparse]] = {
     "local": Local,
     "window": Window,
     "strided": Strided,
@@ -267,7 +269,7 @@ RULES: dict[str, type[Local] | type[Window] | type[Strided] | type[Dilated] | ty
 class TopKAttention:
     """Learned sparsity: each query keeps its `span` highest scores and forgets the rest.
 
-    Not a rule on positions: every score is computed, and only the kept ones pass weight and gradient.
+    Not a pattern on positions: every score is computed, and only the kept ones pass weight and gradient.
     """
 
     def __init__(self, span: int, causal: bool = False) -> None:
@@ -288,7 +290,7 @@ class TopKAttention:
         k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
         scores = q @ k.transpose(-2, -1) * (q.size(-1) ** -0.5 if scale is None else scale)  # (B, H, T, S)
         scores = scores if bias is None else scores + bias
-        everything = rule_mask(Strided(1, causal=self.causal), q.size(2), k.size(2), device=q.device)
+        everything = pattern_mask(Strided(1, causal=self.causal), q.size(2), k.size(2), device=q.device)
         may = (everything if mask is None else everything & mask).expand_as(scores)
         kept = scores.detach().masked_fill(~may, -torch.inf).topk(min(self.span, k.size(2)), dim=-1).indices
         strongest = torch.zeros_like(may).scatter(-1, kept, True)
@@ -296,7 +298,7 @@ class TopKAttention:
 
 
 def attend_in_blocks(
-    rule: AttentionPattern,
+    pattern: AttentionPattern,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -314,7 +316,7 @@ def attend_in_blocks(
     """
     batch, n_heads, length, d_head = q.shape
     if length <= len(offsets) * width:  # each block would read everything, and padding besides
-        own = rule_mask(rule, length, length, device=q.device)
+        own = pattern_mask(pattern, length, length, device=q.device)
         seen = own if real is None else own & real[:, None, None]
         return attend_fused(q, k, v, seen, scale=scale, dropout=dropout)
     n_blocks = -(-length // width)
@@ -325,7 +327,7 @@ def attend_in_blocks(
     # Keys outside the sequence do not count, and a global key that is also near must not count twice.
     counts = torch.cat([torch.ones_like(everywhere, dtype=torch.bool), (near >= n_global) & (near < length)], dim=1)
     key = key.clamp(0, length - 1)
-    may = (_allowed(rule, query[:, :, None], key[:, None, :]) & counts[:, None, :]).expand(batch, -1, -1, -1)
+    may = (_allowed(pattern, query[:, :, None], key[:, None, :]) & counts[:, None, :]).expand(batch, -1, -1, -1)
     if real is not None:
         may = may & real[:, key][:, :, None, :]  # (B, n, width, M)
 

@@ -56,12 +56,14 @@ def make_objective(
             batch = _hiding(batch, settings.token_cutoff, model.config.special_ids.pad_id)
         memory = model.encode(batch.source, batch.source_mask)
         inputs = change(model, batch, memory, replaced_share(step, settings))
-        states = model.states(inputs, memory, target_mask=batch.target_mask)
+        states = model.hidden_states(inputs, memory, target_mask=batch.target_mask)
         return token_loss(model, states, batch, label_smoothing=label_smoothing, r_drop=r_drop)
 
     def pondering(model: Universal, batch: Batch, step: int) -> Tensor:
         """With the price of thinking long: how often the positions were gone over in all, times its weight."""
-        states, ponder = model.pondered_states(batch.source, batch.target_in, batch.source_mask, batch.target_mask)
+        states, ponder = model.hidden_states_and_ponder(
+            batch.source, batch.target_in, batch.source_mask, batch.target_mask
+        )
         loss = token_loss(model, states, batch, label_smoothing=label_smoothing)
         return loss + model.config.ponder_weight * ponder
 
@@ -77,7 +79,7 @@ def make_objective(
 def pair_loss(model: EncoderDecoder, batch: Batch) -> Tensor:
     """As validation sees it: the reference as input, nothing smoothed."""
     memory = model.encode(batch.source, batch.source_mask)
-    states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
+    states = model.hidden_states(batch.target_in, memory, target_mask=batch.target_mask)
     return token_loss(model, states, batch, label_smoothing=0.0)
 
 
@@ -106,7 +108,7 @@ def _own_words(model: EncoderDecoder, batch: Batch, memory: Memory, share: float
     if share == 0.0:
         return batch.target_in
     with torch.no_grad():
-        states = model.states(batch.target_in, memory, target_mask=batch.target_mask)
+        states = model.hidden_states(batch.target_in, memory, target_mask=batch.target_mask)
         said = model.head(states).argmax(dim=-1)  # (B, T); said[:, t] stands where target_in[:, t + 1] does
     replaced = _chosen(batch, share)
     replaced[:, 0] = False  # the start mark is never a mistake

@@ -25,7 +25,7 @@ from heedful.training.tasks.registry import TASKS, TEXT_METRICS, choose_task, me
 
 # Fields of a model to start from that are not taken over: the new run's data or settings determine them.
 NOT_TAKEN = frozenset(
-    {"source_vocab_size", "target_vocab_size", "labels", "exclusive", "head", "dropout"}
+    {"source_vocab_size", "target_vocab_size", "labels", "multi_label", "head", "dropout"}
     | {"attention_dropout", "image_size", "prefixes", "pooler"}
 )
 # Fields that are taken over but may be changed with --set: they concern training, not the shape of the weights.

@@ -121,7 +121,7 @@ class FastDecoderOnlyStep:
         cache = self.model.make_cache()
         if longest:
             real = torch.arange(longest, device=self.device) >= longest - lengths[:, None]
-            self.model.states(ids, real, cache=cache)
+            self.model.hidden_states(ids, real, cache=cache)
             pasts = [torch.cat(layer.past.read(), dim=1) for layer in cache.layers]
         else:
             config = self.model.config
@@ -134,7 +134,7 @@ class FastDecoderOnlyStep:
         waves = self.waves  # lanes share them: another may put shorter ones there at any time
         if waves is None or len(waves[0]) <= furthest:
             every = torch.arange(2 * furthest + 2, device=self.device)
-            self.waves = waves = rotary.waves(every, self.table.dtype)
+            self.waves = waves = rotary.cos_sin(every, self.table.dtype)
         cos, sin = waves
         return F.embedding(positions, cos)[:, None], F.embedding(positions, sin)[:, None]
 
@@ -161,7 +161,7 @@ class FastDecoderOnlyLayer:
         heads = self.to_qkv(x).view(len(x), -1, self.d_head)  # (N, H + 2 H', K): queries, keys, values
         n_heads, n_kv_heads = self.n_heads, self.n_kv_heads
         if self.rotary is not None and waves is not None:
-            turned = self.rotary.turn(heads.narrow(1, 0, n_heads + n_kv_heads), *waves)
+            turned = self.rotary.rotate(heads.narrow(1, 0, n_heads + n_kv_heads), *waves)
             heads = torch.cat((turned, heads.narrow(1, n_heads + n_kv_heads, n_kv_heads)), dim=1)
         past = columns.write(number, heads.narrow(1, n_heads, 2 * n_kv_heads))
         keys, values = past.narrow(1, 0, n_kv_heads), past.narrow(1, n_kv_heads, n_kv_heads)  # (N, H', C, K)

@@ -131,7 +131,7 @@ class FastSeq2SeqStep:
             raise ValueError("this model's attention or norm needs the reference step")
         self.model = model
         self.device = next(model.parameters()).device
-        self.max_len = model.longest
+        self.max_len = model.max_length
         self.special_ids = model.config.special_ids
         self.table, self.scale = model.target_embedding.table.weight, model.target_embedding.scale
         self.positions = model.target_positions

@@ -39,7 +39,7 @@ def look_ahead(model: Seq2Seq, request: Request, *, block: int = 8, settings: Se
     )
     memory, cache = model.encode(source, mask), model.make_cache()
     limit = settings.limit(len(request)) + special_ids.n_forced
-    limit = min(limit, model.longest or limit)
+    limit = min(limit, model.max_length or limit)
     ids = [*special_ids.with_source_bos(request.prefix)] if special_ids.n_forced else [*request.prefix]
     if special_ids.eos_id in ids:
         return Looked(ids[special_ids.n_forced : ids.index(special_ids.eos_id)], 0)

@@ -42,7 +42,7 @@ class Seq2SeqStep:
         self.model = model
         self.special_ids = model.config.special_ids
         self.device = device_of(model)
-        self.max_len = model.longest
+        self.max_len = model.max_length
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> Seq2SeqState:
         opened = [self.special_ids.with_source_bos(ids) for ids in sources]

@@ -21,9 +21,9 @@ class RotaryFields:
 
     base: float = 10_000.0
     factor: float = 1.0
-    first_len: int | None = None
-    low: float = 1.0
-    high: float = 4.0
+    original_max_len: int | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
 
 
 @dataclass(frozen=True)

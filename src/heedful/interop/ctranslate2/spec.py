@@ -181,12 +181,12 @@ def _rotary(outline: Ct2ModelConfig) -> dict[str, Any]:
 
 
 def stretches(outline: Ct2ModelConfig, d_head: int) -> Floats:
-    """How many times as long each wave becomes: `nn.positions.Stretch`."""
+    """How many times as long each wave becomes: `nn.positions.RopeScaling`."""
     waves, n = outline.rotary, d_head // 2
     kept = np.zeros(n)
-    if waves.first_len is not None:
-        rounds = waves.first_len * waves.base ** (-np.arange(n) / n) / (2 * np.pi)
-        kept = np.clip((rounds - waves.low) / (waves.high - waves.low), 0, 1)
+    if waves.original_max_len is not None:
+        rounds = waves.original_max_len * waves.base ** (-np.arange(n) / n) / (2 * np.pi)
+        kept = np.clip((rounds - waves.low_freq_factor) / (waves.high_freq_factor - waves.low_freq_factor), 0, 1)
     return np.float32(1) / (kept + (1 - kept) / waves.factor).astype(np.float32)
 
 

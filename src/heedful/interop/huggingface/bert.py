@@ -12,11 +12,11 @@ from heedful.interop.huggingface.config_files import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
     HFConfig,
-    exclusive_from,
     has_pooler,
     head_from,
     labels_from,
     labels_to,
+    multi_label_from,
 )
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.bert import BertConfig
@@ -37,7 +37,7 @@ HEADS = {
     "BertForMaskedLM": "masked",
     "BertForPreTraining": "masked",
     "BertForSequenceClassification": "classify",
-    "BertForTokenClassification": "label_tokens",
+    "BertForTokenClassification": "tag",
     "BertModel": "pool",
 }
 HEADS_THERE = {ours: theirs for theirs, ours in HEADS.items() if theirs != "BertForPreTraining"} | {"none": "BertModel"}
@@ -64,7 +64,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
     given.require("add_cross_attention", False)
     given.require("pruned_heads", {})
     head = head_from(given, HEADS, default="BertModel")
-    labels = labels_from(given) if head in ("classify", "label_tokens") else ()
+    labels = labels_from(given) if head in ("classify", "tag") else ()
     ours: dict[str, Any] = {
         "vocab_size": given.whole("vocab_size"),
         "d_model": given.whole("hidden_size"),
@@ -80,7 +80,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> BertConfig:
         "tied": given.flag("tie_word_embeddings", True),
         "head": head,
         "labels": labels,
-        "exclusive": exclusive_from(given, labels) if labels else True,
+        "multi_label": multi_label_from(given, labels) if labels else False,
         "special_ids": {
             "pad_id": given.whole("pad_token_id", 0),
             "bos_id": given.whole("cls_token_id", 2),
@@ -148,7 +148,7 @@ def config_to(config: BertConfig) -> dict[str, Any]:
         "cls_token_id": config.special_ids.bos_id,
         "sep_token_id": config.special_ids.eos_id,
         "mask_token_id": config.special_ids.mask_id,
-        **labels_to(config.labels, exclusive=config.exclusive),
+        **labels_to(config.labels, multi_label=config.multi_label),
     }
 
 
@@ -183,7 +183,7 @@ def _head_rows(config: BertConfig) -> list[TensorMap]:
         ]
     if config.head == "classify":
         return [*_pair("bert.pooler.dense", "head.pooler.linear"), *_pair("classifier", "head.linear")]
-    if config.head == "label_tokens":
+    if config.head == "tag":
         return _pair("classifier", "head.linear")
     return _pair("bert.pooler.dense", "head.linear") if config.head == "pool" else []
 

@@ -163,22 +163,22 @@ def labels_from(values: HFConfig) -> tuple[str, ...]:
     return tuple(str(named[str(number)]) for number in range(len(named)))
 
 
-def exclusive_from(values: HFConfig, labels: Sequence[str]) -> bool:
-    """Whether one label alone is right."""
+def multi_label_from(values: HFConfig, labels: Sequence[str]) -> bool:
+    """Whether several labels may be right at once."""
     kind = values.get("problem_type", ONE)
     if kind not in (ONE, SEVERAL):
         raise UserError(f"{values.where}: 'problem_type' is {kind!r}; heedful's classifiers tell labels apart")
-    return bool(kind == ONE and len(labels) > 1)
+    return bool(kind == SEVERAL or len(labels) <= 1)
 
 
-def labels_to(labels: Sequence[str], *, exclusive: bool) -> dict[str, Any]:
+def labels_to(labels: Sequence[str], *, multi_label: bool) -> dict[str, Any]:
     """What their config.json says of the labels."""
     if not labels:
         return {}
     return {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
-        "problem_type": ONE if exclusive else SEVERAL,
+        "problem_type": SEVERAL if multi_label else ONE,
     }
 
 

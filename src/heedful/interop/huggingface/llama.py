@@ -128,24 +128,24 @@ def _rotary_from(read: HFConfig) -> RotaryConfig:
     return RotaryConfig(
         base=base,
         factor=rope.number("factor"),
-        first_len=rope.whole("original_max_position_embeddings"),
-        low=rope.number("low_freq_factor"),
-        high=rope.number("high_freq_factor"),
+        original_max_len=rope.whole("original_max_position_embeddings"),
+        low_freq_factor=rope.number("low_freq_factor"),
+        high_freq_factor=rope.number("high_freq_factor"),
     )
 
 
 def _rotary_to(rotary: RotaryConfig) -> dict[str, Any]:
     """As both read it: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before."""
     scaling: dict[str, Any] = {}
-    if rotary.stretch is not None and rotary.first_len is None:
+    if rotary.scaling is not None and rotary.original_max_len is None:
         scaling = {"rope_type": "linear", "factor": rotary.factor}
-    elif rotary.stretch is not None:
+    elif rotary.scaling is not None:
         scaling = {
             "rope_type": "llama3",
             "factor": rotary.factor,
-            "original_max_position_embeddings": rotary.first_len,
-            "low_freq_factor": rotary.low,
-            "high_freq_factor": rotary.high,
+            "original_max_position_embeddings": rotary.original_max_len,
+            "low_freq_factor": rotary.low_freq_factor,
+            "high_freq_factor": rotary.high_freq_factor,
         }
     return {"rope_parameters": {"rope_type": "default", **scaling, "rope_theta": rotary.base}} | {
         "rope_theta": rotary.base,

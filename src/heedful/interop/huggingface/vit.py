@@ -18,11 +18,11 @@ from heedful.interop.huggingface.config_files import (
     ACTIVATIONS,
     ACTIVATIONS_THERE,
     HFConfig,
-    exclusive_from,
     has_pooler,
     head_from,
     labels_from,
     labels_to,
+    multi_label_from,
 )
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.vit import VitConfig
@@ -78,7 +78,7 @@ def config_from(values: Mapping[str, Any], *, where: str) -> VitConfig:
         "qkv_bias": given.flag("qkv_bias", True),
         "head": head,
         "labels": labels,
-        "exclusive": exclusive_from(given, labels) if labels else True,
+        "multi_label": multi_label_from(given, labels) if labels else False,
     }
     given.warn_unread(("initializer_range", "encoder_stride", "is_encoder_decoder"))
     return config_from_dict(VitConfig, ours, where=where)
@@ -150,7 +150,7 @@ def config_to(config: VitConfig) -> dict[str, Any]:
         "attention_probs_dropout_prob": config.attention_dropout,
         "layer_norm_eps": config.norm_eps,
         "qkv_bias": config.qkv_bias,
-        **labels_to(config.labels, exclusive=config.exclusive),
+        **labels_to(config.labels, multi_label=config.multi_label),
     }
 
 

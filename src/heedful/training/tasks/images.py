@@ -316,7 +316,7 @@ def order_loss(model: Vit, batch: ImageBatch, *, label_smoothing: float = 0.0) -
 
 def order_logits(model: Vit, batch: ImageBatch) -> Tensor:
     """Return logits of where each patch came from (B, P, P); the model gets shuffled patches without positions."""
-    logits: Tensor = model.head(model.states(batch.pixels, order=batch.labels, with_positions=False))
+    logits: Tensor = model.head(model.hidden_states(batch.pixels, order=batch.labels, with_positions=False))
     return logits
 
 

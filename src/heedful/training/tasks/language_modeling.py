@@ -90,7 +90,7 @@ def next_token_loss(
     several = isolate_documents and bool((batch.documents != batch.documents[:, :1])[batch.target_mask].any())
     heads = None if done is None else auxiliary_heads(model)
     layers: list[Tensor] | None = None if heads is None else []
-    states = model.states(batch.target_in, documents=batch.documents if several else None, layers=layers)
+    states = model.hidden_states(batch.target_in, documents=batch.documents if several else None, layers=layers)
     linear = model.head.linear
     loss = linear_cross_entropy(
         states[batch.target_mask],
@@ -140,7 +140,7 @@ def greedy_continuation(model: Gpt, prompt: Tensor, n_new: int) -> list[int]:
     """Return up to `n_new` tokens, each the most probable one, up to the end token; prompt (T,)."""
     cache, ids, new = model.make_cache(), prompt[None], []
     for _ in range(n_new):
-        best = int(model.head(model.states(ids, cache=cache)[:, -1]).argmax())
+        best = int(model.head(model.hidden_states(ids, cache=cache)[:, -1]).argmax())
         if best == model.config.special_ids.eos_id:
             break
         new.append(best)

@@ -79,7 +79,7 @@ def masked_token_loss(model: Bert, batch: LabelBatch) -> Tensor:
 def masked_states(model: Bert, batch: LabelBatch) -> tuple[Tensor, Tensor]:
     """Return the last hidden states of the masked tokens (M, D), and their ids before masking (M,)."""
     masked = batch.labels != IGNORE_INDEX
-    return model.states(batch.ids, batch.mask)[masked], batch.labels[masked]
+    return model.hidden_states(batch.ids, batch.mask)[masked], batch.labels[masked]
 
 
 class MaskedValidator(Validator[LabelBatch]):

@@ -136,7 +136,7 @@ def assemble(prepared: LabelledTexts, settings: Settings) -> PreparedTask:
 
 def text_label_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) -> Tensor:
     """Return the cross-entropy summed over the texts of a batch."""
-    logits = model.head(model.states(batch.ids, batch.mask))  # (B, L)
+    logits = model.head(model.hidden_states(batch.ids, batch.mask))  # (B, L)
     return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 
 
@@ -148,7 +148,7 @@ class LabelValidator(Validator[LabelBatch]):
         self.names, self.examples = prepared.names, prepared.valid
 
     def score_batch(self, model: Bert, batch: LabelBatch) -> tuple[Tensor, tuple[list[int], list[int], list[int]]]:
-        logits = model.head(model.states(batch.ids, batch.mask))  # (B, L)
+        logits = model.head(model.hidden_states(batch.ids, batch.mask))  # (B, L)
         lists = (batch.indices.tolist(), logits.argmax(dim=-1).tolist(), batch.labels.tolist())
         return label_loss(logits, batch.labels), lists
 

@@ -141,7 +141,7 @@ def assemble(prepared: TaggedTexts, settings: Settings) -> PreparedTask:
     config: BertConfig = settings.model_config(
         vocab_size=tokenizer.vocab_size,
         special_ids=tokenizer.special_ids,
-        head="label_tokens",
+        head="tag",
         labels=list(prepared.names),
     )
 
@@ -184,7 +184,7 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
 
 def tag_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) -> Tensor:
     """Return the cross-entropy summed over the words of a batch."""
-    logits = model.head(model.states(batch.ids, batch.mask))  # (B, S, L)
+    logits = model.head(model.hidden_states(batch.ids, batch.mask))  # (B, S, L)
     return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 
 
@@ -198,7 +198,7 @@ class TagValidator(Validator[LabelBatch]):
         self.names, self.sentences = prepared.names, prepared.valid
 
     def score_batch(self, model: Bert, batch: LabelBatch) -> tuple[Tensor, dict[int, list[str]]]:
-        logits = model.head(model.states(batch.ids, batch.mask))  # (B, S, L)
+        logits = model.head(model.hidden_states(batch.ids, batch.mask))  # (B, S, L)
         predicted, is_word = logits.argmax(dim=-1), batch.labels != IGNORE_INDEX  # (B, S)
         rows = zip(batch.indices.tolist(), predicted, is_word, strict=True)
         tags = {index: [self.names[tag] for tag in row[words].tolist()] for index, row, words in rows}
