@@ -101,14 +101,14 @@ def readings(meaning: Sentence, language: Language) -> Iterator[Sentence]:
     render = RENDER[language]
     text = render(meaning)
     features = list(_features(meaning, language))
-    fitting = [
+    possible = [
         [option for option in feature.options if render(feature.set(meaning, option)) == text] for feature in features
     ]
-    for choice in itertools.product(*fitting):
+    for choice in itertools.product(*possible):
         reading = meaning
         for feature, option in zip(features, choice, strict=True):
             reading = feature.set(reading, option)
-        if render(reading) == text:
+        if render(reading) == text:  # two options may exclude each other
             yield reading
 
 
@@ -169,13 +169,14 @@ def _set_them(sentence: Sentence, female: bool) -> Sentence:
 def _owner_setter(role: str) -> Callable[[Sentence, bool], Sentence]:
     """Return a setter of his or her, for the owner of the subject ("his mother") or for other owners."""
 
-    def put(sentence: Sentence, female: bool) -> Sentence:
-        def turn(it: Pronoun, place: str) -> Pronoun:
-            return replace(it, female=female) if place == role and _is_he_or_she(it) else it
+    def set_owner(sentence: Sentence, female: bool) -> Sentence:
+        def change(pronoun: Pronoun, place: str) -> Pronoun:
+            is_owner = place == role and _is_he_or_she(pronoun)
+            return replace(pronoun, female=female) if is_owner else pronoun
 
-        return _with_pronouns(sentence, turn)
+        return _with_pronouns(sentence, change)
 
-    return put
+    return set_owner
 
 
 def _with_pronouns(sentence: Sentence, change: Callable[[Pronoun, str], Pronoun]) -> Sentence:
@@ -293,17 +294,17 @@ def _phrase(
     numbers = (phrase.plural,) if fixed or phrase.determiner in ("count", "generic", "bare") else (False, True)
     women = (False, True) if noun.fr_woman else (False,)
 
-    def put(sentence: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
+    def set_phrase(sentence: Sentence, option: tuple[Determiner, bool, bool]) -> Sentence:
         determiner, plural, woman = option
         before = _get_at(sentence, path)
         after = replace(before, determiner=determiner, plural=plural, woman=woman)
-        if path[-1] == "subject":  # the dentist and her neighbour: la dentiste, and not le dentiste
+        if path[-1] == "subject":  # "the dentist and her neighbour": la dentiste, not le dentiste
             old, new = pronoun_for(before), pronoun_for(after)
             sentence = _with_pronouns(sentence, lambda it, place: new if it == old and place == "owner" else it)
         return cast("Sentence", _replace_at(sentence, path, after))
 
     options = tuple(itertools.product(determiners, numbers, women))
-    yield Feature((phrase.determiner, phrase.plural, phrase.woman), options, put)
+    yield Feature((phrase.determiner, phrase.plural, phrase.woman), options, set_phrase)
 
 
 def _get_at(node: Any, path: Path) -> Any:

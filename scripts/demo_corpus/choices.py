@@ -32,22 +32,23 @@ OPINIONS = frozenset(  # for something new to the listener: an interesting film,
     {"interesting", "boring", "good", "expensive", "comfortable", "fresh", "warm", "easy", "difficult", "long", "short"}
 )
 UNWANTED = frozenset({"old", "heavy", "boring", "difficult", "expensive"})
-COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}  # the highest number of each; other things: three,
-UNCOUNTED = frozenset(  # or one, if they are here
-    {"machine", "furniture", "vehicle", "driven", "dwelling", "guitar", "passport", "wallet", "tale"}
-)
+# The highest number of these things in a sentence; it is 1 for `UNCOUNTED` things and 3 for all others.
+COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}
+UNCOUNTED = frozenset({"machine", "furniture", "vehicle", "driven", "dwelling", "guitar", "passport", "wallet", "tale"})
 SERVED = {"coffee": "cup", "tea": "cup", "soup": "bowl", "rice": "bowl", "bread": "piece", "chocolate": "piece"}
 WEIGHED = frozenset({"meat", "cheese", "beef", "chicken", "fish", "apple", "orange", "tomato", "pear"})
-UNFIT_TIMES = {  # nobody has dinner in the morning
+# Words in times that do not suit a verb: nobody has dinner in the morning, or drinks water on Saturdays only.
+UNFIT_TIMES = {
     "breakfast": ("night", "evening"),
     "lunch": ("night", "evening", "morning"),
     "dinner": ("morning",),
     "up early": ("night", "evening", "morning"),
-    "drink": ("Saturday", "Sunday", "week"),  # water is drunk on every day
+    "drink": ("Saturday", "Sunday", "week"),
     "buy": ("every evening",),
     "stay": ("morning",),
     "a shower": ("Saturday", "Sunday", "week"),
 }
+# Words in times at which these kinds of places are closed, or are not visited.
 CLOSED = {
     "weekday": ("night", "evening", "Saturday", "Sunday"),
     "day": ("night", "evening"),
@@ -69,8 +70,8 @@ def animal(draw: Draw) -> Phrase:
 
 def adjective_for(draw: Draw, noun: Noun, probability: float) -> Adjective | None:
     """Choose an adjective for the noun, or None; `probability` is that of an adjective."""
-    fitting = attributive(noun.classes)
-    return draw.choose(fitting) if fitting and draw.chance(probability) else None
+    words = attributive(noun.classes)
+    return draw.choose(words) if words and draw.chance(probability) else None
 
 
 def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polarity: Polarity = "yes") -> Phrase:
@@ -82,13 +83,13 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
         noun = nouns()["milk"]
     own = pronoun_for(subject)
     if "kin" in noun.classes and "sibling" not in verb.objects:
-        but = subject.noun if isinstance(subject, Phrase) else None
+        own_noun = subject.noun if isinstance(subject, Phrase) else None
         if verb.en == "love":
             land = Phrase(draw.choose(nouns_of("land")), "generic")
-            return land if own.plural else relative(draw, own, but, friends=False)
+            return land if own.plural else relative(draw, own, own_noun, friends=False)
         if verb.en == "know":  # everybody knows their own mother, and French "sa mère" would mean her
-            return relative(draw, _other_owner(draw, subject), but)
-        kin = related(draw, subject) if draw.chance(0.7) else relative(draw, None, but)
+            return relative(draw, _other_owner(draw, subject), own_noun)
+        kin = related(draw, subject) if draw.chance(0.7) else relative(draw, None, own_noun)
         if kin.owner == subject:  # not "Emma thanked Emma's grandfather"
             kin = replace(kin, owner=own)
         guest = verb.en not in ("invite", "visit") or not kin.noun.classes & {"wife", "husband"}
@@ -102,7 +103,7 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
     if noun.mass:
         return _some(draw, noun, verb, tense=tense, polarity=polarity)
     if noun.classes & {"fruits", "vegetables"}:
-        return Phrase(noun, "a", plural=True, adjective=_suiting(draw, noun, verb, polarity))
+        return Phrase(noun, "a", plural=True, adjective=_suitable_adjective(draw, noun, verb, polarity))
     if noun.classes & {"unique", "crossing", "field"}:
         return Phrase(noun, "the")
     return _thing(draw, noun, verb, own, tense=tense, polarity=polarity)
@@ -139,7 +140,7 @@ def _some(draw: Draw, noun: Noun, verb: Verb, *, tense: Tense, polarity: Polarit
             return measured
     if tense in ("now", "past") and draw.chance(0.15):
         return Phrase(noun, "the")
-    return Phrase(noun, "a", adjective=_suiting(draw, noun, verb, polarity))
+    return Phrase(noun, "a", adjective=_suitable_adjective(draw, noun, verb, polarity))
 
 
 def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None:
@@ -165,7 +166,7 @@ def container_for(noun: Noun, verb: Verb) -> Noun | None:
 
 def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, polarity: Polarity) -> Phrase:
     """Return a countable thing as an object."""
-    adjective = _suiting(draw, noun, verb, polarity)
+    adjective = _suitable_adjective(draw, noun, verb, polarity)
     if tense == "habit" and "state" not in verb.uses:  # not "she often eats the egg"
         return Phrase(noun, "a", polarity != "yes" or own.plural or draw.chance(0.5), adjective)
     if "edible" in noun.classes and own.plural:  # two people do not share an egg
@@ -199,7 +200,7 @@ def _thing(draw: Draw, noun: Noun, verb: Verb, own: Pronoun, *, tense: Tense, po
     return Phrase(noun, "the", several and draw.chance(0.25), adjective)
 
 
-def _suiting(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Adjective | None:
+def _suitable_adjective(draw: Draw, noun: Noun, verb: Verb, polarity: Polarity) -> Adjective | None:
     """Choose an adjective that suits verb and polarity, or None: not "he isn't eating any fresh bread"."""
     adjective = adjective_for(draw, noun, 0.25)
     if adjective is None or (adjective.en in ("hot", "cold") and verb.en not in ("drink", "want")):

@@ -34,11 +34,11 @@ def comparison(draw: Draw) -> Comparison:
     if group in ("animal", "carriage") and draw.chance(0.6):
         return _ranked(draw, group)
     noun, other = draw.shuffled([noun for noun in nouns_of(group) if noun.en not in ("animal", "egg")])[:2]
-    fitting = [word for word in _comparable(noun) if word.predicates & other.classes]
-    if not fitting:
+    adjectives = [word for word in _comparable(noun) if word.predicates & other.classes]
+    if not adjectives:
         return _ranked(draw, "animal")
     first, second = Phrase(noun, draw.choose(("the", "this"))), Phrase(other, draw.choose(("the", "that")))
-    return Comparison(first, second, draw.choose(fitting), how)
+    return Comparison(first, second, draw.choose(adjectives), how)
 
 
 def _ranked(draw: Draw, group: str) -> Comparison:

@@ -29,8 +29,8 @@ from scripts.demo_corpus.reasons import well_known_examples
 
 SEED = 1
 N_VALID, N_TEST = 500, 1000
-COMMON = 10  # a word of a held-out sentence occurs at least so often in the corpus
-MARKS = str.maketrans(".,?!'", "     ")
+MIN_COUNT = 10  # each word of a held-out sentence occurs in this many other sentences or more
+PUNCTUATION = str.maketrans(".,?!'", "     ")
 
 # Pairs of words: each word occurs in `train`, but no sentence of `train` has both.
 SEPARATED = (
@@ -76,8 +76,8 @@ class ProbeExample(NamedTuple):
     example: Example
     kind: str
     number: int
-    antecedent: str = ""  # the noun that the pronoun stands for, as in the source
-    pronoun: str = ""  # the pronoun as in the target
+    antecedent: str = ""  # the noun that the pronoun stands for, in the source language
+    pronoun: str = ""  # the pronoun in the target language
 
 
 @dataclass(frozen=True)
@@ -97,33 +97,38 @@ def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: 
     With `scale` 3, three times as many meanings are drawn, so the corpus is almost three times as large.
     """
     probe = _probe(source, target)
-    held_out = {example.source for example, *_ in probe}
-    seen: list[Example] = []
-    apart: list[Example] = []
-    free: list[Example] = []
+    in_probe = {example.source for example, *_ in probe}
+    always: list[Example] = []
+    combinations: list[Example] = []
+    others: list[Example] = []
     for meaning, text in _unique(source, scale):
-        if text in held_out:  # only with a larger scale: the probe has no sentence of the corpus of scale 1
+        if text in in_probe:  # happens only if scale > 1: the probe has no sentence of the corpus with scale 1
             continue
         example = Example(text, RENDER[target](meaning), meaning)
-        kind = seen if always_in_train(meaning) else apart if has_separated_words(meaning) else free
-        kind.append(example)
+        if always_in_train(meaning):
+            always.append(example)
+        elif has_separated_words(meaning):
+            combinations.append(example)
+        else:
+            others.append(example)
     draw = Draw(seed)
-    free = draw.shuffled(free)
-    words = {example.source: _words(example, source, target) for example in (*free, *apart)}
-    counts = Counter(itertools.chain.from_iterable(words[example.source] for example in free))
-    common = {word for word, count in counts.items() if count >= COMMON}
-    fair = [example for example in free if words[example.source] <= common]
-    tested = {example.source for example in fair[: N_VALID + N_TEST]}
+    others = draw.shuffled(others)
+    words = {example.source: _words(example, source, target) for example in (*others, *combinations)}
+    counts = Counter(itertools.chain.from_iterable(words[example.source] for example in others))
+    frequent = {word for word, count in counts.items() if count >= MIN_COUNT}
+    eligible = [example for example in others if words[example.source] <= frequent]
+    held_out = {example.source for example in eligible[: N_VALID + N_TEST]}
     return DemoCorpus(
-        train=draw.shuffled([*seen, *(example for example in free if example.source not in tested)]),
-        valid=fair[:N_VALID],
-        test=fair[N_VALID : N_VALID + N_TEST],
-        combinations=draw.shuffled([example for example in apart if words[example.source] <= common]),
+        train=draw.shuffled([*always, *(example for example in others if example.source not in held_out)]),
+        valid=eligible[:N_VALID],
+        test=eligible[N_VALID : N_VALID + N_TEST],
+        combinations=draw.shuffled([example for example in combinations if words[example.source] <= frequent]),
         probe=probe,
     )
 
 
 def _probe(source: Language, target: Language) -> list[ProbeExample]:
+    """Render the pairs of the probe, without those that are in the corpus of scale 1 in any language."""
     texts: dict[Language, set[str]] = {
         language: {render(meaning) for meaning in all_meanings()} for language, render in RENDER.items()
     }
@@ -133,13 +138,13 @@ def _probe(source: Language, target: Language) -> list[ProbeExample]:
         return not known and not has_separated_words(meaning)
 
     return [
-        probe_example(pair, number, index, source, target)
+        _probe_example(pair, number, index, source, target)
         for number, pair in enumerate(probe_pairs(is_new, same_gender=source == "fr"), start=1)
         for index in range(2)
     ]
 
 
-def probe_example(pair: ProbePair, number: int, index: int, source: Language, target: Language) -> ProbeExample:
+def _probe_example(pair: ProbePair, number: int, index: int, source: Language, target: Language) -> ProbeExample:
     """Render one sentence of a pair; `index` is 0 or 1."""
     meaning = pair.sentences[index]
     example = Example(RENDER[source](meaning), RENDER[target](meaning), meaning)
@@ -150,12 +155,12 @@ def probe_example(pair: ProbePair, number: int, index: int, source: Language, ta
     return ProbeExample(example, pair.kind, number, {"en": noun.en, "fr": noun.fr, "zh": noun.zh}[source], pronoun)
 
 
-def _words(example: "Example", source: Language, target: Language) -> set[str]:
+def _words(example: Example, source: Language, target: Language) -> set[str]:
     """Return the words of both sides; for Chinese, the characters."""
-    found: set[str] = set()
+    words: set[str] = set()
     for language, text in ((source, example.source), (target, example.target)):
-        found.update(text if language == "zh" else text.lower().translate(MARKS).split())
-    return found
+        words.update(text if language == "zh" else text.lower().translate(PUNCTUATION).split())
+    return words
 
 
 def translations(text: str, source: Language, target: Language, *, scale: int = 1) -> frozenset[str]:
@@ -183,6 +188,7 @@ def _unique(language: Language, scale: int = 1) -> tuple[tuple[Sentence, str], .
 
 @cache
 def _meanings(language: Language, scale: int = 1) -> dict[str, list[Sentence]]:
+    """Return all meanings of each sentence of the language."""
     meanings: dict[str, list[Sentence]] = defaultdict(list)
     for meaning in all_meanings(scale):
         meanings[RENDER[language](meaning)].append(meaning)

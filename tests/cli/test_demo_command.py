@@ -20,7 +20,7 @@ def test_it_says_first_that_a_grammar_made_the_corpus() -> None:
     text = introduction(demo_corpus("en", "zh"), "en", "zh")
     assert all(
         words in text
-        for words in ("32,829", "English to Chinese", "a small grammar made", "dropout and label smoothing")
+        for words in ("32,829", "English to Chinese", "a small grammar generated", "dropout and label smoothing")
     )
 
 

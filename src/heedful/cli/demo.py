@@ -27,7 +27,7 @@ def demo(
 ) -> int:
     """Train a model on a built-in corpus, translate with it, and draw its attention.
 
-    A grammar of English, French and Chinese wrote the corpus, so every
+    A grammar of English, French and Chinese generated the corpus, so every
     translation can be judged right or wrong. Needs no network and no other
     files.
 
@@ -86,7 +86,7 @@ def introduction(corpus: "DemoCorpus", source_language: str, target_language: st
     """Tell what the scores of this corpus mean, before they appear."""
     return (
         f"The demo trains on {len(corpus.train):,} sentence pairs, {LANGUAGES[source_language]} to"
-        f" {LANGUAGES[target_language]}, which a small grammar made.\n"
+        f" {LANGUAGES[target_language]}, which a small grammar generated.\n"
         "So BLEU rises above 95: held-out sentences follow the same grammar. On real text it would be far lower.\n"
         "The training loss includes dropout and label smoothing, the validation loss does not and is much lower.\n"
     )
@@ -151,12 +151,12 @@ def draw_attention(loaded: "LoadedModel", examples: "list[DemoExample]", path: P
 
 
 def show_builtin_models() -> None:
-    """Translate some everyday sentences to French and back, by the models that come with heedful."""
+    """Translate everyday sentences to French and back with the built-in models."""
     from heedful.decoding.translator import Translator
     from heedful.models.model_info import builtin_models
 
     models = builtin_models()
-    print("\nThe models that come with heedful were trained on everyday sentences. English to French, and back:")
+    print("\nThe built-in models were trained on everyday sentences. English to French, and back:")
     # PyTorch is loaded already, so CTranslate2 would only cost time.
     to_french, to_english = (Translator.load(models[name], engine="torch") for name in ("en-fr", "fr-en"))
     french = to_french.translate(list(EVERYDAY))
@@ -167,7 +167,7 @@ def show_builtin_models() -> None:
 def show_next_commands(run: Path, sentence: str) -> None:
     """Print commands to try next; `sentence` is an example for `heedful look`."""
     commands = {
-        "heedful translate --to fr": "translate what you type to French, by a built-in model; --to en: from French",
+        "heedful translate --to fr": "translate what you type to French with a built-in model; --to en: from French",
         f"heedful translate -m {run}": "the same with the model you have just trained",
         f'heedful look "{sentence}" -m {run} --output look.html': "a page that shows what happens inside the model",
         f"heedful serve -m {run}": "translate in a browser, and look inside there",

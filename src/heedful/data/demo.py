@@ -1,7 +1,7 @@
 """The built-in demo corpus: sentences of daily life in English, French and Chinese, with all right translations.
 
-A grammar wrote the tables (`scripts/demo_corpus` in heedful's repository), so a translation can be judged right or
-wrong: it is right if it is among the accepted translations of its source.
+A grammar generated the tables (`scripts/demo_corpus` in heedful's repository), so all right translations of a sentence
+are known: they are its accepted translations.
 
 >>> corpus = demo_corpus("en", "fr")
 >>> [len(split) for split in (corpus.train, corpus.valid, corpus.test, corpus.combinations)]
@@ -57,8 +57,9 @@ class DemoCorpus:
 def demo_corpus(source_language: str, target_language: str) -> DemoCorpus:
     """Read the corpus of one direction; `PAIRS` lists the directions.
 
-    >>> demo_corpus("zh", "en").test[0].accepted[0] == demo_corpus("zh", "en").test[0].target
-    True
+    >>> example = demo_corpus("en", "fr").probe[0]
+    >>> example.source, example.antecedent, example.pronoun
+    ("The cow didn't cross the bridge because it was too tired.", 'cow', 'elle')
     """
     pair = f"{source_language}-{target_language}"
     if pair not in PAIRS:
