@@ -126,7 +126,7 @@ def test_a_failure_in_the_middle_of_saving_leaves_the_old_model_and_nothing_else
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(f"heedful.models.model_io.{part}", fails)
-    with pytest.raises(UserError, match=r"No space left on device.* bytes, and .* are free"):
+    with pytest.raises(UserError, match=r"No space left on device.* bytes are needed, .* are free"):
         save_model(tmp_path / "model", make(joint, d_ff=20), joint)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert torch.equal(logits(load_model(tmp_path / "model").model), logits(old))

@@ -10,7 +10,6 @@ Any other family becomes one graph, model.onnx, from ids and their mask, or pixe
 
 import contextlib
 import importlib.util
-import json
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from heedful.atomic_io import atomic_folder
+from heedful.atomic_io import atomic_folder, write_json
 from heedful.config import config_to_dict
 from heedful.errors import MissingExtra, UserError
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, find_model_folder
@@ -50,7 +49,7 @@ def export_onnx(folder: str | Path, output: str | Path) -> Path:
         else:
             _write_one(model, loaded.family, aside)
         values = {"format": "onnx", "family": loaded.family, **config_to_dict(loaded.model.config)}
-        (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        write_json(aside / CONFIG, values)
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)
     return output

@@ -7,8 +7,6 @@ Loading trusts nothing: the hashes first, then the settings by an allow-list, th
 against what the settings ask for. No pickle is ever read.
 """
 
-import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from heedful.atomic_io import MANIFEST, atomic_folder, check_manifest, is_full
+from heedful.atomic_io import MANIFEST, atomic_folder, check_manifest, explain_full_disk, write_json
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.devices import torch_device
 from heedful.errors import UserError, invalid_choice
@@ -105,20 +103,15 @@ def save_model(
     weights = in_precision(weights_of(model), precision)
     try:
         with atomic_folder(folder) as aside:
-            (aside / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            write_json(aside / CONFIG, values)
             save_file(weights, aside / WEIGHTS)
             if tokenizers is not None:
                 save_tokenizers(aside, tokenizers)
             if card:
                 (aside / CARD).write_text(card, encoding="utf-8")
     except (OSError, SafetensorError) as error:
-        if not is_full(error):
-            raise
-        needed, free = sum(tensor.nbytes for tensor in weights.values()), shutil.disk_usage(folder.parent).free
-        raise UserError(
-            f"{folder}: cannot be written ({error}): it needs {needed:,} bytes, and {free:,} are free there. Make "
-            "room, then run the same command again (a run that was training: with --resume)"
-        ) from None
+        needed = sum(tensor.nbytes for tensor in weights.values())
+        raise explain_full_disk(error, folder, needed=needed) from None
     return folder
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import sentencepiece
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.text.hf_tokenizer import MAX_JSON_BYTES
@@ -173,11 +174,6 @@ def write_marian(tokenizers: Tokenizers, folder: Path) -> list[Path]:
         return [folder / name for name in (SOURCE, TARGET, VOCABULARY)]
     write_json(folder / TARGET_VOCABULARY, target.ids)
     return [folder / name for name in (SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY)]
-
-
-def write_json(path: Path, values: object) -> None:
-    """Write a JSON file, one entry per line, without escaping other scripts."""
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _read_vocabulary(path: Path) -> dict[str, Any]:

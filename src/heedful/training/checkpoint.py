@@ -12,7 +12,6 @@ taken. safetensors and JSON only: a checkpoint from a stranger can hold wrong nu
 """
 
 import itertools
-import json
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from heedful import __version__
-from heedful.atomic_io import atomic_folder, check_manifest, delete_folder, is_full
+from heedful.atomic_io import atomic_folder, check_manifest, delete_folder, is_full, write_json
 from heedful.config import config_from_dict, read_json
 from heedful.data.loader import LoaderState
 from heedful.errors import UserError
@@ -152,7 +151,7 @@ def save_checkpoint(
                 if group:
                     save_file({key: tensor.detach().cpu().contiguous() for key, tensor in group.items()}, aside / name)
             values = {"state": asdict(state), "versions": versions()}
-            (aside / "state.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            write_json(aside / "state.json", values)
     except (OSError, SafetensorError) as error:
         if is_full(error):
             raise no_room(checkpoints, needed) from None

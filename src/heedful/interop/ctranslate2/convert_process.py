@@ -6,13 +6,13 @@ The exit codes MISTAKE and REFUSED come with a message for the user on standard 
 """
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from heedful.atomic_io import write_json
 from heedful.config import config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
@@ -32,7 +32,7 @@ def convert_into(model_folder: Path, folder: Path) -> None:
         outline, weights = _checked(model_folder)
         write_model(outline, weights, folder)
     facts = facts_of(outline, key, model_folder)
-    (folder / FACTS).write_text(json.dumps(config_to_dict(facts), indent=1) + "\n", encoding="utf-8")
+    write_json(folder / FACTS, config_to_dict(facts))
 
 
 def _checked(model_folder: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:

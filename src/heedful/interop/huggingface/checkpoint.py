@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.atomic_io import atomic_folder
+from heedful.atomic_io import atomic_folder, write_json
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface import bart, bert, config_files, gpt2, llama, marian, pegasus, t5, vit
@@ -35,7 +35,6 @@ from heedful.models.model_io import (
     weights_of,
 )
 from heedful.models.weights import PRECISIONS
-from heedful.text.marian_tokenizer import write_json
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")

@@ -14,12 +14,12 @@ What a model is told before each text: "summarize: ". Hugging Face has it in con
 """
 
 import dataclasses
-import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.models.model_info import ANY_TASK, CONFIG
@@ -305,7 +305,7 @@ def write(config: Any, folder: Path) -> None:
         "length_penalty": 1.0,
     }
     said = {name: value for name, value in values.items() if value is not None}
-    (folder / GENERATION).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / GENERATION, said)
 
 
 def _forces_bos(values: HFConfig, bos_id: int | None) -> bool:

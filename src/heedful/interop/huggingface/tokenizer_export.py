@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.tokenizer_import import SETTINGS, sentencepiece_pieces

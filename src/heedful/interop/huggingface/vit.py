@@ -4,7 +4,6 @@ How an image becomes numbers is not in their config.json but in preprocessor_con
 `finish_export` writes it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from heedful.atomic_io import write_json
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.config_files import (
@@ -128,7 +128,7 @@ def finish_export(config: VitConfig, folder: Path) -> None:
         "do_normalize": True,
         **numbers,
     }
-    (folder / PREPROCESSOR).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / PREPROCESSOR, values)
 
 
 def config_to(config: VitConfig) -> dict[str, Any]:
