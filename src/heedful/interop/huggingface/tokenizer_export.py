@@ -23,7 +23,6 @@ from heedful.text.marian_tokenizer import (
     TARGET_VOCABULARY,
     VOCABULARY,
     MarianTokenizer,
-    write_json,
     write_marian,
 )
 from heedful.text.sentencepiece_model import CONTROL
