@@ -45,7 +45,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_transformers
 def test_decode_measures_all_programs_and_their_translations_agree(model: Path, text: Path, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
@@ -71,7 +71,7 @@ def test_lookahead_gives_the_results_of_greedy_search(model: Path, text: Path) -
     assert all(row.endswith(f"| {len(LINES)} of {len(LINES)} |") for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_transformers
 def test_generate_measures_all_programs_and_the_texts_in_float32_agree() -> None:
     # --quick makes all sizes equal, so the other shapes would repeat that of GPT-2.
