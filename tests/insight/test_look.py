@@ -210,7 +210,8 @@ def test_the_alignment_is_where_the_last_layer_looked_most() -> None:
 
 def test_the_alignment_leaves_out_the_end_marks() -> None:
     weights = torch.tensor([[[[0.1, 0.3, 0.6], [0.2, 0.1, 0.7], [0.0, 0.0, 1.0]]]])
-    assert word_alignment(weights, [5, 6, SPECIAL_IDS.eos_id], [7, 8, SPECIAL_IDS.eos_id]) == ((1, 0), (0, 1))
+    end = SPECIAL_IDS.eos_id
+    assert word_alignment(weights, [5, 6, end], [7, 8, end], {end}) == ((1, 0), (0, 1))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

@@ -10,7 +10,7 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.segmentation import Long
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.inputs import LookModel, open_subject, reach_of
+from heedful.insight.inputs import LookModel, open_subject, source_limit_of
 from heedful.insight.look import Look, look
 from heedful.models.model_info import read_reach
 from heedful.models.model_io import LoadedModel, load_model, save_model
@@ -23,7 +23,7 @@ LINES = ("A dog runs.", "Two dogs & a cat <sleep>. The animal was too tired.", "
 
 def translator(of: LookModel, *, long: Long = "split", limit: int | None = None, prefix: str = "") -> Translator:
     return Translator(
-        TorchEngine(of.model), of.tokenizers, reach=reach_of(of.model), long=long, limit=limit, prefix=prefix
+        TorchEngine(of.model), of.tokenizers, reach=source_limit_of(of.model), long=long, limit=limit, prefix=prefix
     )
 
 
@@ -62,7 +62,7 @@ def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
 def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
     for of in (subject(), subject("learned"), other_subject("bart with a first mark")):
         path = save_model(tmp_path / of.name, of.model, of.tokenizers)
-        assert read_reach(path) == reach_of(of.model)
+        assert read_reach(path) == source_limit_of(of.model)
     of = subject()
     texts = [
         look(given, TEXT, beam=1).pieces.sources
@@ -91,7 +91,7 @@ def test_a_given_translation_is_cut_line_by_line() -> None:
     assert seen.target.text == "Zwei Hunde. Das Tier." and seen.target.kind == "reference"
     assert seen.pieces.targets == ("Ein Hund.", "Zwei Hunde. Das Tier.", "Ein Mann.")
     assert look(subject(), TEXT, target="Ein Mann.", beam=1, piece=2).target.text == "Ein Mann."
-    with pytest.raises(UserError, match="3 pieces, and nothing says which words"):
+    with pytest.raises(UserError, match="3 segments, and it is unknown which words"):
         look(subject(), TEXT, target="Ein Hund.", beam=1)
 
 
@@ -104,7 +104,7 @@ def test_the_file_says_which_piece_it_shows() -> None:
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_a_piece_that_is_not_there_is_refused(number: int) -> None:
-    with pytest.raises(UserError, match="the model gets this text in 3"):
+    with pytest.raises(UserError, match="but this text has 3"):
         look(subject(), TEXT, piece=number)
 
 

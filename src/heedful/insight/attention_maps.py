@@ -1,7 +1,4 @@
-"""The attention of every layer and head of one traced pass, and three numbers for each head to sort by.
-
-What a model looks at while it translates one sentence.
-"""
+"""Attention weights of every layer and head of a traced pass, with three summary numbers per head."""
 
 import math
 from collections.abc import Container, Sequence
@@ -16,80 +13,83 @@ from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.steps.reference import Seq2SeqStep
-from heedful.insight.model_layout import CROSS, SELF, anatomy
+from heedful.insight.model_layout import CROSS, SELF, model_layout
 from heedful.insight.packed_arrays import Kind, Packed, pack
 from heedful.insight.trace import M, Place, Trace
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.recording import record_attention, structural_copy
 from heedful.text import Tokenizers
 
-EXACT_SCORES = 1 << 20  # bytes of scores, all kinds together, above which they are written as halves
+EXACT_SCORES = 1 << 20  # bytes of scores, all kinds together; more are stored as float16
 PerHead = tuple[tuple[float, ...], ...]  # [layer][head]
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """One kind of attention: (L, H, queries, keys)."""
+    """One kind of attention: arrays (L, H, queries, keys) and summary numbers of each head."""
 
     weights: Packed
     scores: Packed
     mask: Packed  # broadcastable to the weights
-    entropy: PerHead
-    locality: PerHead
-    alignment: PerHead | None
+    entropy: PerHead  # bits, mean over the queries
+    locality: PerHead  # mean weight on the query's own position and its neighbours
+    alignment: PerHead | None  # cross-attention only: mean over target words of the largest weight on a source word
 
 
 def attention_maps(
     t: Trace[M], source: Sequence[int] = (), target: Sequence[int] = (), special_ids: Container[int] = ()
 ) -> dict[str, AttentionMaps]:
-    """By kind, those that the model has.
+    """Collect the attention of a traced pass by kind: "encoder", "decoder" and "cross", as far as the model has them.
 
-    `source` and `target` are the ids with special tokens, which `special_ids` names: they are no words.
+    `source` and `target` are ids with special tokens; `special_ids` lists the ids that are not words.
     """
-    body = anatomy(t.model)
-    encoder = [] if body.encoder is None else body.encoder.places(t)
-    decoder = [] if body.decoder is None else body.decoder.places(t)
+    layout = model_layout(t.model)
+    encoder = [] if layout.encoder is None else layout.encoder.places(t)
+    decoder = [] if layout.decoder is None else layout.decoder.places(t)
     places = {
         "encoder": [place.part(SELF) for place in encoder],
         "decoder": [place.part(SELF) for place in decoder],
-        "cross": [place.part(CROSS) for place in decoder if body.encoder is not None],
+        "cross": [place.part(CROSS) for place in decoder if layout.encoder is not None],
     }
-    weights = {  # each (L, H, T, S)
-        kind: torch.stack([t.at(one.part("weights")) for one in found]).double()
-        for kind, found in places.items()
-        if found
+    all_weights = {  # each (L, H, T, S)
+        kind: torch.stack([t.at(place.part("weights")) for place in layers]).double()
+        for kind, layers in places.items()
+        if layers
     }
-    exact: Kind = "f32" if 4 * sum(one.numel() for one in weights.values()) <= EXACT_SCORES else "f16"
+    exact: Kind = "f32" if 4 * sum(weights.numel() for weights in all_weights.values()) <= EXACT_SCORES else "f16"
     return {
         kind: AttentionMaps(
-            weights=pack(one, "u16"),
+            weights=pack(weights, "u16"),
             scores=pack(torch.stack([t.at(place.part("scores")) for place in places[kind]]), exact),
-            mask=pack(_allowed(t, places[kind][0], one, "by mask" if kind == "cross" else body.hides), "u8"),
-            entropy=_per_head(_entropy(one)),
-            locality=_per_head(_locality(one)),
-            alignment=_per_head(_alignment(one, source, target, special_ids)) if kind == "cross" else None,
+            mask=pack(_allowed(t, places[kind][0], weights, "by mask" if kind == "cross" else layout.hides), "u8"),
+            entropy=_per_head(_entropy(weights)),
+            locality=_per_head(_locality(weights)),
+            alignment=_per_head(_alignment(weights, source, target, special_ids)) if kind == "cross" else None,
         )
-        for kind, one in weights.items()
+        for kind, weights in all_weights.items()
     }
 
 
 def word_alignment(
     weights: Tensor, source: Sequence[int], target: Sequence[int], special_ids: Container[int]
 ) -> tuple[tuple[int, int], ...]:
-    """(source token, target token): where each token looked most; (L, H, T, S) -> last layer, mean of its heads."""
-    seen = weights[-1].mean(dim=0)  # (T, S)
+    """Align each target word with the source word of the largest weight, in the last layer, averaged over heads.
+
+    `weights` is (L, H, T, S); return pairs (source token, target token).
+    """
+    mean = weights[-1].mean(dim=0)  # (T, S)
     words = [s for s, id in enumerate(source) if id not in special_ids]
     if not words:
         return ()
     return tuple(
         (max(words, key=lambda s, row=row: row[s]), t)  # type: ignore[misc]
-        for t, row in enumerate(seen.tolist())
+        for t, row in enumerate(mean.tolist())
         if target[t] not in special_ids
     )
 
 
 def _allowed(t: Trace[M], place: Place, weights: Tensor, hides: str) -> Tensor:
-    """Which keys a query may attend to. Patterns hide keys by themselves: there a key without any weight is hidden."""
+    """Return which keys a query may attend to. A pattern masks keys inside `attend`: there, weight 0 means masked."""
     if hides == "the future":
         return torch.ones(1, 1, *weights.shape[2:], dtype=torch.bool).tril()
     if hides == "by mask":
@@ -106,7 +106,10 @@ def _entropy(weights: Tensor) -> Tensor:
 
 
 def _locality(weights: Tensor) -> Tensor:
-    """The mean weight on keys at most one place away from the query's own, or from the same fraction of the way."""
+    """Return the mean weight on keys at most one position from the query's own.
+
+    In cross-attention the query's own position is the key at the same fraction of the sentence.
+    """
     n_queries, n_keys = weights.shape[-2:]
     places = torch.arange(n_queries, device=weights.device)
     own = (places * (n_keys - 1) / max(n_queries - 1, 1)).round() if n_queries != n_keys else places
@@ -128,22 +131,22 @@ def _per_head(values: Tensor) -> PerHead:
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """What the decoder looked at while it wrote one sentence.
+    """Attention weights with the tokens of their columns (`source`, the keys) and rows (`target`, the queries).
 
-    Row t of the weights belongs to the query that produced target[t]: it had read the start mark and target[:t].
+    In cross-attention, row t belongs to the query that produced target[t]: it had read the start token and target[:t].
     """
 
-    source: tuple[str, ...]  # pieces, and the end mark
+    source: tuple[str, ...]  # pieces and the end token
     target: tuple[str, ...]
     weights: Tensor  # (layers, H, T, S), float32; each row sums to one
 
 
 def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str | None = None) -> CrossAttention:
-    """The cross-attention of every layer and head for a real sentence and a given translation, or the model's own."""
-    resting = structural_copy(model).eval()  # the model itself stays in the mode it is in
+    """Record the cross-attention of every layer and head along `target`, or the model's greedy translation."""
+    copy = structural_copy(model).eval()  # the model itself keeps its mode
     source_ids = tokenizers.source.encode(source)
-    target_ids = _written(resting, source_ids) if target is None else tokenizers.target.encode(target)
-    twin, records = record_attention(resting)
+    target_ids = _greedy_translation(copy, source_ids) if target is None else tokenizers.target.encode(target)
+    twin, records = record_attention(copy)
     batch = collate_pairs(
         [np.array(source_ids, np.int64)],
         [np.array(target_ids, np.int64)],
@@ -161,6 +164,6 @@ def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target:
     )
 
 
-def _written(model: Seq2Seq, source_ids: list[int]) -> list[int]:
-    """The ids of the greedy translation: encoding its text again could cut it into other pieces."""
+def _greedy_translation(model: Seq2Seq, source_ids: list[int]) -> list[int]:
+    """Return the ids of the greedy translation; encoding its text again might give other pieces."""
     return search(Seq2SeqStep(model), [Request(source_ids)], SearchSettings(beam=1))[0][0].ids

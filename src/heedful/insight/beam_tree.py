@@ -1,4 +1,4 @@
-"""The search of one sentence, watched: the hypotheses, the tree they grew in, and where cut branches would have led."""
+"""The beam search of one sentence as a tree: hypotheses, pruned branches and their greedy continuations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from heedful.text.tokenizer import decode_generated, generated_pieces
 
 @dataclass(frozen=True)
 class Continuation:
-    """What greedy search writes when a branch is forced; the whole sentence."""
+    """The sentence that greedy search decodes after the ids of a pruned branch."""
 
     text: str
     tokens: tuple[str, ...]
@@ -30,7 +30,7 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Node:
-    """One candidate of one step: BeamEvent, with words."""
+    """One candidate of one step: a BeamEvent with the text of its token."""
 
     node: int
     parent: int
@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Found:
-    """One hypothesis of the beam, and the nodes it went through."""
+    """One hypothesis of the beam and its nodes in the tree."""
 
     text: str
     tokens: tuple[str, ...]
@@ -61,15 +61,15 @@ class Beam:
     width: int
     length_penalty: float
     limit: int
-    n_opening: int  # so many first steps write a mark that is given, not chosen: no part of a prefix
+    n_opening: int  # number of forced tokens at the start, which are no part of a prefix
     events: tuple[Node, ...]
     hypotheses: tuple[Found, ...]
 
 
 class MemoryStep:
-    """A decoding step of any encoder-decoder from a memory that is given, whatever made it.
+    """A decoding step of an encoder-decoder that reads a given memory instead of encoding the source.
 
-    A memory of one sentence is what every request reads; one of several is read by as many requests, each its own.
+    All requests share a memory of one sentence; of a memory of several sentences, each request reads its own.
     """
 
     refills = False
@@ -85,7 +85,7 @@ class MemoryStep:
         if attention:
             raise NotImplementedError("a given memory is searched without penalties on attention")
         n_sentences = self.memory.states[0].size(0)
-        assert n_sentences in (1, len(sources)), "as many memories as requests, in one batch"
+        assert n_sentences in (1, len(sources)), "one memory for all requests, or one for each"
         rows = torch.arange(len(sources), device=self.device).clamp(max=n_sentences - 1)
         return Seq2SeqState(self.model, self.memory.rows(rows), width, None)
 
@@ -122,14 +122,14 @@ def as_written(ids: Sequence[int], special_ids: SpecialIds, *, complete: bool) -
 
 
 def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
-    """What greedy search writes from each sentence of the memory. Requests of one length stay in their order."""
+    """Decode each sentence of the memory greedily. Requests of equal length keep their order."""
     n_sentences = step.memory.states[0].size(0)
     found = search(step, [Request(source)] * n_sentences, SearchSettings(beam=1, max_len=max_len), n_rows=n_sentences)
     return [best[0].ids for best in found]
 
 
 def _paths(events: Sequence[BeamEvent]) -> dict[int, tuple[int, ...]]:
-    """The nodes from the start to each node, itself included."""
+    """Map each node to the nodes from the start to it, itself included."""
     paths: dict[int, tuple[int, ...]] = {0: ()}
     for event in events:
         paths[event.node] = (*paths[event.parent], event.node)

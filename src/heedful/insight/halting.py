@@ -1,4 +1,4 @@
-"""How long a Universal Transformer thinks about each token: which steps it takes, and what each step counts."""
+"""Adaptive computation time of a Universal Transformer: the weight of each step for each token."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from heedful.nn.adaptive_computation import Recurrence
 
 @dataclass(frozen=True)
 class Halting:
-    """The weight of each step in what comes out, (steps, tokens): a column sums to one, zeros follow where it ended."""
+    """The weight of each step in the output, (steps, tokens): a column sums to one, steps after halting weigh 0."""
 
     encoder: Packed
     decoder: Packed
 
 
 def halting_of(t: Trace[M]) -> Halting | None:
-    """Of a traced pass; None where every token goes through every layer."""
+    """Return the step weights of a traced pass, or None if the model has no halting."""
     model = t.model
     if not isinstance(model, Universal) or model.config.halting == "none":
         return None
@@ -31,9 +31,7 @@ def halting_of(t: Trace[M]) -> Halting | None:
 
 
 def _weights(steps: Recurrence, chances: list[Tensor]) -> Tensor:
-    """Adaptive computation time's rule: each step counts as much as it was likely to be the last; the last, what is
-    left (Graves 2016, as in nn/adaptive_computation.py).
-    """
+    """Compute the weight of each step: its halting probability, and the remainder for the last step (Graves 2016)."""
     assert steps.halting is not None
     spent = torch.zeros_like(chances[0])  # (1, T, 1)
     running = torch.ones_like(spent, dtype=torch.bool)

@@ -1,7 +1,7 @@
-"""The page as one file that opens from disk: scripts, styles and the trace inside, no network (docs/look.md).
+"""Write the page as one HTML file that opens from disk, with scripts, styles and the trace inside (docs/look.md).
 
-Browsers load no modules from file://, so the modules become functions in one script, each called once, in the order of
-their imports. This is no general bundler: it knows the few forms that the page uses, and refuses all others.
+Browsers load no modules from file://, so each module becomes a function in one script, called in the order of the
+imports. This is not a general bundler: it supports the forms of import and export that the page uses, and no others.
 """
 
 import base64
@@ -39,31 +39,31 @@ _CSS_LOADS = re.compile(r"""@import|url\(\s*["']?(?!data:|#)""", re.IGNORECASE)
 
 
 class PageError(Exception):
-    """A page file that the inliner does not understand: a bug of ours, found by the tests."""
+    """A file of the page uses a form that the bundler does not support: a bug of heedful, which the tests find."""
 
 
 def stand_alone_page(data: dict[str, object], *, folder: Path = PAGE) -> str:
-    """One HTML document of the page's files, with the trace inside."""
+    """Return one HTML document made of the page's files, with the trace inside."""
     html = (folder / "index.html").read_text(encoding="utf-8")
     html = _PRELOAD.sub("", html)
-    html = _once(_SCRIPT, html, lambda found: f'<script type="module">\n{bundle(folder, found[1])}</script>')
-    html = _STYLE.sub(lambda found: f"<style>\n{_style(folder, found[1])}</style>", html)
-    html = _ICON.sub(lambda found: f"{found[1]}{_icon(folder, found[2])}{found[3]}", html)
+    html = _once(_SCRIPT, html, lambda match: f'<script type="module">\n{bundle(folder, match[1])}</script>')
+    html = _STYLE.sub(lambda match: f"<style>\n{_style(folder, match[1])}</style>", html)
+    html = _ICON.sub(lambda match: f"{match[1]}{_icon(folder, match[2])}{match[3]}", html)
     if loads := _LOADS.search(_TRACE.sub("", html)):
         raise PageError(f"index.html would load something: {loads[0]}")
     meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    html = _once(re.compile(r"<meta charset[^>]*>"), html, lambda found: f"{found[0]}\n{meta}")
+    html = _once(re.compile(r"<meta charset[^>]*>"), html, lambda match: f"{match[0]}\n{meta}")
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return _once(_TRACE, html, lambda found: f"{found[1]}{text}{found[2]}")
+    return _once(_TRACE, html, lambda match: f"{match[1]}{text}{match[2]}")
 
 
 def framed(page: str) -> str:
-    """The same for a notebook: in a frame, whose scripts reach nothing around it."""
+    """Return a page in a sandboxed frame for a notebook; its scripts cannot reach the notebook."""
     return f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" style="width:100%;height:50rem;border:0"></iframe>'
 
 
 def bundle(folder: Path, entry: str) -> str:
-    """The entry module and all that it imports, as one script without imports."""
+    """Bundle the entry module and everything that it imports into one script without imports."""
     modules: dict[PurePosixPath, _Module] = {}
     _collect(folder, _inside(PurePosixPath(), entry, "index.html"), modules, ())
     names = {path: f"module_{number}" for number, path in enumerate(modules)}
@@ -81,14 +81,14 @@ def bundle(folder: Path, entry: str) -> str:
 @dataclass
 class _Module:
     body: str
-    imports: list[tuple[str, PurePosixPath]] = field(default_factory=list)  # the names between import and from; which
-    exports: dict[str, str] = field(default_factory=dict)  # the name outside -> the name inside
+    imports: list[tuple[str, PurePosixPath]] = field(default_factory=list)  # (names between import and from, module)
+    exports: dict[str, str] = field(default_factory=dict)  # exported name -> local name
 
 
 def _collect(
     folder: Path, path: PurePosixPath, modules: dict[PurePosixPath, _Module], on_the_way: tuple[PurePosixPath, ...]
 ) -> None:
-    """The modules in the order in which they must run: what is imported, first."""
+    """Add a module to `modules` after the modules that it imports."""
     if path in on_the_way:
         raise PageError(f"{path}: imports itself through {' → '.join(map(str, on_the_way))}")
     if path in modules:
@@ -101,16 +101,16 @@ def _collect(
 
 def _read_module(text: str, path: PurePosixPath) -> _Module:
     module = _Module(text)
-    for found in _IMPORT.finditer(text):
-        module.imports.append((found[1] or "", _inside(path.parent, found[2], str(path))))
+    for match in _IMPORT.finditer(text):
+        module.imports.append((match[1] or "", _inside(path.parent, match[2], str(path))))
     module.body = _IMPORT.sub(_blank, module.body)
-    for found in _EXPORT_LIST.finditer(module.body):
-        for one in filter(None, (part.strip() for part in found[1].split(","))):
+    for match in _EXPORT_LIST.finditer(module.body):
+        for one in filter(None, (part.strip() for part in match[1].split(","))):
             inside, _, outside = one.partition(" as ")
             module.exports[outside.strip() or inside.strip()] = inside.strip()
     module.body = _EXPORT_LIST.sub(_blank, module.body)
-    module.body = _DEFAULT_EXPORT.sub(lambda found: _default(found, module), module.body)
-    module.exports |= {found[2]: found[2] for found in _NAMED_EXPORT.finditer(module.body)}
+    module.body = _DEFAULT_EXPORT.sub(lambda match: _default(match, module), module.body)
+    module.exports |= {match[2]: match[2] for match in _NAMED_EXPORT.finditer(module.body)}
     module.body = _NAMED_EXPORT.sub(r"\1 \2", module.body)
     for pattern, what in _REFUSED:
         if refused := pattern.search(module.body):
@@ -119,16 +119,16 @@ def _read_module(text: str, path: PurePosixPath) -> _Module:
     return module
 
 
-def _default(found: re.Match[str], module: _Module) -> str:
-    if found[2]:
-        module.exports["default"] = found[2]
-        return f"{found[1]} {found[2]}"
+def _default(match: re.Match[str], module: _Module) -> str:
+    if match[2]:
+        module.exports["default"] = match[2]
+        return f"{match[1]} {match[2]}"
     module.exports["default"] = "default_export"
     return "const default_export = "
 
 
 def _bound(clause: str, name: str) -> str:
-    """`a, { b as c }` or `* as x` of an import, as constants."""
+    """Translate the names of an import, such as `a, { b as c }` or `* as x`, into constants."""
     lines = []
     if names := re.search(r"\{([^}]*)\}", clause):
         pairs = [part.split(" as ") for part in map(str.strip, names[1].split(",")) if part]
@@ -143,12 +143,12 @@ def _bound(clause: str, name: str) -> str:
     return "".join(lines)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return "\n" * found[0].count("\n")  # lines keep their numbers
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")  # keeps the line numbers
 
 
 def _inside(base: PurePosixPath, name: str, where: str) -> PurePosixPath:
-    """A path relative to the page's folder, which it must not leave."""
+    """Resolve a path relative to the page's folder; raise a PageError if it leaves the folder."""
     parts: list[str] = []
     for part in (base / name).parts:
         if part == ".." and not parts:
@@ -162,8 +162,8 @@ def _inside(base: PurePosixPath, name: str, where: str) -> PurePosixPath:
 
 def _style(folder: Path, name: str) -> str:
     text = (folder / _inside(PurePosixPath(), name, "index.html")).read_text(encoding="utf-8")
-    if found := _CSS_LOADS.search(text):
-        raise PageError(f"{name}: would load something: {found[0]}")
+    if match := _CSS_LOADS.search(text):
+        raise PageError(f"{name}: would load something: {match[0]}")
     if "</style" in text.lower():
         raise PageError(f"{name}: a text that would end the style element")
     return text
@@ -175,7 +175,8 @@ def _icon(folder: Path, name: str) -> str:
 
 
 def _once(pattern: re.Pattern[str], html: str, replace: Callable[[re.Match[str]], str]) -> str:
-    found = list(pattern.finditer(html))
-    if len(found) != 1:
-        raise PageError(f"index.html: expected one place like {pattern.pattern!r}, found {len(found)}")
-    return html[: found[0].start()] + replace(found[0]) + html[found[0].end() :]
+    """Replace the only match of a pattern."""
+    matches = list(pattern.finditer(html))
+    if len(matches) != 1:
+        raise PageError(f"index.html: expected one match of {pattern.pattern!r}, found {len(matches)}")
+    return html[: matches[0].start()] + replace(matches[0]) + html[matches[0].end() :]

@@ -1,7 +1,7 @@
-"""Layer by layer: what the model would say if it stopped there.
+"""Predictions layer by layer, as if the model ended after each layer.
 
-The logit lens reads the decoder's vectors after each layer with the model's own head (nostalgebraist 2020). DecoderLens
-lets the whole decoder read the output of an earlier encoder layer in place of the memory (Langedijk et al. 2023).
+The logit lens applies the output layer to the decoder's hidden states after each layer (nostalgebraist 2020).
+DecoderLens gives the decoder the output of an earlier encoder layer as its memory (Langedijk et al. 2023).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.insight.beam_tree import MemoryStep, write_greedily
-from heedful.insight.model_layout import StackLayout, Writer, anatomy
+from heedful.insight.model_layout import StackLayout, Writer, model_layout
 from heedful.insight.predictions import LensStep, lens_steps
 from heedful.insight.trace import M, Trace
 from heedful.models.universal import Universal
@@ -22,31 +22,37 @@ from heedful.text import Tokenizer
 from heedful.text.tokenizer import decode_generated, generated_pieces
 
 W = TypeVar("W", bound=Writer)
-MORE = 20  # tokens beyond the shown translation that an encoder layer may write: an early one may never end
+MORE = 20  # tokens decoded beyond the length of the shown translation; from an early layer decoding may never end
 
 
 @dataclass(frozen=True)
 class DecoderLayerLens:
+    """The logit lens after one decoder layer."""
+
     layer: int  # 0: before the first layer
     steps: tuple[LensStep, ...]
 
 
 @dataclass(frozen=True)
 class EncoderLayerLens:
+    """DecoderLens after one encoder layer."""
+
     layer: int
-    text: str  # what the decoder writes greedily from this layer's output
+    text: str  # the greedy translation from this layer's output
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
-    steps: tuple[LensStep, ...]  # forced along the target
+    steps: tuple[LensStep, ...]  # teacher-forced along the target
 
 
 @dataclass(frozen=True)
 class Lens:
+    """Both lenses of one sentence."""
+
     decoder: tuple[DecoderLayerLens, ...]
     encoder: tuple[EncoderLayerLens, ...]
 
 
-def look_through(
+def layer_lenses(
     t: Trace[W],
     source: Sequence[int],
     source_ids: Tensor,
@@ -55,35 +61,38 @@ def look_through(
     memory: Memory,
     tokenizer: Tokenizer,
 ) -> Lens:
-    """Both lenses on the traced pass of one sentence; `t` no longer records.
+    """Compute both lenses for a traced sentence. `t` must have stopped recording.
 
-    `source` are the ids of the text alone, `source_ids` (1, S) and `target_in` (1, T) what the model read, `ids` what
-    came; `memory` what the encoder left.
+    `source` holds the ids of the text alone, `source_ids` (1, S) and `target_in` (1, T) the model's inputs, `ids` (T)
+    the target tokens, `memory` the encoder's output.
     """
-    assert not t.recording, "what the lenses ask of the model would be recorded as further passes"
+    assert not t.recording, "the passes of the lenses would be recorded"
     assert memory.mask is not None
     model = t.model
     if isinstance(model, Universal):
-        read, said = _stopped_reading(model, t, source_ids, memory.mask), _stopped_writing(model, t, target_in, memory)
+        states = _encoder_states_by_steps(model, t, source_ids, memory.mask)
+        logits = _logits_by_steps(model, t, target_in, memory)
     else:
-        read, said = encoder_states(t), said_by_layer(t)
-    decoder = tuple(DecoderLayerLens(layer, lens_steps(one, ids, tokenizer)) for layer, one in enumerate(said))
-    return Lens(decoder, _encoder_lenses(model, read, source, target_in, ids, memory.mask, tokenizer))
+        states, logits = encoder_layer_states(t), logits_by_layer(t)
+    decoder = tuple(
+        DecoderLayerLens(layer, lens_steps(of_layer, ids, tokenizer)) for layer, of_layer in enumerate(logits)
+    )
+    return Lens(decoder, _encoder_lenses(model, states, source, target_in, ids, memory.mask, tokenizer))
 
 
-def encoder_states(t: Trace[M]) -> Tensor:
-    """What a decoder would read if the encoder ended before its first layer, or after each: (layers + 1, S, D)."""
-    side = anatomy(t.model).side("encoder")
+def encoder_layer_states(t: Trace[M]) -> Tensor:
+    """Return the memory as if the encoder ended before its first layer and after each layer, (layers + 1, S, D)."""
+    side = model_layout(t.model).side("encoder")
     return _normed(t, side, torch.stack([t.at(place) for place in (side.entry, *side.places(t))]))
 
 
-def said_by_layer(t: Trace[M]) -> list[Tensor]:
-    """The logits (T, V) if the decoder ended before its first layer, or after each."""
-    body = anatomy(t.model)
-    side = body.side("decoder")
+def logits_by_layer(t: Trace[M]) -> list[Tensor]:
+    """Return the logits (T, V) as if the decoder ended before its first layer and after each layer."""
+    layout = model_layout(t.model)
+    side = layout.side("decoder")
     head = t.model.get_submodule("head")
-    states = [_normed(t, side, t.at(place)[None]) * body.output_scale for place in (side.entry, *side.places(t))]
-    return [head(one)[0] for one in states]
+    states = [_normed(t, side, t.at(place)[None]) * layout.output_scale for place in (side.entry, *side.places(t))]
+    return [head(of_layer)[0] for of_layer in states]
 
 
 def _normed(t: Trace[M], side: StackLayout, states: Tensor) -> Tensor:
@@ -93,9 +102,9 @@ def _normed(t: Trace[M], side: StackLayout, states: Tensor) -> Tensor:
     return normed
 
 
-def _stopped_reading(model: Universal, t: Trace[M], source_ids: Tensor, mask: Tensor) -> Tensor:
-    """A Universal Transformer that may take fewer steps says what it would have said there, halting and all."""
-    side = anatomy(model).side("encoder")
+def _encoder_states_by_steps(model: Universal, t: Trace[M], source_ids: Tensor, mask: Tensor) -> Tensor:
+    """Run the encoder of a Universal Transformer with every smaller limit of steps, so that halting still applies."""
+    side = model_layout(model).side("encoder")
     states = [t.at(side.entry)[None]]
     for place in side.places(t):
         twin = structural_copy(model)
@@ -104,14 +113,14 @@ def _stopped_reading(model: Universal, t: Trace[M], source_ids: Tensor, mask: Te
     return torch.cat(states)
 
 
-def _stopped_writing(model: Universal, t: Trace[M], target_in: Tensor, memory: Memory) -> list[Tensor]:
-    side = anatomy(model).side("decoder")
-    said = [model.head(t.at(side.entry))]
+def _logits_by_steps(model: Universal, t: Trace[M], target_in: Tensor, memory: Memory) -> list[Tensor]:
+    side = model_layout(model).side("decoder")
+    logits = [model.head(t.at(side.entry))]
     for place in side.places(t):
         twin = structural_copy(model)
         twin.decoder_steps.n_steps = place.call + 1
-        said.append(twin.decode(target_in, memory)[0])
-    return said
+        logits.append(twin.decode(target_in, memory)[0])
+    return logits
 
 
 def _encoder_lenses(
@@ -123,17 +132,17 @@ def _encoder_lenses(
     mask: Tensor,
     tokenizer: Tokenizer,
 ) -> tuple[EncoderLayerLens, ...]:
-    """states (layers, S, D): each layer stands in the batch as if it were a sentence of its own."""
+    """Decode from `states` (layers, S, D), with the layers as the batch."""
     layers = len(states)
     memory = Memory([states], mask.expand(layers, -1, -1, -1))
-    written = write_greedily(MemoryStep(model, memory), source, max_len=len(ids) + MORE)
+    decoded = write_greedily(MemoryStep(model, memory), source, max_len=len(ids) + MORE)
     logits = model.decode(target_in.expand(layers, -1), memory)  # (layers, T, V)
     return tuple(
         EncoderLayerLens(
             layer=layer,
-            text=decode_generated(tokenizer, written[layer]),
-            tokens=tuple(generated_pieces(tokenizer, written[layer])),
-            ids=tuple(written[layer]),
+            text=decode_generated(tokenizer, decoded[layer]),
+            tokens=tuple(generated_pieces(tokenizer, decoded[layer])),
+            ids=tuple(decoded[layer]),
             steps=lens_steps(logits[layer], ids, tokenizer),
         )
         for layer in range(layers)

@@ -1,11 +1,11 @@
-"""Look at a model while it translates one sentence: everything, from one call.
+"""Look inside an encoder-decoder while it translates one sentence.
 
     seen = heedful.look("runs/en-de", "A dog runs.")
     seen.translation.text, seen.steps[0].top, seen.attention["cross"].weights.values    # (L, H, T, S)
     seen.save("page.html")
 
-What is shown is one pass with teacher forcing along the shown translation (the search's best, or a given one). Its rows
-are the search's own: row t is the query that produced token t, whichever rows of the beam it went through.
+A look records one teacher-forced pass along a translation: the best hypothesis of the search, or a given translation.
+Row t belongs to the query that produced token t.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from heedful.insight.attention_svg import KINDS
 from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.halting import Halting, halting_of
 from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, chosen_part, model_facts, open_subject
-from heedful.insight.logit_lens import Lens, look_through
+from heedful.insight.logit_lens import Lens, layer_lenses
 from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.model_layout import Writer
 from heedful.insight.positions import Positions, position_facts
@@ -43,12 +43,14 @@ from heedful.text import Tokenizer
 from heedful.text.special_ids import SpecialIds
 from heedful.text.tokenizer import decode_generated, generated_pieces
 
-LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention is quadratic, and a page must stay readable
+LONGEST_SOURCE, LONGEST_TARGET = 256, 512  # tokens; attention maps grow quadratically
 Spans = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class SourceText:
+    """The source segment: its tokens, and the spans of its words."""
+
     text: str
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
@@ -58,6 +60,8 @@ class SourceText:
 
 @dataclass(frozen=True)
 class TargetText:
+    """The translation that is shown: its tokens, and the decoder's inputs, which are the tokens shifted by one."""
+
     text: str
     kind: str  # "own", "reference" or "prefix"
     tokens: tuple[str, ...]
@@ -66,11 +70,13 @@ class TargetText:
     inputs: tuple[str, ...]
     input_ids: tuple[int, ...]
     input_words: Spans
-    n_forced: int
+    n_forced: int  # tokens that the model did not choose
 
 
 @dataclass(frozen=True)
 class OwnTranslation:
+    """The best hypothesis of the model's own search."""
+
     text: str
     score: float
     normalized_score: float
@@ -79,20 +85,26 @@ class OwnTranslation:
 
 @dataclass(frozen=True)
 class ChangedStep:
+    """One token of the unchanged model's translation, with its probability before and after the change."""
+
     token: str
     id: int
-    before: float  # the probability of this token in the model as it is
+    before: float
     after: float
 
 
 @dataclass(frozen=True)
 class Before:
+    """The translation of the unchanged model."""
+
     text: str
     score: float
 
 
 @dataclass(frozen=True)
 class Changes:
+    """Ablated heads, masked words, and their effect on the unchanged model's translation."""
+
     without_heads: tuple[Head, ...]
     masked_words: tuple[int, ...]
     before: Before
@@ -167,21 +179,32 @@ def look(
     branches: int = 0,
     piece: int | None = None,
 ) -> Look:
-    """Translate one sentence and keep all that happens.
+    """Translate one sentence and record everything that happens inside the model.
 
-    A text is cut as a Translator cuts it, into lines, and sentences of those beyond the model's reach; `piece` says
-    which one to look at, from 0, by default the first. What is shown is what a Translator writes for it.
+    A text is segmented as by a Translator: into lines, and lines that are too long for the model into sentences.
+    `piece` chooses the segment to look at, counted from 0; the default is the first.
 
-    `target`: show this translation instead of the model's own. `prefix`: ids that the translation must begin with.
-    `without_heads`: heads to silence, ("encoder" | "decoder" | "cross", layer, head) from 0; `masked_words`: words of
-    the source to hide, numbered from 0; the result is then of the changed model, and `changes` tells what changed.
-    `branches`: how many cut branches of the beam to follow to their end.
+    Args:
+        model: a folder, a run, a Translator or a loaded model.
+        text: the source text.
+        target: a translation to show instead of the model's own.
+        beam: the width of the beam search.
+        length_penalty: the length penalty of the search.
+        prefix: ids that the translation must begin with.
+        without_heads: heads to ablate, as ("encoder" | "decoder" | "cross", layer, head), counted from 0.
+        masked_words: source words to mask, counted from 0. With ablated heads or masked words the look describes the
+            changed model, and `changes` compares it with the unchanged one.
+        branches: how many pruned branches of the beam to continue greedily to their end.
+        piece: the segment to look at.
+
+    Returns:
+        A Look with attention, predictions, beam, positions, lenses, the walk and all tensors.
     """
     subject = open_subject(model)
     settings = SearchSettings(beam=beam, n_best=beam, length_penalty=length_penalty)
     if target is not None and prefix:
         raise UserError(
-            "look: a target and a prefix were given; a target is the whole translation, so give one of them"
+            "look: both a target and a prefix were given; a target is a whole translation, so give only one of them"
         )
     with torch.inference_mode():
         part = chosen_part(subject, text, target, piece)
@@ -190,7 +213,7 @@ def look(
 
 
 class _Sentence:
-    """One sentence before one model, perhaps changed."""
+    """One sentence and one model, with or without ablated heads and masked words."""
 
     def __init__(
         self,
@@ -207,9 +230,9 @@ class _Sentence:
         self.tokenizer: Tokenizer = subject.tokenizers.target
         self.special_ids = subject.model.config.special_ids
         self.device = next(subject.model.parameters()).device
-        self.whole = structural_copy(subject.model).eval()  # the model itself stays in the mode it is in
+        self.whole = structural_copy(subject.model).eval()  # the model itself keeps its mode
         self.changed = without_heads(self.whole, heads) if heads else self.whole
-        self.given = part.piece.ids  # without marks
+        self.given = part.piece.ids  # without special tokens
         self.source = _read_source(subject, part, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
@@ -245,7 +268,7 @@ class _Sentence:
             steps=output_steps(logits, shown.ids, self.tokenizer),
             beam=beam,
             positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
-            lens=look_through(t, self.given, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
+            lens=layer_lenses(t, self.given, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
             causes=causes_of(self.changed, self.source_ids, self.seen, self.source.words, target_in, shown.ids),
             walk=walk_through(t),
             halting=halting_of(t),
@@ -263,7 +286,7 @@ class _Sentence:
             text, kind = target, "reference"
             if len(ids) >= LONGEST_TARGET:
                 raise UserError(
-                    f"target: {len(ids)} tokens; look takes at most {LONGEST_TARGET - 1}: give one sentence"
+                    f"target: {len(ids)} tokens; look shows at most {LONGEST_TARGET - 1}: give one sentence"
                 )
         written = as_written(ids, self.special_ids, complete=complete)
         _check_length(self.whole, len(written))
@@ -289,7 +312,7 @@ class _Sentence:
         return t, logits[0]
 
     def _changes(self, request: Request) -> Changes:
-        """The translation of the unchanged model, and what the changed one thinks of it."""
+        """Compare the probabilities of the unchanged model's translation before and after the change."""
         step = MemoryStep(self.whole, self.whole.encode(self.source_ids, self.all_seen))
         found, _ = search_watched(step, request, self.settings, self.tokenizer)
         shown = self._shown(found[0], None, tuple(request.prefix))
@@ -301,14 +324,14 @@ class _Sentence:
             masked_words=self.masked_words,
             before=Before(shown.text, found[0].score),
             steps=tuple(
-                ChangedStep(one.token, one.id, one.probability, other.probability)
-                for one, other in zip(before, after, strict=True)
+                ChangedStep(old.token, old.id, old.probability, new.probability)
+                for old, new in zip(before, after, strict=True)
             ),
         )
 
 
 def settings_within(settings: SearchSettings, n_source: int) -> SearchSettings:
-    """The same search, which ends where a look does."""
+    """Limit the length of a search to the longest translation that a look shows."""
     limit = min(length_limit(n_source), LONGEST_TARGET)
     return SearchSettings(
         beam=settings.beam, n_best=settings.n_best, length_penalty=settings.length_penalty, max_len=limit
@@ -316,7 +339,7 @@ def settings_within(settings: SearchSettings, n_source: int) -> SearchSettings:
 
 
 def _check_length(model: Writer, length: int) -> None:
-    """Refuse more tokens than there are learned positions."""
+    """Raise a UserError if the model has fewer learned positions than tokens."""
     if model.max_length is not None:
         check_positions(length, model.max_length)
 
@@ -337,17 +360,17 @@ def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) 
         if not 0 <= word < len(words):
             raise UserError(
                 f"masked_words: {word} would be word number {word + 1}, "
-                f"and this sentence has {len(words)}, the end mark counted"
+                f"and this sentence has {len(words)}, the end token included"
             )
     masked = tuple(sorted({i for word in masked_words for i in range(*words[word])}))
     if len(masked) == len(ids):
-        raise UserError("masked words: all words are hidden, and nothing is left to translate")
+        raise UserError("masked words: all words are masked, so nothing is left to translate")
     return SourceText(part.piece.text, tokens, ids, words, masked)
 
 
 def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, special_ids: SpecialIds) -> None:
     for id in prefix:
         if not 0 <= id < tokenizer.vocab_size or id in (special_ids.pad_id, special_ids.start_id, special_ids.eos_id):
-            raise UserError(f"prefix: {id} is not the id of a piece; ids go from 0 to {tokenizer.vocab_size - 1}")
+            raise UserError(f"prefix: {id} is not the id of a piece; valid ids are 0 to {tokenizer.vocab_size - 1}")
     if len(prefix) >= LONGEST_TARGET:
-        raise UserError(f"prefix: {len(prefix)} ids; look takes at most {LONGEST_TARGET - 1}")
+        raise UserError(f"prefix: {len(prefix)} ids; look shows at most {LONGEST_TARGET - 1}")

@@ -22,7 +22,7 @@ from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
 from heedful.insight.attention_plot import draw_attention
 from heedful.insight.inputs import ModelFacts, model_facts
-from heedful.insight.logit_lens import DecoderLayerLens, said_by_layer
+from heedful.insight.logit_lens import DecoderLayerLens, logits_by_layer
 from heedful.insight.look import OwnTranslation, TargetText
 from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.positions import Positions, position_facts
@@ -144,7 +144,8 @@ def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = N
         steps=output_steps(logits, came, tokenizer),
         positions=position_facts(gpt, len(read)),
         lens=tuple(
-            DecoderLayerLens(number, lens_steps(said, came, tokenizer)) for number, said in enumerate(said_by_layer(t))
+            DecoderLayerLens(number, lens_steps(said, came, tokenizer))
+            for number, said in enumerate(logits_by_layer(t))
         ),
         walk=walk_through(t),
         tensors=t.tensors(),

@@ -1,7 +1,7 @@
-"""Where each family keeps what a look shows, and what its settings are in common words: all else is written once.
+"""The module paths and settings of each model family that a look needs, so that the rest of `insight` knows no family.
 
-A trace calls things by the paths of modules, and these differ: a BART has a norm after its embeddings, a Universal
-Transformer one layer that is called again and again, a GPT no encoder at all.
+A trace names tensors by module paths, and these differ: BART has a norm after its embeddings, a Universal Transformer
+calls one layer repeatedly, GPT has no encoder.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from heedful.models.universal import Universal
 from heedful.models.vit import Vit
 from heedful.nn.attention import MultiHeadAttention
 
-Writer: TypeAlias = Seq2Seq | Bart | T5 | Universal  # reads one text and writes another
+Writer: TypeAlias = Seq2Seq | Bart | T5 | Universal  # the encoder-decoders
 
 SELF, CROSS = "attention", "cross_attention"
 KINDS = ("encoder", "decoder", "cross")
@@ -30,17 +30,17 @@ STACKS = (("encoder", "source", (SELF,)), ("decoder", "target", (SELF, CROSS)))
 
 @dataclass(frozen=True)
 class StackLayout:
-    """One stack of layers, and what comes before the first."""
+    """One stack of layers and the modules before its first layer."""
 
-    layers: str  # the path of a layer by its number, or of the one layer that is called for each step
-    embedding: Place | None = None  # the rows of a table, times a scale; an image has none
-    positions: Place | None = None  # with the code of the position added, where one is
-    norm: Place | None = None  # what stands between that and the first layer
+    layers: str  # the path of a layer, with {} for its index, or of the one layer that is called in every step
+    embedding: Place | None = None  # the scaled rows of the embedding table; None for images
+    positions: Place | None = None  # the embedding with the position code added
+    norm: Place | None = None  # a norm between the embedding and the first layer
     final_norm: Place | None = None
     attentions: tuple[str, ...] = (SELF,)
 
     def places(self, t: Trace[M]) -> list[Place]:
-        """Each layer of a traced pass: a shared one stands there as often as it was called."""
+        """List the layers of a traced pass; a shared layer is listed once for each call."""
         if "{}" not in self.layers:
             return [Place(self.layers, call) for call in range(len(t.calls[self.layers]))]
         paths = map(self.layers.format, itertools.count())
@@ -48,22 +48,22 @@ class StackLayout:
 
     @property
     def entry(self) -> Place:
-        """What is ready for the first layer."""
+        """Return the last module before the first layer: its output is the input of the stack."""
         return next(place for place in (self.norm, self.positions, self.embedding) if place is not None)
 
 
 @dataclass(frozen=True)
 class ModelLayout:
-    """What there is to see in a model."""
+    """The stacks of a model and the settings that all families have in common."""
 
     encoder: StackLayout | None
     decoder: StackLayout | None
     residual: str  # "pre", "post", "none"
     norm: str
     positions: str
-    hides: str = "by mask"  # which keys a self-attention hides: those of its mask, "the future" or "by pattern"
-    vocab_size: int | None = None  # of what is written
-    output_scale: float = 1.0  # what the last vector is multiplied by before the output layer
+    hides: str = "by mask"  # how self-attention masks keys: "by mask", "the future" (causal) or "by pattern"
+    vocab_size: int | None = None  # of the output
+    output_scale: float = 1.0  # factor of the last hidden state before the output layer
 
     def side(self, name: str) -> StackLayout:
         side = self.encoder if name == "encoder" else self.decoder
@@ -71,8 +71,8 @@ class ModelLayout:
         return side
 
 
-def anatomy(model: nn.Module) -> ModelLayout:
-    """By the family: what stands where."""
+def model_layout(model: nn.Module) -> ModelLayout:
+    """Describe a model of any family."""
     if isinstance(model, Seq2Seq):
         return _seq2seq(model)
     if isinstance(model, Bart):
@@ -109,7 +109,7 @@ def _bart(model: Bart) -> ModelLayout:
     encoder, decoder = (
         StackLayout(
             layers=f"{stack}.layers.{{}}",
-            embedding=Place("embedding", call),  # one table reads both texts, the source first
+            embedding=Place("embedding", call),  # one table embeds both texts: call 0 is the source
             positions=Place(f"{text}_positions"),
             norm=Place(f"{text}_norm"),
             attentions=attentions,
@@ -173,24 +173,25 @@ def _one_stack(model: nn.Module) -> ModelLayout:
         side = StackLayout(layers=layers, embedding=Place("embedding"), positions=positions, norm=Place("norm"))
         vocab_size = model.config.vocab_size
         return ModelLayout(side, None, residual="post", norm="layer", positions="learned", vocab_size=vocab_size)
-    assert isinstance(model, Vit), f"{type(model).__name__}: of no family that there is"
+    assert isinstance(model, Vit), f"{type(model).__name__}: unknown model family"
     side = StackLayout(layers=layers, positions=positions, final_norm=Place("encoder.final_norm"))
     return ModelLayout(side, None, residual="pre", norm="layer", positions="learned")
 
 
 def n_layers(model: nn.Module, kind: str) -> int:
-    """How many layers of their own a kind of attention stands in: one that is shared counts once."""
+    """Count the layers that have this kind of attention; a shared layer counts once."""
     return len(_layers(model, kind))
 
 
 def attention_at(model: nn.Module, kind: str, layer: int) -> MultiHeadAttention:
-    found = getattr(_layers(model, kind)[layer], CROSS if kind == "cross" else SELF)
-    assert isinstance(found, MultiHeadAttention)
-    return found
+    """Return the attention module of one kind ("encoder", "decoder" or "cross") in one layer."""
+    attention = getattr(_layers(model, kind)[layer], CROSS if kind == "cross" else SELF)
+    assert isinstance(attention, MultiHeadAttention)
+    return attention
 
 
 def _layers(model: nn.Module, kind: str) -> list[nn.Module]:
-    layers = anatomy(model).side("encoder" if kind == "encoder" else "decoder").layers
+    layers = model_layout(model).side("encoder" if kind == "encoder" else "decoder").layers
     if "{}" not in layers:
         return [model.get_submodule(layers)]
     stack = model.get_submodule(layers.removesuffix(".{}"))

@@ -14,21 +14,22 @@ Kind = Literal["u8", "u16", "f16", "f32"]
 Floats = npt.NDArray[np.float32]
 TYPES: dict[str, str] = {"u8": "<u1", "u16": "<u2", "f16": "<f2", "f32": "<f4"}
 U16_STEPS = 65535
-DIGITS = 7  # significant ones of the plain numbers: as many as float32 has
+DIGITS = 7  # significant digits of plain numbers, as many as float32 has
 
 
 @dataclass(frozen=True)
 class Packed:
-    """An array, exact in memory, and how it is written. u16 is for numbers between 0 and 1."""
+    """An array, exact in memory, with the number type in which JSON stores it. "u16" stores numbers from 0 to 1."""
 
     values: Floats
     kind: Kind
 
     def to_json(self) -> dict[str, object]:
+        """Return dtype, shape and base64 data."""
         if self.kind == "u16":
             numbers = np.rint(self.values.astype(np.float64) * U16_STEPS).clip(0, U16_STEPS)
         elif self.kind == "f16":
-            numbers = self.values.clip(-65504.0, 65504.0)  # halves have no larger numbers but infinity
+            numbers = self.values.clip(-65504.0, 65504.0)  # the largest finite float16
         else:
             numbers = self.values
         data = np.ascontiguousarray(numbers.astype(TYPES[self.kind])).tobytes()
@@ -40,12 +41,13 @@ class Packed:
 
 
 def pack(values: Tensor | npt.NDArray[np.generic], kind: Kind) -> Packed:
+    """Copy a tensor or array to float32 and choose how JSON stores it."""
     array = values.detach().float().cpu().numpy() if isinstance(values, Tensor) else values
     return Packed(np.array(array, np.float32), kind)
 
 
 def unpack(packed: object) -> Floats:
-    """The array of a packed one that was read from JSON; a ValueError says what is wrong with it."""
+    """Restore an array that was read from JSON; raise a ValueError that names the defect."""
     if not isinstance(packed, dict) or set(packed) != {"dtype", "shape", "data"}:
         raise ValueError("a packed array has dtype, shape and data, and nothing else")
     kind, shape, data = packed["dtype"], packed["shape"], packed["data"]
@@ -65,15 +67,15 @@ def unpack(packed: object) -> Floats:
 
 
 def to_plain(value: object) -> object:
-    """What json can write: dataclasses by their fields, packed arrays, numbers with as many digits as mean anything."""
+    """Convert dataclasses, packed arrays and containers to values that `json` can write; round floats to 7 digits."""
     if isinstance(value, Packed):
         return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {name: to_plain(one) for name, one in value.items()}
+        return {name: to_plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_plain(one) for one in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     return value

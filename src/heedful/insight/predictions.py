@@ -1,4 +1,4 @@
-"""What the model says at each step: its likeliest tokens, how sure it is, and what it thinks of the token that came."""
+"""The output distribution of each step: likeliest tokens, entropy, and probability of the token that was decoded."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,14 @@ from torch import Tensor
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import generated_pieces
 
-TOP = 10
-TOP_OF_A_LENS = 3
+TOP = 10  # likeliest tokens of a step that are kept
+TOP_OF_A_LENS = 3  # the same for each layer of a lens
 
 
 @dataclass(frozen=True)
 class Candidate:
+    """One of the likeliest tokens of a step."""
+
     token: str
     id: int
     probability: float
@@ -24,12 +26,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class OutputStep:
-    """Step t: the whole distribution in a few numbers. probability = exp(logit - log_sum)."""
+    """The distribution of one step in a few numbers: probability = exp(logit - log_sum)."""
 
     token: str
     id: int
     probability: float
-    rank: int  # 0: it was the likeliest
+    rank: int  # 0 for the likeliest token
     logit: float
     log_sum: float
     entropy: float  # bits
@@ -38,6 +40,8 @@ class OutputStep:
 
 @dataclass(frozen=True)
 class Likely:
+    """One of the likeliest tokens of a lens step."""
+
     token: str
     id: int
     probability: float
@@ -45,7 +49,7 @@ class Likely:
 
 @dataclass(frozen=True)
 class LensStep:
-    """What a layer would say at a step; probability and rank are of the token that came."""
+    """The prediction of one layer at one step; probability and rank are those of the decoded token."""
 
     probability: float
     rank: int
@@ -54,7 +58,7 @@ class LensStep:
 
 
 def output_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer, *, k: int = TOP) -> tuple[OutputStep, ...]:
-    """logits (T, V), the ids that were written or given (T)."""
+    """Summarize the distribution of each step from logits (T, V) and the target ids (T)."""
     logits = logits.double()
     log_sums, log_p, entropies = _distribution(logits)
     values, places = logits.topk(min(k, logits.size(1)), dim=1)
@@ -78,20 +82,20 @@ def output_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer, *, k:
 
 
 def lens_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer) -> tuple[LensStep, ...]:
-    """The same, shorter: one for each layer and step."""
+    """Summarize the distribution of each step for a lens, with fewer candidates than `output_steps`."""
     return tuple(
         LensStep(
             probability=step.probability,
             rank=step.rank,
             entropy=step.entropy,
-            top=tuple(Likely(one.token, one.id, one.probability) for one in step.top),
+            top=tuple(Likely(candidate.token, candidate.id, candidate.probability) for candidate in step.top),
         )
         for step in output_steps(logits, ids, tokenizer, k=TOP_OF_A_LENS)
     )
 
 
 def _distribution(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log-sum-exp (T,), log-probabilities (T, V), entropy in bits (T,)."""
+    """Return log-sum-exp (T,), log-probabilities (T, V) and entropy in bits (T,)."""
     log_sums = logits.logsumexp(dim=1)
     log_p = logits - log_sums[:, None]
     entropies = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(dim=1) / math.log(2)

@@ -1,7 +1,8 @@
-"""The walk: every token on its way through the layers, each vector by its first numbers and its length.
+"""The walk: the vectors of every token through the layers, each shown by its first numbers and its norm.
 
-The order of "Attention is all you need": embedding, x sqrt(d_model), + position, then in each layer q, k, v, what the
-heads bring, W_O, add, norm, feed-forward. Scores and weights are with the attention maps, logits with the steps.
+The vectors are in the order of "Attention is all you need": embedding, × sqrt(d_model), + position, then in each layer
+q, k, v, the output of the heads, W_O, add, norm, feed-forward. Scores and weights are part of the attention maps, and
+logits of the output steps.
 """
 
 from dataclasses import dataclass
@@ -9,20 +10,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.insight.model_layout import SELF, ModelLayout, StackLayout, anatomy
+from heedful.insight.model_layout import SELF, ModelLayout, StackLayout, model_layout
 from heedful.insight.packed_arrays import Packed, pack
 from heedful.insight.positions import position_code
 from heedful.insight.trace import M, Place, Trace, scale_of, unwrap_attend
 from heedful.models.universal import Universal
 from heedful.nn.attention import MultiHeadAttention, share_heads
 
-NUMBERS = 8
+NUMBERS = 8  # numbers shown of each vector
 FEED_FORWARD = "feed_forward"
 
 
 @dataclass(frozen=True)
 class Vector:
-    """(…, D) -> the first n numbers (…, n), and the length of the whole (…)."""
+    """Vectors (…, D), shown by their first n numbers (…, n) and their L2 norms (…)."""
 
     first: Packed
     norm: Packed
@@ -30,26 +31,32 @@ class Vector:
 
 @dataclass(frozen=True)
 class Start:
+    """The vectors before the first layer."""
+
     embedding: Vector | None
     scaled: Vector | None
     position: Vector | None
-    input: Vector  # all that is added up
-    norm: Vector | None  # a norm of it, where one follows: then that enters the first layer
+    input: Vector  # the sum
+    norm: Vector | None  # the norm of the sum, if the model has one there; it is then the input of the first layer
 
 
 @dataclass(frozen=True)
 class HeadVectors:
+    """The vectors of one attention."""
+
     q: Vector  # (H, tokens)
     k: Vector
     v: Vector
     heads: Vector
     out: Vector  # (tokens)
-    scale: float  # what q . k is multiplied by
-    bias: bool
+    scale: float  # factor of q · k
+    bias: bool  # whether a bias is added to the scaled scores
 
 
 @dataclass(frozen=True)
 class FeedForwardVectors:
+    """The vectors of one feed-forward network."""
+
     inner: Vector
     gate: Vector | None
     activated: Vector
@@ -58,8 +65,10 @@ class FeedForwardVectors:
 
 @dataclass(frozen=True)
 class End:
+    """The vectors after the last layer."""
+
     norm: Vector | None
-    mean: Vector | None  # of steps that are weighted: what the Universal Transformer says in the end
+    mean: Vector | None  # of a Universal Transformer with halting: the weighted mean of its steps
 
 
 Layer = dict[str, HeadVectors | FeedForwardVectors | Vector | None]
@@ -67,7 +76,7 @@ Layer = dict[str, HeadVectors | FeedForwardVectors | Vector | None]
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack: what comes before its layers, each of them, what follows, and in which order a layer computes."""
+    """One stack: the vectors before, in and after its layers, and the order in which a layer computes them."""
 
     start: Start
     layers: tuple[Layer, ...]
@@ -77,28 +86,30 @@ class Stack:
 
 @dataclass(frozen=True)
 class Walk:
-    numbers: int
-    encoder: Stack | None  # None: the model has no such stack
+    """The walk of one sentence; a stack that the model lacks is None."""
+
+    numbers: int  # numbers shown of each vector
+    encoder: Stack | None
     decoder: Stack | None
 
 
 def walk_through(t: Trace[M], *, numbers: int = NUMBERS) -> Walk:
-    """The walk of the last pass that was traced, a pass of one sentence; after the block, when `t` records no more."""
-    assert not t.recording, "asking for the position code would be recorded as another pass"
-    body = anatomy(t.model)
+    """Return the walk of the last traced pass of one sentence. `t` must have stopped recording."""
+    assert not t.recording, "computing the position code would be recorded as another pass"
+    layout = model_layout(t.model)
     encoder, decoder = (
-        None if side is None else _Walker(t, body, side, text, numbers).walk()
-        for side, text in ((body.encoder, "source"), (body.decoder, "target"))
+        None if side is None else _Walker(t, layout, side, text, numbers).walk()
+        for side, text in ((layout.encoder, "source"), (layout.decoder, "target"))
     )
     return Walk(numbers, encoder, decoder)
 
 
 class _Walker:
-    """Goes through one of the stacks."""
+    """Collects the vectors of one stack."""
 
-    def __init__(self, t: Trace[M], body: ModelLayout, side: StackLayout, text: str, numbers: int) -> None:
+    def __init__(self, t: Trace[M], layout: ModelLayout, side: StackLayout, text: str, numbers: int) -> None:
         self.t = t
-        self.body = body
+        self.layout = layout
         self.side = side
         self.text = text
         self.places = side.places(t)
@@ -127,8 +138,8 @@ class _Walker:
         )
 
     def entering(self, layer: Place) -> Tensor:
-        """What a layer reads: the input of what comes first in it, a norm or the first of its products."""
-        first = f"{SELF}_residual.norm" if self.body.residual == "pre" else f"{SELF}.to_q"
+        """Return the input of a layer: the input of its first module, a norm or the projection to q."""
+        first = f"{SELF}_residual.norm" if self.layout.residual == "pre" else f"{SELF}.to_q"
         return self.t.at(layer.part(first).part("input"))
 
     def layer(self, place: Place) -> Layer:
@@ -138,8 +149,8 @@ class _Walker:
         parts[FEED_FORWARD] = self.feed_forward(place.part(FEED_FORWARD))
         for name in names:
             residual = place.part(f"{name}_residual")
-            # Where the sum stands: before a norm that comes last, or after a sub-layer that had the norm first.
-            added = {"post": residual.part("norm.input"), "pre": residual, "none": None}[self.body.residual]
+            # Post-norm adds before the norm, pre-norm after the sub-layer.
+            added = {"post": residual.part("norm.input"), "pre": residual, "none": None}[self.layout.residual]
             parts[f"{name}.added"] = None if added is None else self.at(added)
             parts[f"{name}.norm"] = self.at(residual.part("norm"))
         return parts
@@ -168,7 +179,7 @@ class _Walker:
     def end(self) -> End:
         norm = self.side.final_norm
         mean = None
-        if isinstance(self.t.model, Universal):  # what comes out of all steps is what is read from them
+        if isinstance(self.t.model, Universal):  # the weighted mean is the input of the module that reads the stack
             reader = "decoder_layer.cross_attention.to_k.input" if self.text == "source" else "head.linear.input"
             mean = self.at(Place(reader))
         return End(norm=None if norm is None else self.at(norm), mean=mean)
@@ -176,7 +187,7 @@ class _Walker:
     def steps(self) -> tuple[str, ...]:
         order = {"post": ("{}", "{}.added", "{}.norm"), "pre": ("{}.norm", "{}", "{}.added"), "none": ("{}", "{}.norm")}
         names = (*self.side.attentions, FEED_FORWARD)
-        return tuple(step.format(name) for name in names for step in order[self.body.residual])
+        return tuple(step.format(name) for name in names for step in order[self.layout.residual])
 
     def at(self, place: Place) -> Vector:
         return self.vector(self.t.at(place))

@@ -1,25 +1,28 @@
-"""Which pieces make a word: the one rule by which views merge sub-words (docs/look.md, "Words")."""
+"""Group subword pieces into words, by one rule for all views (docs/look.md, "Words")."""
 
 import re
 from collections.abc import Callable, Sequence
 
-MARK = "▁"  # how tokenizers write a space; byte-level ones write Ġ
+MARK = "▁"  # SentencePiece's sign for a space; byte-level tokenizers use Ġ
 SPACES = (MARK, "Ġ")
-INSIDE = "##"  # how WordPiece writes that no space stands before
-# Scripts without spaces: nothing tells their words apart, so each piece counts as one.
+INSIDE = "##"  # WordPiece's sign for a piece without a space before it
+# Scripts without spaces have no word boundaries, so each piece counts as a word.
 _UNSPACED = re.compile(
     r"[\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# heedful's own, and those of the families' public models
+# Special tokens of heedful and of public models
 _SPECIAL = re.compile(r"</?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\]")
 
 
 def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """(first, end) of each word, in order, without gaps.
+    """Return (first, end) of each word, in order and without gaps.
 
-    A word begins at a piece that begins with the mark of a space (or, where spaces are suffixes, after one that ends
-    with it; or, where `##` says that none is there, at every other piece), at a special mark and after one, and at a
-    piece that begins with a Han or Kana character.
+    A word begins at a piece that starts with the sign of a space, at and after a special token, and at a piece that
+    starts with a Han or Kana character. If spaces are suffixes, a word begins after a piece that ends with the sign;
+    with WordPiece, at every piece without `##`.
+
+    >>> word_spans(["▁The", "▁anim", "al", "</s>"])
+    [(0, 1), (1, 3), (3, 4)]
     """
     begins = _rule(tokens)
     starts = [
@@ -31,6 +34,7 @@ def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def is_special(piece: str) -> bool:
+    """Return whether a piece is a special token such as "</s>", "[CLS]" or "<|endoftext|>"."""
     return _SPECIAL.fullmatch(piece) is not None
 
 
@@ -44,7 +48,7 @@ def _rule(tokens: Sequence[str]) -> Callable[[str, str], bool]:
 
 
 def _begins(token: str, before: str) -> bool:
-    if before == MARK:  # a lone mark is the space before what follows it
+    if before == MARK:  # a lone sign is the space before the next piece
         return False
     return token.startswith(SPACES) or _UNSPACED.match(token) is not None
 
