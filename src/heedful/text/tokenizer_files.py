@@ -13,6 +13,7 @@ other programs skip.
 
 from pathlib import Path
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.text.hf_tokenizer import MAX_JSON_BYTES, HFTokenizer, load_hf_tokenizer, read_roles
@@ -23,7 +24,6 @@ from heedful.text.marian_tokenizer import (
     VOCABULARY,
     MarianTokenizer,
     read_marian,
-    write_json,
     write_marian,
 )
 from heedful.text.sentencepiece_model import check_file_size, probe_in_subprocess, read_model, read_model_file
