@@ -1,4 +1,4 @@
-"""What is written, and said, in place of lines that cannot be read; and other words that must be the right ones."""
+"""Unreadable lines in several commands: what is written in their place, and the messages about them."""
 
 import json
 from pathlib import Path
@@ -21,28 +21,28 @@ def echo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def translated(folder: Path, content: bytes, *options: str) -> bytes:
-    place = folder.parent
-    (place / "in").write_bytes(content)
-    arguments = ["translate", str(place / "in"), "-m", str(folder), "--output", str(place / "out"), *options]
+    parent = folder.parent
+    (parent / "in").write_bytes(content)
+    arguments = ["translate", str(parent / "in"), "-m", str(folder), "--output", str(parent / "out"), *options]
     assert main.run(arguments) == 0
-    return (place / "out").read_bytes()
+    return (parent / "out").read_bytes()
 
 
 def test_a_kept_line_among_several_candidates(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = translated(echo, b"ab\n\xff\xfe!\ncd\n", "--n-best", "2", "--on-bad-line", "keep")
-    assert found.splitlines() == [
+    output = translated(echo, b"ab\n\xff\xfe!\ncd\n", "--n-best", "2", "--on-bad-line", "keep")
+    assert output.splitlines() == [
         b"0 ||| ab ||| 0.000000", b"0 ||| a ||| -1.000000", b"1 ||| \xff\xfe! ||| 0.000000",
         b"2 ||| cd ||| 0.000000", b"2 ||| c ||| -1.000000",
     ]  # fmt: skip
     assert "1 line that could not be read, not UTF-8: copied" in capsys.readouterr().err
-    found = translated(echo, b"ab\n\xff\n", "--n-best", "2", "--on-bad-line", "skip")
-    assert found.splitlines()[2:] == [b"1 |||  ||| 0.000000"]
+    output = translated(echo, b"ab\n\xff\n", "--n-best", "2", "--on-bad-line", "skip")
+    assert output.splitlines()[2:] == [b"1 |||  ||| 0.000000"]
 
 
-def test_a_line_that_is_too_long_is_said_to_be_so(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_is_too_long_is_reported(echo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content = b"a\n" + b"b" * (MAX_LINE_BYTES + 1) + b"\n\xff\nc\n\xff\n"
-    found = translated(echo, content, "--format", "jsonl", "--on-bad-line", "skip")
-    errors = [json.loads(line).get("error") for line in found.splitlines()]
+    output = translated(echo, content, "--format", "jsonl", "--on-bad-line", "skip")
+    errors = [json.loads(line).get("error") for line in output.splitlines()]
     assert errors == [None, "longer than 16 MB", "not UTF-8", None, "not UTF-8"]
     err = capsys.readouterr().err
     assert "1 line that could not be read, longer than 16 MB: left empty" in err
@@ -52,8 +52,8 @@ def test_a_line_that_is_too_long_is_said_to_be_so(echo: Path, capsys: pytest.Cap
 def test_int8_says_why_ctranslate2_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count_conversions(monkeypatch)
     size = tokenizers().source.vocab_size
-    made = make_model(source_vocab_size=size, target_vocab_size=size)
-    translator = Translator.load(save_model(tmp_path / "model", made, tokenizers()), compute="int8")
+    model = make_model(source_vocab_size=size, target_vocab_size=size)
+    translator = Translator.load(save_model(tmp_path / "model", model, tokenizers()), compute="int8")
     with pytest.raises(UserError, match=r"only CTranslate2 has it, and it cannot do this: it gives the probability of"):
         translator.translate("a", beam=3, min_len=3)
     with pytest.raises(UserError, match=r"cannot do this: its random numbers"):

@@ -1,4 +1,4 @@
-"""Outputs that are closed, too small or broken end a command in words, whichever command writes."""
+"""Outputs that are closed, full or broken end every command with a message."""
 
 import errno
 import os
@@ -27,12 +27,12 @@ def echo(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("folders")
-    bert_folder(place / "bert", own_tokenizers())
-    bert_folder(place / "mood", own_tokenizers(), head="classify", labels=("bad", "good"))
-    save_model(place / "gpt", make_gpt(vocab_size=tokenizers().source.vocab_size), tokenizers())
-    (place / "in").write_text("a dog\n" * 200)
-    return place
+    folder = tmp_path_factory.mktemp("folders")
+    bert_folder(folder / "bert", own_tokenizers())
+    bert_folder(folder / "mood", own_tokenizers(), head="classify", labels=("bad", "good"))
+    save_model(folder / "gpt", make_gpt(vocab_size=tokenizers().source.vocab_size), tokenizers())
+    (folder / "in").write_text("a dog\n" * 200)
+    return folder
 
 
 COMMANDS = {
@@ -44,11 +44,13 @@ COMMANDS = {
 }
 
 
-def run(arguments: list[str], redirections: str, program: str = "-m heedful", **how: object) -> tuple[int, str]:
-    """The exit code, and what is said, of a command whose outputs a shell has redirected."""
+def run(arguments: list[str], redirections: str, program: str = "-m heedful", **options: object) -> tuple[int, str]:
+    """Run a command whose outputs a shell has redirected; return its exit code and standard error."""
     line = f'"$0" {program} "$@" {redirections}'
-    done = subprocess.run(["sh", "-c", line, sys.executable, *arguments], stderr=subprocess.PIPE, check=False, **how)  # type: ignore[call-overload]
-    return done.returncode, done.stderr.decode()
+    process = subprocess.run(
+        ["sh", "-c", line, sys.executable, *arguments], stderr=subprocess.PIPE, check=False, **options
+    )  # type: ignore[call-overload]
+    return process.returncode, process.stderr.decode()
 
 
 def translate(folder: Path, *options: str) -> list[str]:
@@ -56,7 +58,7 @@ def translate(folder: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_closed_standard_output_is_said(command: str, folders: Path) -> None:
+def test_a_closed_standard_output_is_reported(command: str, folders: Path) -> None:
     code, err = run(COMMANDS[command], ">&-", cwd=folders)
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith("heedful: standard output is closed; ")
@@ -74,7 +76,7 @@ def at_most_a_kilobyte() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
 
-def test_a_file_that_may_not_be_so_large(echo: Path, tmp_path: Path) -> None:
+def test_a_file_beyond_the_size_limit_of_the_system(echo: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     for options, redirection, name in (
         (["--output", str(output)], "", f"{output}.part"),
@@ -100,17 +102,19 @@ def test_a_file_that_may_not_be_so_large(echo: Path, tmp_path: Path) -> None:
     ],
     ids=["classify", "embed", "evaluate --per-sentence", "evaluate --json"],
 )
-def test_the_same_from_other_commands(command: list[str], name: str | None, folders: Path, tmp_path: Path) -> None:
-    place = str(tmp_path / "o")
-    arguments = [word.replace("OUT", place) for word in command]
-    code, err = run(arguments, f"> {place}", preexec_fn=at_most_a_kilobyte, cwd=folders)
+def test_a_full_disk_in_other_commands(command: list[str], name: str | None, folders: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path / "o")
+    arguments = [word.replace("OUT", folder) for word in command]
+    code, err = run(arguments, f"> {folder}", preexec_fn=at_most_a_kilobyte, cwd=folders)
     assert code == 1
     assert "Traceback" not in err
-    assert err.startswith("heedful: File too large" if name is None else f"heedful: {name.replace('OUT', place)}: File")
+    assert err.startswith(
+        "heedful: File too large" if name is None else f"heedful: {name.replace('OUT', folder)}: File"
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EFBIG, errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_fails(
+def test_a_failing_disk_is_reported(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(monkeypatch.setattr)

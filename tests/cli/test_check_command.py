@@ -1,4 +1,4 @@
-"""`heedful check`: what it prints, what it returns, which files it takes for a pair."""
+"""`heedful check`: its output, its exit code, and which files form a pair."""
 
 import gzip
 import json
@@ -47,18 +47,18 @@ def test_text_files_that_make_no_pairs_are_refused(tmp_path: Path) -> None:
         group(write(tmp_path, "train.en", "train.de", "valid.en"))
 
 
-def test_a_line_without_a_label_is_told_what_labels_need(tmp_path: Path, capsys) -> None:
+def test_a_line_without_a_label_is_reported_with_the_format(tmp_path: Path, capsys) -> None:
     [path] = write(tmp_path, "labels.tsv", text="a dog\tgood\na cat\n")
     assert run(["check", "--content", "labels", str(path)]) == 1
     assert "Each line needs text TAB label" in capsys.readouterr().out
 
 
-def test_a_file_given_twice_is_a_mistake(tmp_path: Path) -> None:
+def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.en: named twice"):
         group([*write(tmp_path, "a.en"), tmp_path / "a.en"])
 
 
-def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+def test_a_terminal_with_ascii_encoding(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "heedful", "check", *poisoned(tmp_path)],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -69,7 +69,7 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     assert rb"Probably Latin-1" in done.stdout
 
 
-def test_content_says_what_a_name_does_not(tmp_path: Path) -> None:
+def test_content_decides_where_a_name_does_not(tmp_path: Path) -> None:
     paths = write(tmp_path, "a.txt", "b.txt", text="good\tyes\n")
     assert [corpus.content for corpus in group(paths, content="text")] == ["text", "text"]
     assert [corpus.content for corpus in group(paths, content="labels")] == ["labels", "labels"]
@@ -86,7 +86,7 @@ def test_the_table_names_file_line_and_byte(tmp_path: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "a.en + a.de  7 pairs" in out
     assert "line 2  byte 12  invalid UTF-8 byte 0xE9 in “A caf\\xe9.”. Probably Latin-1" in out
-    assert "U+001B in “[red]A\\x1b[31m cat.[/red]”" in out  # nothing is interpreted, nothing reaches the terminal raw
+    assert "U+001B in “[red]A\\x1b[31m cat.[/red]”" in out  # neither markup nor escape codes reach the terminal
     assert "\x1b" not in out
     assert "pairs seen before" in out and "42.86 %" in out
     assert "cannot be used" in out
@@ -98,10 +98,14 @@ def test_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (values["version"], values["usable"]) == (1, False)
     (corpus,) = values["corpora"]
     assert (corpus["examples"], corpus["suspicious"], corpus["content"]) == (7, 5, "pairs")
-    found = {finding["kind"]: finding for finding in corpus["findings"]}
-    assert {kind: finding["count"] for kind, finding in found.items()} == {"encoding": 1, "control": 1, "duplicate": 3}
-    assert [found[kind]["severity"] for kind in found] == ["fatal", "warning", "warning"]
-    assert found["duplicate"]["examples"][2] == {
+    findings = {finding["kind"]: finding for finding in corpus["findings"]}
+    assert {kind: finding["count"] for kind, finding in findings.items()} == {
+        "encoding": 1,
+        "control": 1,
+        "duplicate": 3,
+    }
+    assert [findings[kind]["severity"] for kind in findings] == ["fatal", "warning", "warning"]
+    assert findings["duplicate"]["examples"][2] == {
         "file": str(tmp_path / "a.en"),
         "line": 7,
         "byte": (tmp_path / "a.en").stat().st_size - len(b"x\n"),
@@ -109,13 +113,13 @@ def test_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_warnings_leave_the_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_do_not_change_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = write(tmp_path, "a.en", "a.de")  # copies
     assert run(["check", *map(str, paths)]) == 0
     assert "source = target" in capsys.readouterr().out
 
 
-def test_one_bad_corpus_among_good_ones_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_unusable_corpus_decides_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "good.tsv", text="one\teins\n")
     write(tmp_path, "bad.tsv", text="one\n")
     assert run(["check", str(tmp_path / "good.tsv"), str(tmp_path / "bad.tsv")]) == 1
@@ -137,7 +141,7 @@ def test_test_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "line"), [("labels", '{"text": "two", "label": "x"}'), ("text", '{"text": "two"}')]
 )
-def test_a_test_set_holds_what_the_files_hold(
+def test_a_test_set_is_read_like_the_checked_files(
     content: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("train.jsonl", "test.jsonl"):
@@ -157,7 +161,7 @@ def test_columns_say_which_side_is_the_source(tmp_path: Path, capsys: pytest.Cap
         assert len(json.loads(capsys.readouterr().out)["corpora"][0]["findings"]) == n
 
 
-def test_fix_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_reports_what_was_dropped_and_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", *poisoned(tmp_path), "--fix", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
     assert "3 pairs kept" in out
@@ -184,7 +188,7 @@ def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixtur
     assert words in err and "Traceback" not in err and not out
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(
+def test_progress_without_a_terminal_is_one_line_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter(range(0, 1000, 10))

@@ -1,4 +1,4 @@
-"""`heedful convert`: each way there is, and what is said where there is none."""
+"""`heedful convert`: every conversion, and the messages about models that cannot be converted."""
 
 import json
 import re
@@ -55,14 +55,14 @@ def test_to_ctranslate2_gives_the_same_translations(model: Path, tmp_path: Path,
     texts = ["A dog.", "abc", "Who goes there?"]
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
     source = tokenizers().source
-    given = [source.pieces(source.encode(text)) for text in texts]
-    found = theirs.translate_batch(given, beam_size=1, max_decoding_length=20)
-    texts_there = [source.decode([source.id_of(piece) for piece in one.hypotheses[0]]) for one in found]
+    sources = [source.pieces(source.encode(text)) for text in texts]
+    results = theirs.translate_batch(sources, beam_size=1, max_decoding_length=20)
+    texts_there = [source.decode([source.id_of(piece) for piece in one.hypotheses[0]]) for one in results]
     assert texts_there == Translator.load(model, engine="torch").translate(texts, beam=1, max_len=20)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_without_a_tokenizer_it_says_so(tmp_path: Path, capsys) -> None:
+def test_a_missing_tokenizer_is_reported(tmp_path: Path, capsys) -> None:
     config = BartConfig(vocab_size=40, d_model=8, n_layers=1, n_heads=2, d_ff=12, max_len=16)
     folder = save_model(tmp_path / "model", fill(Bart(config), dtype=torch.float32), None)
     assert main.run(["convert", str(folder), str(tmp_path / "theirs"), "--format", "huggingface"]) == 0
@@ -72,7 +72,7 @@ def test_without_a_tokenizer_it_says_so(tmp_path: Path, capsys) -> None:
     assert load_model(tmp_path / "back").model.config == config
 
 
-def test_what_has_no_place_is_refused_with_the_reason(model: Path, tmp_path: Path, capsys) -> None:
+def test_a_model_without_a_counterpart_is_refused_with_the_reason(model: Path, tmp_path: Path, capsys) -> None:
     config = UniversalConfig(SIZE, SIZE, d_model=8, n_steps=2, n_heads=2, d_ff=12)
     universal = save_model(tmp_path / "universal", fill(Universal(config), dtype=torch.float32), tokenizers())
     for to, words in (
@@ -90,7 +90,7 @@ def test_what_has_no_place_is_refused_with_the_reason(model: Path, tmp_path: Pat
 
 
 def theirs(folder: Path, config: object = None, *names: str) -> Path:
-    """A folder of somebody else's: its settings, and files of which only the names matter."""
+    """Make a folder of another program: its config, and files of which only the names matter."""
     folder.mkdir()
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
@@ -99,7 +99,7 @@ def theirs(folder: Path, config: object = None, *names: str) -> Path:
     return folder
 
 
-def test_a_folder_of_hugging_faces_is_told_at_every_door(tmp_path: Path, capsys) -> None:
+def test_every_command_refuses_a_hugging_face_folder_with_the_conversion_to_type(tmp_path: Path, capsys) -> None:
     folder = theirs(tmp_path / "theirs", {"model_type": "gpt2"}, "model.safetensors")
     words = f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --format heedful"
     (tmp_path / "text.txt").write_text("a\nb\n")
@@ -134,17 +134,17 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_what_a_folder_is_that_holds_no_such_model(case: str, tmp_path: Path, capsys) -> None:
+def test_an_unsupported_folder_is_described(case: str, tmp_path: Path, capsys) -> None:
     config, names, words = OTHERS[case]
     folder = theirs(tmp_path / "theirs", config, *names)
     message = refused(folder, tmp_path / "out", "--format", "heedful", capsys=capsys)
     assert re.search(words, message) and str(folder) in message and "did you mean" not in message
-    if config is None:  # at the other doors, too
+    if config is None:  # the other functions that read a folder, too
         with pytest.raises(UserError, match=words):
             load_model(folder)
 
 
-def test_a_wrong_width_is_named_in_their_words(model: Path, tmp_path: Path, capsys) -> None:
+def test_a_wrong_shape_is_reported_with_hugging_faces_name(model: Path, tmp_path: Path, capsys) -> None:
     converted(model, tmp_path / "theirs", "--format", "huggingface", capsys=capsys)
     path = tmp_path / "theirs" / "config.json"
     changed = {f"{side}_ffn_dim": 20 for side in ("encoder", "decoder")}

@@ -1,4 +1,4 @@
-"""The doctor tells what is there, sees limits that others set, and says so when its own measurement is doubtful."""
+"""`heedful doctor`: facts about the machine, limits of control groups, warnings about a disturbed measurement."""
 
 import dataclasses
 import io
@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from heedful.cli import doctor as doctor_module
-from heedful.cli import doctor as speed_module
-from heedful.cli import system_info as machine_module
+from heedful.cli import system_info
 from heedful.cli.doctor import Rate, Report, Speed, doctor, examine, lines, measure, rate
 from heedful.cli.system_info import (
     Device,
@@ -50,8 +49,8 @@ def a_machine(**changes: object) -> Machine:
 
 
 def a_torch(**changes: object) -> Torch:
-    torch_found = Torch(version="2.13.0", threads=4, blas="mkl", onednn=True, instructions="AVX2", devices=())
-    return dataclasses.replace(torch_found, **changes)  # type: ignore[arg-type]
+    facts = Torch(version="2.13.0", threads=4, blas="mkl", onednn=True, instructions="AVX2", devices=())
+    return dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
 
 
 def a_speed(threads: int, *, fp32: float, bf16: float = 1000.0, spread: float = 0.0) -> Speed:
@@ -67,9 +66,9 @@ QUIET = [a_speed(1, fp32=100.0), a_speed(4, fp32=380.0)]
 
 
 def examined(
-    monkeypatch: pytest.MonkeyPatch, machine: Machine, *, found: Torch | None = None, speed: list[Speed] = QUIET
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, *, result: Torch | None = None, speed: list[Speed] = QUIET
 ) -> Report:
-    monkeypatch.setattr(doctor_module, "describe_torch", lambda: found or a_torch())
+    monkeypatch.setattr(doctor_module, "describe_torch", lambda: result or a_torch())
     monkeypatch.setattr(doctor_module, "measure", lambda **_: speed)
     return examine(machine)
 
@@ -94,7 +93,7 @@ DOUBTFUL = {
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
-def test_what_is_doubtful_is_said(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_doubtful_facts_give_warnings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     machine, options, words = DOUBTFUL[name]
     warnings = examined(monkeypatch, machine, **options).warnings  # type: ignore[arg-type]
     assert len(warnings) == 1
@@ -105,12 +104,12 @@ def test_an_unknown_load_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert examined(monkeypatch, a_machine(load=None, memory_free_bytes=None)).warnings == []
 
 
-def test_bf16_of_the_processor_is_used_where_it_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = examined(monkeypatch, a_machine(), found=a_torch(bf16=True), speed=[a_speed(1, fp32=100.0, bf16=250.0)])
+def test_bf16_is_advised_if_the_processor_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = examined(monkeypatch, a_machine(), result=a_torch(bf16=True), speed=[a_speed(1, fp32=100.0, bf16=250.0)])
     assert report.advice == ["the processor multiplies in bf16 (2.5 times as fast as in fp32): heedful trains with it"]
 
 
-def test_bf16_without_such_a_processor_is_spoken_of_only_where_it_was_measured_slower(
+def test_without_bf16_units_bf16_is_mentioned_only_if_measured_slower(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow = examined(monkeypatch, a_machine(), speed=[a_speed(1, fp32=100.0, bf16=10.0)])
@@ -118,11 +117,11 @@ def test_bf16_without_such_a_processor_is_spoken_of_only_where_it_was_measured_s
     assert slow.advice == ["bf16 is slower than fp32 here (10.0 times): heedful trains in fp32"]
     assert fast.advice == []
     gpu = a_torch(devices=(Device(name="cuda:0", model="A GPU", memory_total_bytes=80 * GB, bf16=True),))
-    assert examined(monkeypatch, a_machine(), found=gpu, speed=[a_speed(1, fp32=100.0, bf16=10.0)]).advice == []
+    assert examined(monkeypatch, a_machine(), result=gpu, speed=[a_speed(1, fp32=100.0, bf16=10.0)]).advice == []
 
 
 @pytest.mark.parametrize("error", [ImportError("No module named 'torch'"), OSError("libgomp.so.1: cannot open")])
-def test_a_torch_that_cannot_be_loaded_is_a_finding(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_torch_that_cannot_be_loaded_is_a_warning(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail() -> Torch:
         raise error
 
@@ -133,25 +132,25 @@ def test_a_torch_that_cannot_be_loaded_is_a_finding(monkeypatch: pytest.MonkeyPa
     assert str(error) in "".join(text for _, text in lines(report))
 
 
-def test_what_people_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Device(name="cuda:0", model="A GPU", memory_total_bytes=80 * GB, bf16=True)
     mps = Device(name="mps", model="A Chip", memory_total_bytes=None, bf16=False)
     report = dataclasses.replace(
-        examined(monkeypatch, a_machine(usable_cores=1.5, memory_free_bytes=None), found=a_torch(devices=(gpu, mps))),
+        examined(monkeypatch, a_machine(usable_cores=1.5, memory_free_bytes=None), result=a_torch(devices=(gpu, mps))),
         extras=[
             Extra("plot", installed={}, missing=("matplotlib",), install="pip install 'heedful[plot]'"),
             Extra("parquet", installed={"pyarrow": "26.0.1"}, missing=(), install="pip install 'heedful[parquet]'"),
         ],
     )
-    said = dict(lines(report))
-    assert said["processor"] == "A Processor, 1.5 of 4 cores usable"
-    assert said["memory"] == "an unknown amount free of 16.0 GB"
-    assert said["torch"] == "2.13.0, 4 threads, BLAS mkl, with oneDNN, AVX2"
-    assert said["  cuda:0"] == "A GPU, 80.0 GB, bf16"
-    assert said["  mps"] == "A Chip, no bf16"
-    assert said["  fp32 product"] == "100 GFLOP/s with 1 thread, 380 GFLOP/s with 4 threads"
-    assert said["  plot"] == "needs matplotlib: pip install 'heedful[plot]'"
-    assert said["  parquet"] == "pyarrow 26.0.1"
+    texts = dict(lines(report))
+    assert texts["processor"] == "A Processor, 1.5 of 4 cores usable"
+    assert texts["memory"] == "an unknown amount free of 16.0 GB"
+    assert texts["torch"] == "2.13.0, 4 threads, BLAS mkl, with oneDNN, AVX2"
+    assert texts["  cuda:0"] == "A GPU, 80.0 GB, bf16"
+    assert texts["  mps"] == "A Chip, no bf16"
+    assert texts["  fp32 product"] == "100 GFLOP/s with 1 thread, 380 GFLOP/s with 4 threads"
+    assert texts["  plot"] == "needs matplotlib: pip install 'heedful[plot]'"
+    assert texts["  parquet"] == "pyarrow 26.0.1"
 
 
 def test_json_is_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +171,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_people_on_a_terminal_and_programs_read_the_same_words(
+def test_a_terminal_and_a_pipe_get_the_same_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = examined(monkeypatch, a_machine(load=9.0, folder="/a [bold]folder[/bold]"))
@@ -276,7 +275,7 @@ def test_memory_that_may_be_used(tmp_path: Path, name: str) -> None:
     assert memory(files(tmp_path, **MEMINFO, **contents)) == (total * 1024, free * 1024)
 
 
-def test_memory_where_the_system_tells_only_the_total(tmp_path: Path) -> None:
+def test_memory_if_the_system_reports_only_the_total(tmp_path: Path) -> None:
     total, free = memory(tmp_path)
     assert total is not None
     assert total > 0
@@ -289,13 +288,13 @@ def test_the_processor_has_a_name(tmp_path: Path) -> None:
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    machine, found = describe_machine(tmp_path), describe_torch()
+    machine, result = describe_machine(tmp_path), describe_torch()
     assert 0 < machine.usable_cores <= machine.cores
     assert machine.folder == str(tmp_path.resolve())
     assert machine.disk_free_bytes > 0
-    assert found.version == torch.__version__
-    assert found.threads == torch.get_num_threads()
-    assert found.blas != "unknown"
+    assert result.version == torch.__version__
+    assert result.threads == torch.get_num_threads()
+    assert result.blas != "unknown"
 
 
 def test_extras_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,15 +310,15 @@ def test_extras_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> Non
     metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requirements)
     metadata += "Provides-Extra: parquet\nProvides-Extra: plot\nProvides-Extra: dev\n"
 
-    class Package(machine_module.importlib.metadata.Distribution):
+    class Package(system_info.importlib.metadata.Distribution):
         def read_text(self, filename: str) -> str | None:
             return metadata if filename == "METADATA" else None
 
         def locate_file(self, path: object) -> Path:
             return Path(str(path))
 
-    monkeypatch.setattr(machine_module.importlib.metadata, "distribution", lambda _: Package())
-    monkeypatch.setattr(machine_module, "_version_of", {"pyarrow": "26", "matplotlib": "3", "pytest": "9"}.get)
+    monkeypatch.setattr(system_info.importlib.metadata, "distribution", lambda _: Package())
+    monkeypatch.setattr(system_info, "_version_of", {"pyarrow": "26", "matplotlib": "3", "pytest": "9"}.get)
     parquet, plot, dev = extras()
     assert (parquet.name, parquet.installed, parquet.missing) == ("parquet", {"pyarrow": "26"}, ())
     assert (plot.installed, plot.missing) == ({"matplotlib": "3"}, ("no-such-package",))
@@ -334,16 +333,16 @@ def test_the_extras_of_this_installation() -> None:
     assert all(extra.installed or extra.missing for extra in extras())
 
 
-def test_extras_of_a_heedful_that_was_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_without_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> None:
-        raise machine_module.importlib.metadata.PackageNotFoundError("heedful")
+        raise system_info.importlib.metadata.PackageNotFoundError("heedful")
 
-    monkeypatch.setattr(machine_module.importlib.metadata, "distribution", missing)
+    monkeypatch.setattr(system_info.importlib.metadata, "distribution", missing)
     assert extras() == []
 
 
 class Clock:
-    """Time passes only while somebody works."""
+    """A clock that advances by the given durations, one for each call of the work."""
 
     def __init__(self, durations: list[float]) -> None:
         self.now = 0.0
@@ -356,14 +355,14 @@ class Clock:
         return self.now
 
 
-def test_a_rate_is_the_best_run_and_tells_how_unsteady_it_was() -> None:
-    clock = Clock([0.5, 2.0, 1.0, 3.0, 0.5])  # the first run only warms up, and after the fourth the time is over
-    found = rate(clock.work, amount=10.0, seconds=5.0, clock=clock)
-    assert found.best == 10.0
-    assert found.spread == 1.0
+def test_a_rate_is_the_best_run_and_its_spread() -> None:
+    clock = Clock([0.5, 2.0, 1.0, 3.0, 0.5])  # the first run is a warm-up; after the fourth the time is used up
+    result = rate(clock.work, amount=10.0, seconds=5.0, clock=clock)
+    assert result.best == 10.0
+    assert result.spread == 1.0
 
 
-def test_a_slow_work_is_run_three_times() -> None:
+def test_slow_work_is_run_three_times() -> None:
     clock = Clock([50.0, 50.0, 40.0, 20.0, 1.0])
     assert rate(clock.work, amount=100.0, seconds=1.0, clock=clock) == Rate(best=5.0, spread=1.0)
 
@@ -377,8 +376,8 @@ def test_measuring_leaves_torch_as_it_was() -> None:
         assert min(speed.fp32_gflop_per_s.best, speed.bf16_gflop_per_s.best, speed.memory_gb_per_s.best) > 0
 
 
-def test_it_is_measured_with_the_threads_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed_module, "rate", lambda *_, **__: Rate(best=float(torch.get_num_threads()), spread=0.0))
+def test_speed_is_measured_with_the_given_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "rate", lambda *_, **__: Rate(best=float(torch.get_num_threads()), spread=0.0))
     for threads, counts in {1: [1], 3: [1, 3]}.items():
         speeds = measure(threads=threads, memory_free=10**6)
         assert [speed.threads for speed in speeds] == [speed.fp32_gflop_per_s.best for speed in speeds] == counts

@@ -1,4 +1,4 @@
-"""`heedful fill`, `classify` and `embed`: what comes in and what comes out."""
+"""`heedful fill`, `classify` and `embed`: outputs, formats and mistakes."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ LINES = ["a dog runs", "", "two dogs run on the beach", "a cat\u2028sleeps"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A model for hidden words, one for labels of texts, one for those of tokens, one for those of images."""
+    """Models for masked words, for labels of texts, of tokens and of images."""
     place, tokenizers = tmp_path_factory.mktemp("encoders"), own_tokenizers()
     bert_folder(place / "bert", tokenizers)
     bert_folder(place / "mood", tokenizers, head="classify", labels=("bad", "good", "so-so"))
@@ -33,11 +33,11 @@ def folder(tmp_path_factory) -> Path:
 def test_fill_prints_words_with_their_probabilities(folder: Path, capsys) -> None:
     assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--top-k", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    [wanted] = FillMask.load(folder / "bert").fill("a [MASK] runs", top_k=3)
-    assert [float(line.split()[0]) for line in lines] == [pytest.approx(c.score, abs=1e-4) for c in wanted]
+    [expected] = FillMask.load(folder / "bert").fill("a [MASK] runs", top_k=3)
+    assert [float(line.split()[0]) for line in lines] == [pytest.approx(c.score, abs=1e-4) for c in expected]
 
 
-def test_fill_where_standard_output_knows_only_ascii(folder: Path) -> None:
+def test_fill_with_an_ascii_standard_output(folder: Path) -> None:
     shown = {}
     for encoding in ("utf-8", "ascii"):
         for more in ((), ("--json",)):
@@ -54,17 +54,17 @@ def test_fill_where_standard_output_knows_only_ascii(folder: Path) -> None:
 def test_fill_as_json(folder: Path, capsys) -> None:
     arguments = ["fill", "a [MASK] runs on [MASK]", "-m", str(folder / "bert"), "--json", "--target", "dog", "cat"]
     assert run(arguments) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [len(place) for place in found] == [2, 2]
-    assert sorted(found[0][0]) == ["score", "text", "token", "token_text"]
+    results = json.loads(capsys.readouterr().out)
+    assert [len(place) for place in results] == [2, 2]
+    assert sorted(results[0][0]) == ["score", "text", "token", "token_text"]
 
 
-def test_classify_answers_each_line_with_one(folder: Path, capsys) -> None:
+def test_classify_writes_one_line_for_each_line(folder: Path, capsys) -> None:
     assert run(["classify", str(folder / "lines.txt"), "-m", str(folder / "mood")]) == 0
     lines = capsys.readouterr().out.split("\n")
-    wanted = Classifier.load(folder / "mood").classify(LINES)
+    expected = Classifier.load(folder / "mood").classify(LINES)
     assert lines[-1] == "" and len(lines) == len(LINES) + 1
-    for line, labels in zip(lines, wanted, strict=False):
+    for line, labels in zip(lines, expected, strict=False):
         label, score = line.split("\t")
         assert (label, float(score)) == (labels[0].label, pytest.approx(labels[0].score, abs=1e-3))
 
@@ -72,9 +72,9 @@ def test_classify_answers_each_line_with_one(folder: Path, capsys) -> None:
 def test_classify_as_json(folder: Path, tmp_path: Path) -> None:
     arguments = ["classify", str(folder / "lines.txt"), "-m", str(folder / "mood"), "--format", "jsonl", "--top-k", "2"]
     assert run([*arguments, "--output", str(tmp_path / "out.jsonl")]) == 0
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1]]
-    assert len(found) == len(LINES)
-    assert all(one["label"] == one["labels"][0]["label"] and len(one["labels"]) == 2 for one in found)
+    results = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert len(results) == len(LINES)
+    assert all(one["label"] == one["labels"][0]["label"] and len(one["labels"]) == 2 for one in results)
 
 
 def test_classify_words(folder: Path, capsys) -> None:
@@ -82,8 +82,8 @@ def test_classify_words(folder: Path, capsys) -> None:
     assert run(arguments) == 0
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == len(LINES) + 1 and lines[1] == ""
-    found = Classifier.load(folder / "tags").label_words(LINES)
-    assert lines[:-1] == [" ".join(f"{one.word}/{one.label}" for one in words) for words in found]
+    results = Classifier.load(folder / "tags").label_words(LINES)
+    assert lines[:-1] == [" ".join(f"{one.word}/{one.label}" for one in words) for words in results]
     assert run([*arguments, "--format", "jsonl"]) == 0
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [[one["word"] for one in each["words"]] for each in objects] == [line.split() for line in LINES]
@@ -100,13 +100,13 @@ def test_a_missing_image_is_named_with_its_line(folder: Path, tmp_path: Path, ca
     assert f"heedful: {tmp_path / 'nowhere.png'}: no such file\n" == capsys.readouterr().err
 
 
-def test_a_target_of_several_tokens_is_said(folder: Path, capsys) -> None:
+def test_a_target_of_several_tokens_gives_a_warning(folder: Path, capsys) -> None:
     pieces = own_tokenizers().source.pieces(own_tokenizers().source.encode("zebrafish"))
     assert len(pieces) > 1
     assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--target", "zebrafish", "a"]) == 0
-    said = capsys.readouterr().err
-    assert said.startswith(f"heedful: target 'zebrafish' is {len(pieces)} tokens") and said.count("\n") == 1
-    assert f"the first, {pieces[0]!r}, is compared" in said
+    error = capsys.readouterr().err
+    assert error.startswith(f"heedful: target 'zebrafish' is {len(pieces)} tokens") and error.count("\n") == 1
+    assert f"the first, {pieces[0]!r}, is compared" in error
 
 
 def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
@@ -123,7 +123,7 @@ def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize("command", [["classify"], ["embed", "--output", "v.npy"]])
-def test_what_is_no_list_of_images_is_said(
+def test_input_that_is_no_list_of_images_is_refused(
     command: list[str], folder: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -132,7 +132,7 @@ def test_what_is_no_list_of_images_is_said(
     Path("names").write_text("film.gif\n\n")
     picture(tmp_path / "there.png")
     for model, file, words in (
-        ("vit", "film.gif", None),  # a PNG, whatever it is called
+        ("vit", "film.gif", None),  # a PNG under another name
         ("vit", "names", "the name of an image file is missing"),
         ("vit", "photos", "ls photos/* | heedful"),
         ("mood", "there.png", "there.png: an image, and this model reads text"),
@@ -159,10 +159,10 @@ def test_a_line_that_is_not_utf8(folder: Path, tmp_path: Path, capsys) -> None:
 def test_embed_to_npy(pool: str, folder: Path, tmp_path: Path) -> None:
     arguments = ["embed", str(folder / "lines.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / "v.npy")]
     assert run([*arguments, "--pool", pool]) == 0
-    found = np.load(tmp_path / "v.npy", allow_pickle=False)
-    assert found.dtype == np.float32
-    wanted = Embedder.load(folder / "bert").embed(LINES, pool=pool).numpy()
-    assert np.allclose(found, wanted, atol=1e-6)
+    results = np.load(tmp_path / "v.npy", allow_pickle=False)
+    assert results.dtype == np.float32
+    expected = Embedder.load(folder / "bert").embed(LINES, pool=pool).numpy()
+    assert np.allclose(results, expected, atol=1e-6)
 
 
 def test_embed_to_jsonl(folder: Path, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_embed_to_jsonl(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.jsonl"])
-def test_embed_says_how_far_it_has_come(name: str, folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+def test_embed_reports_its_progress(name: str, folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("heedful.cli.progress.EVERY", 0.0)
     (tmp_path / "many.txt").write_text("a dog runs\n" * 100)
     assert run(["embed", str(tmp_path / "many.txt"), "-m", str(folder / "bert"), "--output", str(tmp_path / name)]) == 0
@@ -192,7 +192,7 @@ def test_embed_an_image(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n_rows", [0, 7, 10**12])
-def test_the_header_is_numpys_and_always_of_one_length(n_rows: int) -> None:
+def test_the_header_is_numpys_and_has_a_fixed_length(n_rows: int) -> None:
     import io
 
     header = npy_header(n_rows, 1024)
@@ -216,7 +216,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_said_in_one_paragraph(case: str, folder: Path, capsys, monkeypatch) -> None:
+def test_a_mistake_gives_one_paragraph(case: str, folder: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(folder)
     arguments, words = MISTAKES[case]
     assert run(arguments) == 1

@@ -1,4 +1,4 @@
-"""`heedful evaluate`: files or a model in, scores out, and what is refused."""
+"""`heedful evaluate`: scores of files and of models, and refused inputs."""
 
 import json
 import subprocess
@@ -32,13 +32,13 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model that has learned nothing: what it writes is noise, and always the same."""
+    """An untrained model, whose translations are noise but always equal."""
     config = TokenizerConfig(kind="char", vocab_size=80, byte_fallback=False)
     tokenizers = learn_tokenizers(SOURCE, TARGET, config)
     size = tokenizers.source.vocab_size
     shape = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 12}
-    made = Seq2Seq(Seq2SeqConfig(size, size, **shape))
-    return str(save_model(tmp_path_factory.mktemp("evaluate") / "model", fill(made).float(), tokenizers))
+    untrained = Seq2Seq(Seq2SeqConfig(size, size, **shape))
+    return str(save_model(tmp_path_factory.mktemp("evaluate") / "model", fill(untrained).float(), tokenizers))
 
 
 def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
@@ -49,18 +49,18 @@ def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
 
 
 def test_a_file_of_translations(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(["--hypotheses", files["output"], "--target", files["target"], "--lowercase"], capsys)
-    (system,) = found["systems"]
+    report = answer(["--hypotheses", files["output"], "--target", files["target"], "--lowercase"], capsys)
+    (system,) = report["systems"]
     metrics = [BLEU(), CHRF(), BLEU(lowercase=True), CHRF(lowercase=True)]
     for score, metric in zip(system["scores"], metrics, strict=True):
         assert score["value"] == pytest.approx(metric.corpus_score(OUTPUT, [TARGET], n_bootstrap=1000).score)
         assert score["signature"] == str(metric.get_signature())
         assert score["low"] <= score["value"] <= score["high"]
     assert [score["lowercase"] for score in system["scores"]] == [False, False, True, True]
-    assert (found["sentences"], found["references"], found["comparisons"], found["worst"]) == (4, 1, [], [])
+    assert (report["sentences"], report["references"], report["comparisons"], report["worst"]) == (4, 1, [], [])
 
 
-def test_the_table_says_the_same(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_the_scores_of_the_json(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     typed = ["--hypotheses", files["output"], "--target", files["target"], "--source", files["source"], "--worst", "2"]
     scores = answer(typed, capsys)["systems"][0]["scores"]
     assert run(["evaluate", *typed]) == 0
@@ -76,9 +76,9 @@ def test_the_table_says_the_same(files: dict[str, str], capsys: pytest.CaptureFi
 
 def test_two_outputs_are_compared(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     typed = ["--hypotheses", files["output"], "--against", files["other"], "--target", files["target"]]
-    found = answer(typed, capsys)
-    assert [one["name"] for one in found["systems"]] == [files["output"], files["other"]]
-    bleu, chrf = found["comparisons"]
+    report = answer(typed, capsys)
+    assert [one["name"] for one in report["systems"]] == [files["output"], files["other"]]
+    bleu, chrf = report["comparisons"]
     assert bleu["difference"] < 0 and chrf["difference"] < 0
     assert run(["evaluate", *typed]) == 0
     assert f"{files['output']} against {files['other']}" in capsys.readouterr().out
@@ -122,9 +122,7 @@ def test_sentence_by_sentence(files: dict[str, str], tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("name", ["source", "target", "output", "other"])
-def test_scores_are_not_written_over_what_is_scored(
-    name: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_do_not_overwrite_an_input(name: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     before = Path(files[name]).read_bytes()
     read = ["--source", files["source"], "--hypotheses", files["output"], "--against", files["other"]]
     assert run(["evaluate", *read, "--target", files["target"], "--per-sentence", files[name]]) == 1
@@ -132,7 +130,7 @@ def test_scores_are_not_written_over_what_is_scored(
     assert Path(files[name]).read_bytes() == before
 
 
-def test_a_model_translates_and_its_perplexity_is_given(
+def test_a_model_translates_and_its_perplexity_is_reported(
     files: dict[str, str], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("heedful.decoding.translator")
@@ -141,14 +139,14 @@ def test_a_model_translates_and_its_perplexity_is_given(
 
     path = tmp_path / "sentences.jsonl"
     test_set = ["--source", files["source"], "--target", files["target"]]
-    found = answer(["-m", model, *test_set, "--beam", "2", "--per-sentence", str(path)], capsys)
+    report = answer(["-m", model, *test_set, "--beam", "2", "--per-sentence", str(path)], capsys)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     with pytest.warns(UserWarning, match="were cut off at the longest length allowed"):
         assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
-    assert any(note.startswith(f"{model}: ") and "were cut off" in note for note in found["notes"])
+    assert any(note.startswith(f"{model}: ") and "were cut off" in note for note in report["notes"])
     loaded = load_model(model)
     expected = likelihood(loaded.model, loaded.tokenizers, SOURCE, TARGET)
-    assert found["systems"][0]["perplexity"] == pytest.approx(expected.perplexity)
+    assert report["systems"][0]["perplexity"] == pytest.approx(expected.perplexity)
     assert [row["reference_log_prob"] for row in rows] == pytest.approx(expected.log_probs)
     assert run(["evaluate", "-m", model, *test_set]) == 0
     assert f"{expected.perplexity:.2f}" in capsys.readouterr().out
@@ -166,10 +164,10 @@ def test_one_long_line_does_not_spoil_the_rest(tmp_path: Path, capsys: pytest.Ca
     target = write(tmp_path / "long.de", [*TARGET, "Eine Katze. " * 30])
     sentences = tmp_path / "sentences"
     test_set = ["-m", folder, "--source", source, "--target", target, "--beam", "1"]
-    found = answer([*test_set, "--per-sentence", str(sentences)], capsys)
-    assert [score["name"] for score in found["systems"][0]["scores"]] == ["BLEU", "chrF2"]
-    assert found["systems"][0]["left_out"] == [5] and found["systems"][0]["perplexity"] > 1
-    assert any("1 pair, line 5, is longer than the 40 positions" in note for note in found["notes"])
+    report = answer([*test_set, "--per-sentence", str(sentences)], capsys)
+    assert [score["name"] for score in report["systems"][0]["scores"]] == ["BLEU", "chrF2"]
+    assert report["systems"][0]["left_out"] == [5] and report["systems"][0]["perplexity"] > 1
+    assert any("1 pair, line 5, is longer than the 40 positions" in note for note in report["notes"])
     rows = [json.loads(line) for line in sentences.read_text(encoding="utf-8").splitlines()]
     assert ["reference_log_prob" in row for row in rows] == [True] * 4 + [False]
     assert run(["evaluate", *test_set]) == 0
@@ -180,21 +178,21 @@ def test_a_model_against_itself_does_not_differ(
     files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("heedful.decoding.translator")
-    found = answer(
+    report = answer(
         ["-m", model, "--against", model, "--source", files["source"], "--target", files["target"], "--beam", "1"],
         capsys,
     )
-    assert [(one["difference"], one["p_value"]) for one in found["comparisons"]] == [(0.0, 1.0)] * 2
+    assert [(one["difference"], one["p_value"]) for one in report["comparisons"]] == [(0.0, 1.0)] * 2
 
 
-def test_a_model_that_comes_with_heedful_is_named(
+def test_a_built_in_model_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/decode.md: `-m fr-en` names it wherever a model is named; so does --against."""
-    monkeypatch.chdir(tmp_path)  # where no folder is called so
+    """`-m fr-en` names a built-in model, and so does --against (docs/decode.md)."""
+    monkeypatch.chdir(tmp_path)  # where no folder has this name
     test_set = ["--source", write(tmp_path / "a", ["Hello."]), "--target", write(tmp_path / "b", ["Salut."])]
-    found = answer(["-m", "en-fr", "--against", "en-fr", *test_set, "--beam", "1"], capsys)
-    assert [system["name"] for system in found["systems"]] == ["en-fr", "en-fr"]
+    report = answer(["-m", "en-fr", "--against", "en-fr", *test_set, "--beam", "1"], capsys)
+    assert [system["name"] for system in report["systems"]] == ["en-fr", "en-fr"]
     assert run(["evaluate", "-m", "en-tlh", *test_set]) == 1
     assert "en-tlh: no such folder" in (message := capsys.readouterr().err) and "en-fr" in message
 
@@ -211,19 +209,19 @@ def test_a_file_that_does_not_fit_is_refused_before_a_model_translates(
     assert f"{against}: " in capsys.readouterr().err
 
 
-def test_how_far_it_has_come_is_told(
+def test_progress_is_reported(
     files: dict[str, str], model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On standard error, so that the scores can be read by a program; where there is no terminal, line by line."""
+    """Progress goes to standard error, line by line without a terminal, so that a program can read the scores."""
     monkeypatch.setattr("heedful.cli.progress.EVERY", 0.0)
     arguments = ["-m", model, "--source", files["source"], "--target", files["target"], "--json"]
     assert run(["evaluate", *arguments, "--against", model]) == 0
     out, err = capsys.readouterr()
     json.loads(out)
     lines = err.splitlines()
-    for what in ("translating", "reading the references"):
-        told = [line for line in lines if line.startswith(f"{model}: {what}: ")]
-        assert f"{model}: {what}: 4 sentences" in told[-1] and "100%" in told[-1]
+    for activity in ("translating", "reading the references"):
+        reports = [line for line in lines if line.startswith(f"{model}: {activity}: ")]
+        assert f"{model}: {activity}: 4 sentences" in reports[-1] and "100%" in reports[-1]
     assert len([line for line in lines if "translating: 4 sentences" in line]) == 2  # of both models
 
 
@@ -238,23 +236,23 @@ assert "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
-def test_chinese_by_13a_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chinese_with_13a_gives_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "zh", ["一只狗在街上奔跑。", "两个女孩在看书。"])
-    found = answer(["--hypotheses", path, "--target", path], capsys)
-    assert "--tokenize zh" in found["notes"][0]
+    report = answer(["--hypotheses", path, "--target", path], capsys)
+    assert "--tokenize zh" in report["notes"][0]
     assert run(["evaluate", "--hypotheses", path, "--target", path]) == 0
-    assert f"note: {found['notes'][0]}" in capsys.readouterr().out
+    assert f"note: {report['notes'][0]}" in capsys.readouterr().out
     assert answer(["--hypotheses", path, "--target", path, "--tokenize", "zh"], capsys)["notes"] == []
 
 
 def test_empty_lines_are_sentences(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = write(tmp_path / "gaps", [OUTPUT[0], "", "", OUTPUT[3]])
-    found = answer(["--hypotheses", output, "--target", files["target"], "--worst", "9"], capsys)
-    assert found["sentences"] == 4
-    assert [row["line"] for row in found["worst"]] == [2, 3, 1, 4]
+    report = answer(["--hypotheses", output, "--target", files["target"], "--worst", "9"], capsys)
+    assert report["sentences"] == 4
+    assert [row["line"] for row in report["worst"]] == [2, 3, 1, 4]
 
 
-def test_what_a_terminal_cannot_write_is_escaped(files: dict[str, str]) -> None:
+def test_characters_that_a_terminal_cannot_encode_are_escaped(files: dict[str, str]) -> None:
     command = [sys.executable, "-m", "heedful", "evaluate", "--worst", "4"]
     done = subprocess.run(
         [*command, "--hypotheses", files["output"], "--target", files["target"]],
@@ -292,8 +290,8 @@ def test_a_mistake_is_explained(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "latin").write_bytes(b"a\nschl\xe4ft\nc\nd\n")
-    made = {"short": write(tmp_path / "short", TARGET[:3]), "nothing": write(tmp_path / "nothing", [])}
-    places = {**files, **made, "folder": str(tmp_path / "folder"), "latin": str(tmp_path / "latin")}
+    untrained = {"short": write(tmp_path / "short", TARGET[:3]), "nothing": write(tmp_path / "nothing", [])}
+    places = {**files, **untrained, "folder": str(tmp_path / "folder"), "latin": str(tmp_path / "latin")}
     assert run(["evaluate", *typed.format(**places).split()]) == 1
     message = capsys.readouterr().err
     assert "Traceback" not in message and "on_bad_line" not in message

@@ -39,17 +39,17 @@ def ran(*arguments: str, capfdbinary: pytest.CaptureFixture[bytes]) -> bytes:
     return out
 
 
-def filtered(model: Path, given: bytes, *options: str) -> "subprocess.CompletedProcess[bytes]":
+def filtered(model: Path, prompts: bytes, *options: str) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-m", "heedful", "generate", "-m", str(model), *options]
-    return subprocess.run(command, input=given, capture_output=True, check=False)
+    return subprocess.run(command, input=prompts, capture_output=True, check=False)
 
 
-def test_a_prompt_and_what_follows_it(model: Path, generator: Generator, capfdbinary) -> None:
+def test_a_prompt_and_its_continuation(model: Path, generator: Generator, capfdbinary) -> None:
     out = ran("A dog", "-m", str(model), "--max-tokens", "9", capfdbinary=capfdbinary)
     assert out.decode() == "A dog" + generator.generate("A dog", max_len=9) + "\n"
 
 
-def test_drawn_by_a_seed(model: Path, generator: Generator, capfdbinary) -> None:
+def test_sampling_with_a_seed(model: Path, generator: Generator, capfdbinary) -> None:
     options = ["A dog", "-m", str(model), "--max-tokens", "9", "--temperature", "0.9", "--top-k", "20", "--seed"]
     texts = [ran(*options, seed, capfdbinary=capfdbinary).decode() for seed in ("1", "1", "2")]
     assert texts[0] == texts[1] != texts[2]
@@ -70,33 +70,35 @@ def test_json_and_several_texts(model: Path, generator: Generator, capfdbinary) 
     assert len(lines) == 2
 
 
-def test_a_filter_one_line_for_each(model: Path, generator: Generator) -> None:
-    done = filtered(model, b"A dog\n\n  \nTwo cats\r\nlast", "--max-tokens", "9")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.decode().split("\n")
+def test_standard_input_gives_one_line_for_each_prompt(model: Path, generator: Generator) -> None:
+    process = filtered(model, b"A dog\n\n  \nTwo cats\r\nlast", "--max-tokens", "9")
+    assert process.returncode == 0, process.stderr
+    lines = process.stdout.decode().split("\n")
     texts = [f"{prompt}{generator.generate(prompt, max_len=9)}" for prompt in ("A dog", "Two cats", "last")]
     assert lines == [texts[0], "", "  ", texts[1], texts[2], ""]
 
 
-def test_a_filter_in_json_and_to_a_file(model: Path, generator: Generator, tmp_path: Path) -> None:
+def test_standard_input_to_a_file_of_json(model: Path, generator: Generator, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    done = filtered(model, b"A dog\nx\n", "--format", "jsonl", "--output", str(out), "--seed", "3", "--max-tokens", "5")
-    assert (done.returncode, done.stdout) == (0, b"")
-    found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    process = filtered(
+        model, b"A dog\nx\n", "--format", "jsonl", "--output", str(out), "--seed", "3", "--max-tokens", "5"
+    )
+    assert (process.returncode, process.stdout) == (0, b"")
+    objects = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     expected = generator.search(["A dog", "x"], max_len=5, sampling={"seed": 3})
-    assert [one["text"] for one in found] == [best[0].text for best in expected]
+    assert [one["text"] for one in objects] == [best[0].text for best in expected]
 
 
-def test_the_text_appears_while_it_is_written(model: Path) -> None:
+def test_the_text_appears_while_it_is_generated(model: Path) -> None:
     command = [sys.executable, "-m", "heedful", "generate", "A dog", "-m", str(model), "--max-tokens", "100000"]
     process = subprocess.Popen([*command, "--seed", "1", "--set", "min_len=100000"], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    assert process.stdout.read(9).startswith(b"A dog")  # long before 100,000 tokens are there
+    assert process.stdout.read(9).startswith(b"A dog")  # long before 100,000 tokens are generated
     process.terminate()
     process.wait()
 
 
-def test_a_prompt_beyond_the_window_is_said(model: Path, capfd) -> None:
+def test_a_prompt_beyond_the_context_gives_a_warning(model: Path, capfd) -> None:
     assert main.run(["generate", "abcdefghijklmnopqrstuvwxyz", "-m", str(model), "--max-tokens", "3"]) == 0
     assert "heedful: a prompt of 28 tokens" in capfd.readouterr().err
 
@@ -133,19 +135,19 @@ def test_mistakes(arguments: list[str], words: str, model: Path, tmp_path: Path,
 
 
 def test_a_line_that_is_not_utf8_is_named(model: Path) -> None:
-    done = filtered(model, b"A dog\n\xff\n", "--max-tokens", "3")
-    assert done.returncode == 1
-    assert done.stdout.count(b"\n") == 1  # what stands before it is written
-    assert b"2" in done.stderr and b"UTF-8" in done.stderr
-    assert b"--on-bad-line" not in done.stderr
-    assert b"iconv -f latin1 -t utf-8 FILE | heedful" in done.stderr  # standard input has no name to be typed
+    process = filtered(model, b"A dog\n\xff\n", "--max-tokens", "3")
+    assert process.returncode == 1
+    assert process.stdout.count(b"\n") == 1  # the lines before it are written
+    assert b"2" in process.stderr and b"UTF-8" in process.stderr
+    assert b"--on-bad-line" not in process.stderr
+    assert b"iconv -f latin1 -t utf-8 FILE | heedful" in process.stderr  # standard input has no file name
 
 
-def test_lines_draw_by_their_place_whatever_stands_between_them(model: Path, generator: Generator) -> None:
+def test_samples_depend_on_the_line_number_alone(model: Path, generator: Generator) -> None:
     lines = ["same", "", "same"] + ["  ", "same"] * 20
     options = ("--temperature", "1", "--max-tokens", "8")
-    done = filtered(model, "".join(f"{line}\n" for line in lines).encode(), *options)
+    process = filtered(model, "".join(f"{line}\n" for line in lines).encode(), *options)
     numbers = [number for number, line in enumerate(lines) if line.strip()]
     drawn = generator.generate(["same"] * len(lines), sampling={"temperature": 1.0}, max_len=8)
-    written = done.stdout.decode().split("\n")
-    assert [written[number] for number in numbers] == [one_line(f"same{drawn[number]}") for number in numbers]
+    lines_out = process.stdout.decode().split("\n")
+    assert [lines_out[number] for number in numbers] == [one_line(f"same{drawn[number]}") for number in numbers]

@@ -1,4 +1,4 @@
-"""`heedful look`: the translation, the alignment, the rivals and the beams, in plain text here."""
+"""`heedful look`: the translation, the alignment, the alternatives and the beams, as plain text."""
 
 import contextlib
 import io
@@ -28,63 +28,65 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     config = TokenizerConfig(kind="bpe", vocab_size=90, byte_fallback=False)
     tokenizers = learn_tokenizers(SOURCE, TARGET, config)
     size = tokenizers.source.vocab_size
-    made = Seq2Seq(Seq2SeqConfig(size, size, d_model=8, n_layers=2, n_heads=2, d_ff=12))
-    return str(save_model(tmp_path_factory.mktemp("look") / "model", fill(made).float(), tokenizers))
+    untrained = Seq2Seq(Seq2SeqConfig(size, size, d_model=8, n_layers=2, n_heads=2, d_ff=12))
+    return str(save_model(tmp_path_factory.mktemp("look") / "model", fill(untrained).float(), tokenizers))
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run(["look", *arguments]) == 0, capsys.readouterr().err
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
     return out
 
 
-def test_the_terminal_tells_it_all(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, SENTENCE, "-m", model, "--target", "Ein Hund.", "--beam", "2")
-    seen = look(model, SENTENCE, target="Ein Hund.", beam=2)
+def test_the_report_in_the_terminal(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, SENTENCE, "-m", model, "--target", "Ein Hund.", "--beam", "2")
+    result = look(model, SENTENCE, target="Ein Hund.", beam=2)
     lines = out.splitlines()
-    assert lines[0] == SENTENCE and lines[1] == seen.translation.text
+    assert lines[0] == SENTENCE and lines[1] == result.translation.text
     assert "shown below: Ein Hund." in out
-    for number, step in enumerate(seen.steps):
+    for number, step in enumerate(result.steps):
         (line,) = [line for line in lines if line.startswith(f"{number + 1:3} {step.token} ")]
         assert f"{step.probability:.1%}" in line
         assert all(f"{one.token} {100 * one.probability:.2g}%" in line for one in step.top[:5])
-    for source, target in seen.alignment:
-        assert f"← {seen.source.tokens[source]} " in next(x for x in lines if x.startswith(f"{target + 1:3} "))
-    mean = seen.attention["cross"].weights.values[-1].mean(axis=0)
-    row = next(line for line in lines if line.startswith(seen.target.tokens[0]))
+    for source, target in result.alignment:
+        assert f"← {result.source.tokens[source]} " in next(x for x in lines if x.startswith(f"{target + 1:3} "))
+    mean = result.attention["cross"].weights.values[-1].mean(axis=0)
+    row = next(line for line in lines if line.startswith(result.target.tokens[0]))
     shown = [f"{100 * weight:.0f}" if weight >= 0.005 else "·" for weight in mean[0]]
     assert row.split()[1:] == shown
-    assert "beam of 2" in out and f"{seen.beam.hypotheses[0].score:.3f}, normalized" in out and "best" in out
+    assert "beam of 2" in out and f"{result.beam.hypotheses[0].score:.3f}, normalized" in out and "best" in out
     assert "Attention is not an explanation." in out
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_any_layer_and_head(model: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, SENTENCE, "-m", model, "--kind", kind, "--layer", "1", "--head", "2", "--target", "Ein Hund.")
+    out = printed(capsys, SENTENCE, "-m", model, "--kind", kind, "--layer", "1", "--head", "2", "--target", "Ein Hund.")
     assert f"{kind} self-attention: Layer 1 of 2, head 2 of 2" in out
 
 
-def test_what_changes_without_a_head_and_a_word(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, SENTENCE, "-m", model, "--without", "cross:2:1", "encoder:1:2", "--hide", "2")
+def test_removing_a_head_and_hiding_a_word(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, SENTENCE, "-m", model, "--without", "cross:2:1", "encoder:1:2", "--hide", "2")
     assert "without cross layer 2 head 1, encoder layer 1 head 2, the word 'dog'" in out and "before:" in out
 
 
 def test_json_is_the_trace_file(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    trace = json.loads(said(capsys, SENTENCE, "-m", model, "--json"))
+    trace = json.loads(printed(capsys, SENTENCE, "-m", model, "--json"))
     check_trace(trace)
     assert trace["model"]["name"] == "model"
 
 
 @pytest.mark.parametrize("suffix", ["json", "npz", "svg"])
-def test_a_file_by_its_suffix(model: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_suffix_decides_the_file_format(
+    model: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / f"seen.{suffix}"
-    assert f"{path}: " in said(capsys, SENTENCE, "-m", model, "--output", str(path))
+    assert f"{path}: " in printed(capsys, SENTENCE, "-m", model, "--output", str(path))
     assert path.stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (["x", "-m", "absent"], "absent: no such folder"),
         (["x", "-m", "MODEL", "--output", "x.gif"], ".svg"),
@@ -98,11 +100,11 @@ def test_a_file_by_its_suffix(model: str, suffix: str, tmp_path: Path, capsys: p
     ],
 )
 def test_mistakes_are_explained(
-    arguments: list[str], words: str, model: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], expected: str, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["look", *(model if one == "MODEL" else one for one in arguments)]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("heedful: ") and words in message
+    assert message.startswith("heedful: ") and expected in message
 
 
 def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +112,7 @@ def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pyt
     for number, line in enumerate(text.splitlines(), start=1):
         assert run(["look", text, "-m", model, "--beam", "2", *(["--piece", "2"] if number == 2 else [])]) == 0
         out, err = capsys.readouterr()
-        assert out == said(capsys, line, "-m", model, "--beam", "2")
+        assert out == printed(capsys, line, "-m", model, "--beam", "2")
         assert f"this is piece {number} of 2. Another: --piece {3 - number}" in err
     assert run(["look", text, "-m", model, "--piece", "3"]) == 1
     assert "the model gets this text in 2" in capsys.readouterr().err
@@ -118,15 +120,17 @@ def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pyt
 
 @pytest.fixture(scope="module")
 def models(model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    place, words = tmp_path_factory.mktemp("others"), echo_engine.tokenizers()
-    gpt = Gpt(GptConfig(vocab_size=words.source.vocab_size, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_len=64))
-    save_model(place / "gpt", fill(gpt).float(), words)
-    bert_folder(place / "bert", own_tokenizers())
-    return {"seq2seq": model, "gpt": str(place / "gpt"), "bert": str(place / "bert")}
+    folder, tokenizers = tmp_path_factory.mktemp("others"), echo_engine.tokenizers()
+    gpt = Gpt(
+        GptConfig(vocab_size=tokenizers.source.vocab_size, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_len=64)
+    )
+    save_model(folder / "gpt", fill(gpt).float(), tokenizers)
+    bert_folder(folder / "bert", own_tokenizers())
+    return {"seq2seq": model, "gpt": str(folder / "gpt"), "bert": str(folder / "bert")}
 
 
-def written(encoding: str, *arguments: str) -> bytes:
-    """What a standard output of that encoding gets, which refuses other characters as it does by default."""
+def encoded_output(encoding: str, *arguments: str) -> bytes:
+    """Return what a command writes to a standard output of this encoding, which refuses other characters."""
     out = io.BytesIO()
     with contextlib.redirect_stdout(io.TextIOWrapper(out, encoding=encoding)) as stream:
         assert run(["look", *arguments]) == 0
@@ -135,14 +139,15 @@ def written(encoding: str, *arguments: str) -> bytes:
 
 
 @pytest.mark.parametrize("family", ["seq2seq", "gpt", "bert"])
-def test_an_output_that_knows_only_ascii(family: str, models: dict[str, str], tmp_path: Path) -> None:
-    given = ["Ä dog [MASK]", "-m", models[family]]
-    for more in ([], ["--output", str(tmp_path / "gesehen-ä.json")]):  # for people: what it cannot write is escaped
-        shown = written("utf-8", *given, *more).decode("utf-8")
+def test_an_ascii_standard_output(family: str, models: dict[str, str], tmp_path: Path) -> None:
+    arguments = ["Ä dog [MASK]", "-m", models[family]]
+    # Text for people: characters that the output cannot encode are escaped.
+    for more in ([], ["--output", str(tmp_path / "gesehen-ä.json")]):
+        shown = encoded_output("utf-8", *arguments, *more).decode("utf-8")
         assert not shown.isascii()
-        assert written("ascii", *given, *more) == shown.encode("ascii", "backslashreplace")
-    trace = written("utf-8", *given, "--json")  # for programs: JSON is UTF-8 everywhere
+        assert encoded_output("ascii", *arguments, *more) == shown.encode("ascii", "backslashreplace")
+    trace = encoded_output("utf-8", *arguments, "--json")  # for programs: JSON is UTF-8 everywhere
     assert not trace.isascii()
     check_trace(json.loads(trace))
     for encoding in ("ascii", "latin-1", "utf-16"):
-        assert written(encoding, *given, "--json") == trace
+        assert encoded_output(encoding, *arguments, "--json") == trace

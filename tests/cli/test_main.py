@@ -24,7 +24,7 @@ ALLOWED = f"allowed: {', '.join(main.COMMANDS)}"
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    """Put functions here, and they are commands: commands.greet = lambda: print("hello")."""
+    """Make a command of each function that is assigned: commands.greet = lambda: print("hello")."""
     module = types.ModuleType("made_up_commands")
     monkeypatch.setitem(sys.modules, "made_up_commands", module)
 
@@ -44,7 +44,7 @@ def raising(error: BaseException) -> object:
     return command
 
 
-def test_done(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_0(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     def greet(name: str, *, loud: bool = False) -> None:
         """Greet somebody."""
         print(name.upper() if loud else name)
@@ -60,7 +60,7 @@ def test_a_command_may_choose_its_exit_code(commands: types.SimpleNamespace) -> 
 
 
 @pytest.mark.parametrize("answer", [True, "text", 1.0])
-def test_an_answer_that_is_no_exit_code_is_our_bug(
+def test_a_return_value_that_is_no_exit_code_is_a_bug(
     commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str], answer: object
 ) -> None:
     commands.judge = lambda: answer
@@ -68,13 +68,13 @@ def test_an_answer_that_is_no_exit_code_is_our_bug(
     assert repr(answer) in capsys.readouterr().err
 
 
-def test_a_users_mistake(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_error(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     commands.fail = raising(UserError("a.en: no such file"))
     assert main.run(["fail"]) == 1
     assert capsys.readouterr() == ("", "heedful: a.en: no such file\n")
 
 
-def test_our_bug(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_in_heedful(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     commands.fail = raising(ZeroDivisionError("by chance"))
     assert main.run(["fail"]) == 3
     out, err = capsys.readouterr()
@@ -92,10 +92,10 @@ def test_interrupted(commands: types.SimpleNamespace, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), BrokenPipeError(32, "Broken pipe")])
-def test_a_failure_of_the_system_that_no_command_explained_is_our_bug(
+def test_an_unexpected_os_error_is_a_bug(
     commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str], error: OSError
 ) -> None:
-    commands.fail = raising(error)  # a broken pipe to a worker, while our own reader is still there
+    commands.fail = raising(error)  # such as a broken pipe to a worker, while the reader of our output is there
     assert main.run(["fail"]) == 3
     assert "Traceback" in capsys.readouterr().err
 
@@ -124,8 +124,8 @@ def test_bad_usage(arguments: list[str], words: list[str], capsys: pytest.Captur
         assert word in err
 
 
-def test_a_lone_hyphen_is_a_name(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of standard input, in `heedful translate -`."""
+def test_a_lone_hyphen_is_an_argument(commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names standard input, as in `heedful translate -`."""
 
     def read(file: Path, *, words: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None) -> None:
         """Read a file."""
@@ -142,7 +142,7 @@ def test_a_lone_hyphen_is_a_name(commands: types.SimpleNamespace, capsys: pytest
 def test_a_lone_hyphen_is_no_value_of_an_option(
     commands: types.SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Moved behind the other names, as it is elsewhere, it would leave the file to read as the one to write."""
+    """If it were moved behind the other arguments, the input file would become the value of --output."""
 
     def copy(file: Path, *, output: Annotated[Path | None, Parameter(alias="-o")] = None, json: bool = False) -> None:
         """Copy a file."""
@@ -213,7 +213,7 @@ def test_options_of_other_programs_are_explained(
 
 @pytest.mark.parametrize("command", sorted(usage_errors.INSTEAD))
 def test_suggested_options_exist(command: str) -> None:
-    """No option is explained that the command has, and no suggestion names an option or a setting that it lacks."""
+    """INSTEAD lists no option that the command has, and suggests no option that it lacks."""
     row = next(row for row in reference.command_rows() if row.name == command)
     names = {name for option in row.options for name in option.names}
     assert not names & set(usage_errors.INSTEAD[command])
@@ -286,21 +286,21 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"heedful {heedful.__version__}\n"
 
 
-def test_main_leaves_with_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_main_exits_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["heedful", "doctr"])
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main.main()
-    assert left.value.code == 2
+    assert exit_info.value.code == 2
 
 
 @pytest.mark.parametrize("door", [["-m", "heedful"], ["-c", "import sys; from heedful.cli.main import main; main()"]])
-def test_both_doors(door: list[str]) -> None:
+def test_both_ways_to_start(door: list[str]) -> None:
     done = subprocess.run([sys.executable, *door, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"heedful {heedful.__version__}\n", "")
 
 
 def start(command: str, **options: Any) -> "subprocess.Popen[bytes]":
-    """`heedful made-up` in a process of its own; `command` is the body of the function."""
+    """Start `heedful made-up` in a child process; `command` is the body of its function."""
     body = textwrap.indent(textwrap.dedent(command), "    ")
     program = (
         "import sys, types, os, time, subprocess\nfrom heedful.cli import main\nmodule = types.ModuleType('made_up')\n"
@@ -308,12 +308,12 @@ def start(command: str, **options: Any) -> "subprocess.Popen[bytes]":
         "module.made_up = made_up\nsys.modules['made_up'] = module\nmain.COMMANDS['made-up'] = 'made_up:made_up'\n"
         "main.main(['made-up'])"
     )
-    # Without its buffer Python would fail earlier than it does for people.
+    # Users run Python with a buffered standard output, which fails later than an unbuffered one.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.Popen([sys.executable, "-c", program], env=buffered, stderr=subprocess.PIPE, **options)
 
 
-def test_a_reader_that_went_away_is_no_error() -> None:
+def test_a_closed_reader_is_no_error() -> None:
     process = start("for i in range(100_000): print(i)", stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.read(10)
@@ -322,7 +322,7 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     assert (process.returncode, err) == (141, b"")
 
 
-def test_a_reader_that_went_away_before_the_last_words() -> None:
+def test_a_reader_that_closes_before_the_last_line() -> None:
     process = start("sys.stdin.readline(); print('short')", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
@@ -332,7 +332,7 @@ def test_a_reader_that_went_away_before_the_last_words() -> None:
 
 
 @pytest.mark.skipif(not FULL_DISK.exists(), reason="needs /dev/full")
-def test_a_full_disk_is_said_and_is_no_bug() -> None:
+def test_a_full_disk_is_reported_and_is_no_bug() -> None:
     with FULL_DISK.open("wb") as full:
         process = start("print('short')", stdout=full)
         _, err = process.communicate(timeout=30)

@@ -1,4 +1,4 @@
-"""How far a pass has come: a bar on a terminal, lines elsewhere, nothing of what is soon over."""
+"""Progress: a bar in a terminal, lines elsewhere, nothing for short work."""
 
 import io
 import sys
@@ -26,7 +26,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading: 1,000 lines" in terminal.getvalue() and "writing: 20 lines" in terminal.getvalue()
 
 
-def test_elsewhere_there_are_lines_now_and_then(
+def test_without_a_terminal_there_are_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for every, n_lines in ((1e9, 0), (0.0, 2)):

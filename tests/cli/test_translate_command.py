@@ -1,4 +1,4 @@
-"""`heedful translate`: as many lines out as in, whatever is in them; at once; never a half file under a whole name."""
+"""`heedful translate`: as many lines out as in, each at once, and never an incomplete file under its final name."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ HOSTILE = [
 
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder of a model that answers with what it is asked."""
+    """Make the folder of a model whose engine returns its input."""
     install(monkeypatch.setattr)
     return model_folder(tmp_path / "echo")
 
@@ -59,12 +59,12 @@ def translated(folder: Path, content: bytes, *options: str, tmp_path: Path) -> b
     return (tmp_path / "out").read_bytes()
 
 
-def start(folder: Path, *options: str, **how: object) -> "subprocess.Popen[bytes]":
-    """`heedful translate` with the echo, as a program of its own."""
+def start(folder: Path, *options: str, **streams: object) -> "subprocess.Popen[bytes]":
+    """Start `heedful translate` with the echo engine in a child process."""
     command = [sys.executable, echo_engine.__file__, "translate", "-m", str(folder), *options]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.Popen(command, env=usual, **pipes)  # type: ignore[call-overload, no-any-return]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
 def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -85,7 +85,7 @@ def test_a_file_line_by_line(echo: Path, tmp_path: Path) -> None:
     ("target", "matching", "other"),
     [("zh", ["zh", "ZH", "zh-Hans"], "zh-Hant"), ("pt-BR", ["pt-BR", "pt_br", "pt"], "pt-PT"), ("fr", ["FR"], "fra")],
 )
-def test_a_language_may_be_named_as_its_card_or_anybody_does(
+def test_languages_are_named_as_in_the_card_or_by_code(
     echo: Path, tmp_path: Path, target: str, matching: list[str], other: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (echo / "README.md").write_text(f"---\nlanguage:\n- en\n- {target}\n---\n\n# A model\n")
@@ -94,7 +94,7 @@ def test_a_language_may_be_named_as_its_card_or_anybody_does(
     refused([str(tmp_path / "in"), "-m", str(echo), "--to", other], capsys, f"--to {other}", "translates from en to")
 
 
-def test_nothing_in_nothing_out(echo: Path, tmp_path: Path) -> None:
+def test_empty_input_gives_empty_output(echo: Path, tmp_path: Path) -> None:
     assert translated(echo, b"", tmp_path=tmp_path) == b""
     assert translated(echo, b"\n", tmp_path=tmp_path) == b"\n"
 
@@ -119,7 +119,7 @@ def test_ten_thousand_hostile_lines_in_ten_thousand_lines_out(model: Path, tmp_p
     options = ("--beam", "1", "--engine", "torch", "--set", "max_len=5")
     out = translated(model, content, *options, tmp_path=tmp_path)
     assert out.count(b"\n") == 10_000
-    assert len(out.decode().splitlines()) == 10_000  # no model wrote a line break, nor was one copied
+    assert len(out.decode().splitlines()) == 10_000  # no line break was generated or copied
     blank = [number for number, line in enumerate(lines) if not line.strip()]
     assert all(out.split(b"\n")[number] == b"" for number in blank)
 
@@ -140,15 +140,13 @@ def test_a_line_break_inside_a_line_becomes_a_space(echo: Path, tmp_path: Path, 
     assert translated(echo, f"a{breaks}b\n".encode(), tmp_path=tmp_path) == b"a b\n"
 
 
-def test_a_line_break_that_the_model_writes_becomes_a_space(
-    echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generated_line_break_becomes_a_space(echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tokenizers().source.encode("x\ny\u2028z")
     install(monkeypatch.setattr, echo_engine.EchoEngine(lambda ids: broken))
     assert translated(echo, b"a\nb\n", tmp_path=tmp_path) == b"x y z\nx y z\n"
 
 
-# Latin-1, half a surrogate, an overlong slash, a character cut short
+# Latin-1, half of a surrogate pair, an overlong slash, an incomplete character
 BAD = [b"caf\xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"ab\xe4\xbd"]
 
 
@@ -162,7 +160,7 @@ def test_a_bad_line_is_an_error_with_its_place(
     byte = 8 + bad.index(min(bad, key=lambda code: code < 0x80))
     refused(arguments, capsys, "in: line 3", f"byte {byte}", "invalid UTF-8", "--on-bad-line keep|skip")
     assert not output.exists()
-    assert (tmp_path / "out.part").read_bytes() == b"one\ntwo\n"  # what stood before it
+    assert (tmp_path / "out.part").read_bytes() == b"one\ntwo\n"  # the lines before it
 
 
 def test_bad_lines_are_kept_or_skipped_and_counted(
@@ -205,9 +203,9 @@ def test_json_lines(echo: Path, tmp_path: Path) -> None:
 def test_json_lines_with_candidates_and_bad_lines(echo: Path, tmp_path: Path) -> None:
     options = ("--format", "jsonl", "--n-best", "2", "--on-bad-line", "skip")
     first, second = translated(echo, b"ab\n\xff\n", *options, tmp_path=tmp_path).splitlines()
-    found = json.loads(first)
-    assert found["text"] == "ab"
-    assert [(one["text"], one["score"]) for one in found["candidates"]] == [("ab", 0.0), ("a", -1.0)]
+    values = json.loads(first)
+    assert values["text"] == "ab"
+    assert [(one["text"], one["score"]) for one in values["candidates"]] == [("ab", 0.0), ("a", -1.0)]
     assert json.loads(second) == {"text": "", "error": "not UTF-8"}
 
 
@@ -242,7 +240,7 @@ def test_wrong_settings(
     refused([str(tmp_path / "in"), "-m", str(echo), *options], capsys, *words)
 
 
-def test_what_is_not_there(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_and_folders(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").write_bytes(b"a\n")
     there, absent = str(tmp_path / "in"), str(tmp_path / "absent")
     refused([absent, "-m", str(echo)], capsys, "absent: no such file")
@@ -260,7 +258,7 @@ def test_standard_input_that_is_closed(
     refused(["-m", str(echo)], capsys, "standard input is closed")
 
 
-def test_what_is_drawn_does_not_depend_on_when_lines_come(model: Path, tmp_path: Path) -> None:
+def test_samples_do_not_depend_on_the_arrival_of_lines(model: Path, tmp_path: Path) -> None:
     content = b"".join(b"line %d\n" % number for number in range(70))
     options = ("--engine", "torch", "--set", "sampling.seed=3", "max_len=6")
     from_file = translated(model, content, *options, tmp_path=tmp_path)
@@ -271,11 +269,11 @@ def test_what_is_drawn_does_not_depend_on_when_lines_come(model: Path, tmp_path:
     assert main.run(arguments) == 0
     writing.join()
     assert (tmp_path / "out2").read_bytes() == from_file
-    assert len(set(from_file.splitlines())) > 35  # and no block draws what another drew
+    assert len(set(from_file.splitlines())) > 35  # and no two blocks have equal samples
 
 
 @pytest.mark.filterwarnings("ignore:.* cut off")
-def test_the_command_draws_what_python_draws(model: Path, tmp_path: Path) -> None:
+def test_the_command_samples_what_python_samples(model: Path, tmp_path: Path) -> None:
     lines = [f"line {number}" if number % 7 else "" for number in range(70)]
     content = "".join(f"{line}\n" for line in lines).encode()
     options = ("--engine", "torch", "--set", "sampling.seed=3", "max_len=6")
@@ -328,7 +326,7 @@ GERMAN = "Am 3. Oktober kam er bzw. sie usw. nach Hause und blieb dann dort."
         ("---\nlanguage:\n- en\n- de\n---\n", ("--language", "de"), 2),
     ],
 )
-def test_sentences_end_as_in_the_language_of_the_card(
+def test_sentences_are_split_by_the_language_of_the_card(
     echo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: str, options: tuple[str, ...], n_pieces: int
 ) -> None:
     engine = echo_engine.EchoEngine()
@@ -353,7 +351,7 @@ def test_an_old_output_stays_until_the_new_one_is_complete(
     assert translated(echo, b"new\n", tmp_path=tmp_path) == b"new\n"
 
 
-def test_what_is_read_is_not_overwritten(
+def test_an_input_is_not_overwritten(
     echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, link = tmp_path / "text", tmp_path / "link"
@@ -368,14 +366,14 @@ def test_what_is_read_is_not_overwritten(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["echo", "link", "text"]
 
 
-def test_a_folder_that_is_not_there_is_named(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_output_folder_is_named(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_bytes(b"a\n")
     output = str(tmp_path / "absent" / "out")
     words = refused([str(tmp_path / "text"), "-m", str(echo), "--output", output], capsys, output, "there is no folder")
     assert ".part" not in words
 
 
-def test_output_to_where_no_file_is(echo: Path, tmp_path: Path) -> None:
+def test_output_to_devices_and_pipes(echo: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\n")
     assert main.run(["translate", str(tmp_path / "in"), "-m", str(echo), "--output", "/dev/null"]) == 0
     assert not Path("/dev/null.part").exists()
@@ -392,7 +390,7 @@ def test_a_full_disk(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert b"No space left" in err and b"Traceback" not in err
 
 
-def test_a_reader_that_goes_away(echo: Path, tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_output(echo: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"A line of text.\n" * 100_000)
     process = start(echo, str(tmp_path / "in"))
     assert process.stdout is not None and process.stderr is not None
@@ -402,14 +400,14 @@ def test_a_reader_that_goes_away(echo: Path, tmp_path: Path) -> None:
     assert process.stderr.read() == b""
 
 
-def test_a_line_that_comes_is_answered_at_once(echo: Path) -> None:
+def test_an_arriving_line_is_translated_at_once(echo: Path) -> None:
     process = start(echo)
     assert process.stdin is not None and process.stdout is not None
     for number in range(3):
         process.stdin.write(f"line {number}\n".encode())
         process.stdin.flush()
         assert process.stdout.readline() == f"line {number}\n".encode()
-    process.stdin.write(b"half a li")  # nothing to answer yet
+    process.stdin.write(b"half a li")  # nothing to translate yet
     process.stdin.flush()
     time.sleep(0.2)
     process.stdin.write(b"ne\nand")
@@ -419,13 +417,13 @@ def test_a_line_that_comes_is_answered_at_once(echo: Path) -> None:
     assert (out, err, process.returncode) == (b"and\n", b"", 0)
 
 
-def test_lines_that_are_there_are_translated_together(tmp_path: Path) -> None:
+def test_lines_that_have_arrived_are_translated_together(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "model")
     process = start(folder, "--slow")  # each block takes 0.2 seconds
-    began = time.monotonic()
+    started = time.monotonic()
     out, _ = process.communicate(b"line\n" * 5_000, timeout=60)
     assert out == b"line\n" * 5_000
-    assert time.monotonic() - began < 60  # and not 1,000
+    assert time.monotonic() - started < 60  # all blocks would take 1,000 seconds
 
 
 def test_interrupted(tmp_path: Path) -> None:
@@ -444,15 +442,15 @@ def test_interrupted(tmp_path: Path) -> None:
 def test_a_terminal(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     folder = model_folder(tmp_path / "model")
-    ours, theirs = pty.openpty()
+    terminal, theirs = pty.openpty()
     process = start(folder, stdin=theirs)
     os.close(theirs)
     assert process.stdout is not None
-    os.write(ours, b"typed\n")
+    os.write(terminal, b"typed\n")
     assert process.stdout.readline() == b"typed\n"
-    os.write(ours, b"\x04")  # Ctrl-D, once
+    os.write(terminal, b"\x04")  # Ctrl-D, once
     out, err = process.communicate(timeout=60)
-    os.close(ours)
+    os.close(terminal)
     assert (out, process.returncode) == (b"", 0)
     assert err == b"type a line to translate it; Ctrl-D ends\n"
 
@@ -468,7 +466,7 @@ def test_two_workers_write_what_one_writes(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 64])
-def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
+def test_piped_lines_equal_the_lines_of_a_file(tmp_path: Path, size: int) -> None:
     content = b"one\n\n" + b"x" * 100 + b"\nlast"
     reading, writing = os.pipe()
     try:
@@ -487,8 +485,8 @@ def test_arriving_lines_are_those_of_a_file(tmp_path: Path, size: int) -> None:
         os.close(reading)
 
 
-def test_an_endless_line_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before it is answered, and memory does not follow it."""
+def test_an_endless_line_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines before it are translated, and memory does not grow with it."""
     monkeypatch.setattr(input, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(input, "BLOCK", 500)
     with open("/dev/zero", "rb") as endless:
@@ -497,7 +495,7 @@ def test_an_endless_line_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(arriving.peek(1 << 30)) <= 2000
 
 
-def test_the_size_is_known_of_files_alone(tmp_path: Path) -> None:
+def test_only_files_have_a_known_size(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"1234")
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"1234"))
     assert TextInput(tmp_path / "in").n_bytes == 4
@@ -508,5 +506,5 @@ def test_two_programs_that_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with pytest.raises(UserError, match=r"out\.part: was removed .* another program"), open_output(path) as stream:
         stream.write(b"ours\n")
-        (tmp_path / "out.part").rename(path)  # as the other does when it is ready first
+        (tmp_path / "out.part").rename(path)  # as the other program does when it ends first
     assert path.read_bytes() == b"ours\n"

@@ -139,6 +139,8 @@ def refuse_other_formats(folder: Path) -> None:
         raise UserError(
             f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --format heedful"
         )
+    if "family" not in values:
+        raise UserError(f"{folder}: is not a model folder of heedful ({CONFIG} has no 'family')")
 
 
 def explain_unsupported_folder(folder: Path) -> str | None:
