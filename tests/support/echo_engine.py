@@ -69,7 +69,7 @@ class SlowEngine(EchoEngine):
 def model_folder(folder: Path, *, max_len: int = 64, positions: str = "sinusoidal") -> Path:
     """As much of a model as the echo needs."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"max_len": max_len, "positions": positions}))
+    (folder / "config.json").write_text(json.dumps({"family": "seq2seq", "max_len": max_len, "positions": positions}))
     return folder
 
 

@@ -77,8 +77,8 @@ class LineFilter:
     ) -> None:
         """Connect the three parts.
 
-        `on_bad_line` is the option of the command, None if the command has no such option; `can_keep` says whether it
-        offers "keep". `verb` and `written` name the activity and its outputs in messages.
+        `on_bad_line` is the value of the command's option, None for a command without that option; with `can_keep` the
+        option also takes "keep". `verb` and `written` name the activity and its outputs in messages.
         """
         self.source, self.executor, self.writer = source, executor, writer
         self.verb, self.written = verb, written

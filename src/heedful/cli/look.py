@@ -157,7 +157,7 @@ def _look_at_translation(
 
 
 def _refuse_options(folder: Path, **used: object) -> None:
-    """Refuse options that only an encoder-decoder can use; to ignore them would mislead."""
+    """Raise a UserError for options that only an encoder-decoder can use; to ignore them would mislead."""
     names = [f"--{name}" for name, value in used.items() if value]
     if names:
         raise UserError(f"{' '.join(names)}: for models that translate, and {folder} is not one; leave it out")

@@ -106,7 +106,7 @@ def install_completion(shell: Literal["bash", "zsh", "fish"] | None = None) -> N
     Parameters
     ----------
     shell
-        The shell; by default the one that started this process.
+        The shell; by default the shell of this terminal.
     """
     from cyclopts.completion.detect import ShellDetectionError
 
@@ -170,7 +170,7 @@ def _call(arguments: list[str]) -> int:
 def _move_hyphens(app: cyclopts.App, arguments: list[str]) -> list[str]:
     """Move each lone "-", the name of standard input, behind "--", where cyclopts does not take it for an option.
 
-    A "-" after an option that takes a value is refused: if it moved, `--output - FILE` would become `--output FILE`.
+    A "-" after an option that takes a value is an error: if it moved, `--output - FILE` would become `--output FILE`.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options, names = arguments[:end], arguments[end + 1 :]

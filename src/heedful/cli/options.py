@@ -60,7 +60,7 @@ def resolve_devices(names: str) -> list[str]:
 
 
 def refuse_option_keys(values: Mapping[str, Any], *options: str) -> None:
-    """Refuse a key of `--set` that is an option of the command."""
+    """Raise a UserError if `--set` has a key that is an option of the command."""
     for name in options:
         if name in values:
-            raise UserError(f"--set {name}={values[name]}: is an option of its own: --{name} {values[name]}")
+            raise UserError(f"--set {name}={values[name]}: {name} is not a setting but an option: --{name} {values[name]}")

@@ -136,7 +136,7 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise UserError(
             f"{unfinished}: was removed before it could be renamed to {path}. Does another program write to it? "
-            "Give each an --output of its own"
+            "Give each program another --output"
         ) from None
     sync(target.parent)
 

@@ -37,8 +37,8 @@ def serve(
 ) -> None:
     """Serve translations over HTTP: LibreTranslate's API, and a page for people.
 
-    Ctrl-C or SIGTERM: the server accepts no new requests and answers those that
-    it has accepted; a second one stops it at once.
+    Ctrl-C or SIGTERM: the server accepts no new requests and answers the
+    accepted ones; a second signal stops it at once.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def serve(
 
 
 def _keys(keys: list[str], file: Path | None, *, no_key: bool, host: str) -> "Keys":
-    """Return the accepted keys; without any, refuse an address that other machines can reach."""
+    """Return the accepted keys; raise a UserError if there are none and other machines can use the address."""
     from heedful.serving.auth import Keys, hash_key, read_keys
 
     if no_key and (keys or file):
@@ -105,7 +105,7 @@ def _keys(keys: list[str], file: Path | None, *, no_key: bool, host: str) -> "Ke
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address; of names, only localhost is known to be such."""
+    """Return whether only this machine can use an address; of all names, only localhost is known to be local."""
     if host == "localhost":
         return True
     try:

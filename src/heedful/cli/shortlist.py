@@ -24,7 +24,7 @@ def shortlist(
     The model translates the text, and for each source token the target tokens
     in its translations are kept. `heedful translate --set shortlist=true` then
     scores only those. A translation may change if the shortlist lacks a token;
-    the last lines say how often that happened.
+    the last lines report how often.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ def _control_groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a system file, or an empty list if there is no such file."""
+    """Return the lines of a system file, or an empty list if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
