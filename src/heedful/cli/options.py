@@ -63,4 +63,4 @@ def refuse_option_keys(values: Mapping[str, Any], *options: str) -> None:
     """Raise a UserError if `--set` has a key that is an option of the command."""
     for name in options:
         if name in values:
-            raise UserError(f"--set {name}={values[name]}: {name} is not a setting but an option: --{name} {values[name]}")
+            raise UserError(f"--set {name}={values[name]}: not a setting but an option: --{name} {values[name]}")
