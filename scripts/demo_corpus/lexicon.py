@@ -143,15 +143,14 @@ in autumn | en automne | 秋天
 in winter | en hiver | 冬天
 """
 
-# The uses: landmarks / classes of what is found there.
 RELATIONS = """
-on | sur | 上 | on
-under | sous | 下面 | under
-in | dans | 里 | in
-behind | derrière | 后面 | behind
-in front of | devant | 前面 | front
-next to | à côté de | 旁边 | next
-near | près de | 附近 | near
+on | sur | 上
+under | sous | 下面
+in | dans | 里
+behind | derrière | 后面
+in front of | devant | 前面
+next to | à côté de | 旁边
+near | près de | 附近
 """
 
 VEHICLES = """

@@ -85,7 +85,7 @@ def frame_for(draw: Draw, act: Verb) -> Frame:
     tense = tense_for(draw, act)
     polarity, question = mood_of(draw)
     subject = suitable_subject(draw, doer(draw, question), act)
-    if subject == YOU and tense == "future":  # only a fortune-teller says "you are going to close the window"
+    if subject == YOU and tense == "future":  # not "you are going to close the window"
         polarity, question = "yes", "yes-no"
     return Frame(subject, tense, polarity, question)
 

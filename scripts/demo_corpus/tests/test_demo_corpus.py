@@ -1,4 +1,4 @@
-"""The demo corpus: always the same, nothing twice, nothing held out in training, every reference counted as right."""
+"""The demo corpus: always the same, no source twice, held-out words known, every target accepted."""
 
 import hashlib
 import itertools
@@ -9,12 +9,12 @@ import pytest
 
 from scripts.demo_corpus.adjectives import adjectives
 from scripts.demo_corpus.corpus import SEPARATED, DemoCorpus, Example, translations
-from scripts.demo_corpus.corpus import demo_corpus as made_corpus
+from scripts.demo_corpus.corpus import demo_corpus as make_corpus
 from scripts.demo_corpus.meaning import Language
 from scripts.demo_corpus.nouns import nouns
 from scripts.demo_corpus.verbs import ACTIVITIES, GIVING, MOTION, SCHEDULE, TRANSITIVE, read_verbs
 
-demo_corpus = cache(made_corpus)
+demo_corpus = cache(make_corpus)
 LANGUAGES: tuple[Language, ...] = ("en", "fr", "zh")
 DIRECTIONS = list(itertools.permutations(LANGUAGES, 2))
 each_direction = pytest.mark.parametrize(("source", "target"), DIRECTIONS, ids=str)
@@ -26,7 +26,7 @@ FINGERPRINTS = {
     ("zh", "en"): "ae825e9c6eadf2e838418bbf8d42390f45fc0cdf4467e768daebf128a30dab0c",
 }
 
-NOTES = [  # the sentences of the study notes: English, French, Chinese
+WELL_KNOWN = [  # English, French, Chinese
     ("I love studying", "J'aime étudier", "我爱学习"),
     ("I love China", "J'aime la Chine", "我爱中国"),
     ("machine learning", "apprentissage automatique", "机器学习"),
@@ -51,7 +51,7 @@ def everything(corpus: DemoCorpus) -> list[Example]:
 
 
 @each_direction
-def test_no_source_stands_twice(source: Language, target: Language) -> None:
+def test_no_source_occurs_twice(source: Language, target: Language) -> None:
     examples = everything(demo_corpus(source, target))
     assert len({example.source for example in examples}) == len(examples)
 
@@ -86,15 +86,15 @@ def test_the_reference_is_among_the_translations(source: Language, target: Langu
 
 
 @each_direction
-def test_the_notes_sentences_are_in_it(source: Language, target: Language) -> None:
+def test_well_known_sentences_are_in_train(source: Language, target: Language) -> None:
     side = {"en": 0, "fr": 1, "zh": 2}
     train = {(example.source, example.target) for example in demo_corpus(source, target).train}
-    for sentence in NOTES:
+    for sentence in WELL_KNOWN:
         assert (sentence[side[source]], sentence[side[target]]) in train, sentence
 
 
 def word_forms() -> dict[str, set[str]]:
-    """The forms under which an English word may stand in a sentence."""
+    """Return the forms that an English word may have in a sentence."""
     forms: dict[str, set[str]] = {}
     for noun in nouns().values():
         forms.setdefault(noun.en, set()).update({noun.en, noun.en_plural})
@@ -107,7 +107,7 @@ def word_forms() -> dict[str, set[str]]:
     return forms
 
 
-def test_words_kept_apart_never_meet_in_training_but_each_is_seen() -> None:
+def test_separated_words_occur_in_train_but_never_together() -> None:
     corpus = demo_corpus("en", "zh")
     forms = word_forms()
     bags = [set(re.findall(r"[\w'-]+", example.source)) for example in corpus.train]
@@ -120,7 +120,7 @@ def test_words_kept_apart_never_meet_in_training_but_each_is_seen() -> None:
 
 
 @each_direction
-def test_every_word_that_is_tested_was_seen(source: Language, target: Language) -> None:
+def test_every_word_of_a_held_out_sentence_is_in_train(source: Language, target: Language) -> None:
     corpus = demo_corpus(source, target)
 
     def seen(text: str) -> set[str]:
@@ -140,7 +140,7 @@ def test_every_word_that_is_tested_was_seen(source: Language, target: Language) 
         ("不在语料里。", "zh", "en", set()),
     ],
 )
-def test_translations_of(text: str, source: Language, target: Language, right: set[str]) -> None:
+def test_known_translations(text: str, source: Language, target: Language, right: set[str]) -> None:
     assert translations(text, source, target) == right
 
 
@@ -148,15 +148,15 @@ def test_english_you_may_be_tu_or_vous() -> None:
     examples = [e for e in demo_corpus("en", "fr").train if re.match(r"Are you \w+\?", e.source)]
     assert len(examples) > 5
     for example in examples:
-        found = translations(example.source, "en", "fr")
+        accepted = translations(example.source, "en", "fr")
         assert example.target.startswith("Est-ce que tu "), example
-        assert {text.split(" ")[2] for text in found} == {"tu", "vous"}, found
+        assert {text.split(" ")[2] for text in accepted} == {"tu", "vous"}, accepted
         polite = example.target.replace("tu es", "vous êtes").replace("tu as", "vous avez")
-        assert polite in found, (polite, found)
+        assert polite in accepted, (polite, accepted)
 
 
-def test_what_english_leaves_open_is_always_said_one_way_in_french() -> None:
-    """Otherwise the training pairs contradict each other."""
+def test_what_english_leaves_open_is_always_translated_in_one_way() -> None:
+    """Otherwise the training pairs would contradict one another."""
     for example in demo_corpus("en", "fr").train:
         words = set(re.findall(r"\w+", example.target))
         if words & {"vous", "votre", "vos", "Votre", "Vos"}:
@@ -167,17 +167,17 @@ def test_what_english_leaves_open_is_always_said_one_way_in_french() -> None:
             assert not open_to_both or re.search(r"\bher\b", example.source), example  # the baker and her son
 
 
-def test_a_form_of_address_settles_it() -> None:
+def test_sir_means_vous() -> None:
     examples = [e for e in demo_corpus("en", "fr").train if e.source.endswith(", sir?")]
     assert len(examples) > 20
     for example in examples:
-        found = translations(example.source, "en", "fr")
-        assert all("vous" in text or "votre" in text or "vos" in text for text in found), found
+        accepted = translations(example.source, "en", "fr")
+        assert all("vous" in text or "votre" in text or "vos" in text for text in accepted), accepted
 
 
-def test_you_are_one_lawyer_or_several_lawyers_in_both_languages() -> None:
+def test_you_are_one_lawyer_in_both_languages() -> None:
     examples = [e for e in demo_corpus("en", "fr").train if re.search(r"\b[Yy]ou (are )?an? \w+[,.?]", e.source)]
     assert len(examples) > 10
     for example in examples:
-        found = translations(example.source, "en", "fr")
-        assert not [text for text in found if re.search(r"s(, \w+)?( \?|\.)$", text)], found
+        accepted = translations(example.source, "en", "fr")
+        assert not [text for text in accepted if re.search(r"s(, \w+)?( \?|\.)$", text)], accepted

@@ -1,4 +1,4 @@
-"""The grammar of the demo corpus: what must hold in every sentence, and sentences known to be right."""
+"""The grammar of the demo corpus: rules for every sentence, and sentences with known translations."""
 
 import re
 from collections import Counter
@@ -35,13 +35,14 @@ from scripts.demo_corpus.verbs import ACTIVITIES, TRANSITIVE, read_verbs, verb
 
 VOWEL = "[aeiouyhàâéèêëîïôûœAEIOUHÉÈ]"
 NOUN = nouns()
-SAID = [meaning for meaning in all_meanings() if not isinstance(meaning.body, SetPhrase)]
-ENGLISH = [english.render(meaning) for meaning in SAID]
-FRENCH = [french.render(meaning) for meaning in SAID]
-CHINESE = [chinese.render(meaning) for meaning in SAID]
+MEANINGS = [meaning for meaning in all_meanings() if not isinstance(meaning.body, SetPhrase)]
+ENGLISH = [english.render(meaning) for meaning in MEANINGS]
+FRENCH = [french.render(meaning) for meaning in MEANINGS]
+CHINESE = [chinese.render(meaning) for meaning in MEANINGS]
 
 
-def found(pattern: str, texts: list[str]) -> list[str]:
+def matching(pattern: str, texts: list[str]) -> list[str]:
+    """Return the first five texts in which the pattern occurs."""
     compiled = re.compile(pattern)
     return [text for text in texts if compiled.search(text)][:5]
 
@@ -61,8 +62,8 @@ def found(pattern: str, texts: list[str]) -> list[str]:
         (r" [.,]|\s\s|_|[{}~]", "no stray space, no placeholder"),
     ],
 )
-def test_no_french_sentence_breaks(pattern: str, why: str) -> None:
-    assert found(pattern, FRENCH) == [], why
+def test_no_french_sentence_breaks_a_rule(pattern: str, why: str) -> None:
+    assert matching(pattern, FRENCH) == [], why
 
 
 NAMED = "|".join(word.en for word in words(NAMES))
@@ -80,8 +81,8 @@ NAMED = "|".join(word.en for word in words(NAMES))
         (r" [.,?]|\s\s|_|[{}~]", "no stray space, no placeholder"),
     ],
 )
-def test_no_english_sentence_breaks(pattern: str, why: str) -> None:
-    assert found(pattern, ENGLISH) == [], why
+def test_no_english_sentence_breaks_a_rule(pattern: str, why: str) -> None:
+    assert matching(pattern, ENGLISH) == [], why
 
 
 @pytest.mark.parametrize(
@@ -94,20 +95,20 @@ def test_no_english_sentence_breaks(pattern: str, why: str) -> None:
         (r"(没有|没在|不会|别)[^，。]*了[^，]", "没有 and 了 do not meet in one clause"),
     ],
 )
-def test_no_chinese_sentence_breaks(pattern: str, why: str) -> None:
-    assert found(pattern, CHINESE) == [], why
+def test_no_chinese_sentence_breaks_a_rule(pattern: str, why: str) -> None:
+    assert matching(pattern, CHINESE) == [], why
 
 
 def test_a_chinese_question_has_a_word_that_asks() -> None:
     asked = [text for text in CHINESE if text.endswith("？")]
     assert len(asked) > 2000
-    assert found("^((?!吗？|谁|什么|哪儿|几|多大|多少).)*$", asked) == []
+    assert matching("^((?!吗？|谁|什么|哪儿|几|多大|多少).)*$", asked) == []
 
 
-def test_every_sentence_begins_with_a_capital_and_ends_with_a_mark() -> None:
-    assert found(r"^[^A-Z]|[^.?]$", ENGLISH) == []
-    assert found(r"^[^A-ZÀÉÊ]|[^.?]$", FRENCH) == []
-    assert found(r"[^。？]$", CHINESE) == []
+def test_every_sentence_begins_with_a_capital_and_ends_with_punctuation() -> None:
+    assert matching(r"^[^A-Z]|[^.?]$", ENGLISH) == []
+    assert matching(r"^[^A-ZÀÉÊ]|[^.?]$", FRENCH) == []
+    assert matching(r"[^。？]$", CHINESE) == []
 
 
 def test_a_question_is_a_question_in_every_language() -> None:
@@ -116,7 +117,7 @@ def test_a_question_is_a_question_in_every_language() -> None:
 
 
 def counted(meaning: Sentence) -> list[Phrase]:
-    """The counted things of a sentence."""
+    """Return the counted things of a sentence."""
     body = meaning.body
     things: list[object] = []
     if isinstance(body, Clause) and isinstance(body.predicate, Act):
@@ -128,7 +129,7 @@ def counted(meaning: Sentence) -> list[Phrase]:
 
 def test_what_is_counted_has_a_plural_or_a_measure_word() -> None:
     checked = 0
-    for i, meaning in enumerate(SAID):
+    for i, meaning in enumerate(MEANINGS):
         for thing in counted(meaning):
             head = thing.container or thing.noun
             assert f"{english.number(thing.count)} {head.en_plural}" in ENGLISH[i]
@@ -140,12 +141,12 @@ def test_what_is_counted_has_a_plural_or_a_measure_word() -> None:
     assert checked > 500
 
 
-def test_a_word_means_one_thing_in_its_class() -> None:
-    """Two nouns may share a form only where the grammar tells them apart: ma femme is my wife, la femme the woman."""
-    nouns_said = list(NOUN.values())
-    shared = {word for word, n in Counter(noun.fr for noun in nouns_said).items() if n > 1}
+def test_nouns_with_the_same_form_are_known() -> None:
+    """Two nouns may share a form only if the grammar distinguishes them: ma femme is my wife, la femme the woman."""
+    all_nouns = list(NOUN.values())
+    shared = {word for word, n in Counter(noun.fr for noun in all_nouns).items() if n > 1}
     assert shared == {"femme", "fille", "histoire"}
-    assert [word for word, n in Counter(noun.zh for noun in nouns_said).items() if n > 1] == []
+    assert [word for word, n in Counter(noun.zh for noun in all_nouns).items() if n > 1] == []
 
 
 PAUL, ANNA = (Name(word) for word in words(NAMES)[:2])
@@ -269,16 +270,16 @@ def a(noun: str, plural: bool = False, adj: Adjective | None = None) -> Phrase:
     ids=lambda value: value if isinstance(value, str) and value.isascii() else "",
 )
 def test_a_meaning_in_three_languages(body: object, en: str, fr: str, zh: str) -> None:
-    said = Sentence(body)  # type: ignore[arg-type]
-    assert (english.render(said), french.render(said), chinese.render(said)) == (en, fr, zh)
+    sentence = Sentence(body)  # type: ignore[arg-type]
+    assert (english.render(sentence), french.render(sentence), chinese.render(sentence)) == (en, fr, zh)
 
 
 def test_a_polite_listener() -> None:
     tired = Clause(YOU, Quality(adjective("tired")), question="yes-no")
-    said = Sentence(tired, listener="polite", vocative=SIR)
-    assert english.render(said) == "Are you tired, sir?"
-    assert french.render(said) == "Est-ce que vous êtes fatigué, monsieur ?"
-    assert chinese.render(said) == "先生，您累吗？"
+    sentence = Sentence(tired, listener="polite", vocative=SIR)
+    assert english.render(sentence) == "Are you tired, sir?"
+    assert french.render(sentence) == "Est-ce que vous êtes fatigué, monsieur ?"
+    assert chinese.render(sentence) == "先生，您累吗？"
 
 
 @pytest.mark.parametrize(
@@ -331,8 +332,8 @@ def test_elision_and_contraction(text: str, glued: str) -> None:
     assert french_phrases.glue(text) == glued
 
 
-def test_words_that_no_sentence_uses_are_not_kept() -> None:
-    said = " ".join(ENGLISH)
-    unused = [noun.en for noun in NOUN.values() if not re.search(rf"\b({noun.en}|{noun.en_plural})\b", said)]
+def test_every_noun_occurs_in_a_sentence() -> None:
+    all_texts = " ".join(ENGLISH)
+    unused = [noun.en for noun in NOUN.values() if not re.search(rf"\b({noun.en}|{noun.en_plural})\b", all_texts)]
     assert unused == []
     assert Noun is type(NOUN["cat"])

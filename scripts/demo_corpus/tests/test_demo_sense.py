@@ -1,7 +1,7 @@
-"""What proof-readers found in the demo corpus and what was mended: one test for each kind, so that none comes back.
+"""Mistakes that proof-readers found in the demo corpus: one test for each kind, so that none of them returns.
 
-`test_demo_grammar.py` is about agreement and particles; this file is about what nobody would say, and about pairs whose
-two sides do not mean the same. Each pattern was found in an earlier corpus.
+`test_demo_grammar.py` is about agreement and particles; this file is about sentences without sense, and about pairs
+whose two sides differ in meaning. Each pattern matched a sentence of an earlier corpus.
 """
 
 import re
@@ -32,14 +32,15 @@ def pairs(source: Language, target: Language) -> list[Example]:
 
 @cache
 def chinese_texts() -> list[str]:
-    """As source, and as the translation of what English and French leave open."""
+    """Return all Chinese sources, and the translations of English and French sentences."""
     return [
         *(example.source for example in pairs("zh", "en")),
         *(example.target for example in (*pairs("en", "zh"), *pairs("fr", "zh"))),
     ]
 
 
-def found(pattern: str, texts: list[str]) -> list[str]:
+def matching(pattern: str, texts: list[str]) -> list[str]:
+    """Return the first five texts in which the pattern occurs."""
     compiled = re.compile(pattern)
     return [text for text in texts if compiled.search(text)][:5]
 
@@ -82,13 +83,13 @@ def found(pattern: str, texts: list[str]) -> list[str]:
     ],
     ids=lambda value: "" if not value or "\\" in value else value.replace(" ", "-"),
 )
-def test_nobody_would_say(pattern: str, why: str) -> None:
-    assert found(pattern, ENGLISH) == [], why
+def test_no_sentence_is_nonsense(pattern: str, why: str) -> None:
+    assert matching(pattern, ENGLISH) == [], why
 
 
 def test_nobody_is_named_twice_in_a_clause() -> None:
     for word in words(NAMES):
-        assert found(rf"^{word.en} (?!and ).*\b{word.en}'s\b", ENGLISH) == []
+        assert matching(rf"^{word.en} (?!and ).*\b{word.en}'s\b", ENGLISH) == []
 
 
 def test_children_do_not_have_what_is_for_grown_ups() -> None:
@@ -110,15 +111,15 @@ def test_wives_and_husbands_are_grown_up() -> None:
     assert min(ages) >= 28
 
 
-def test_what_is_always_so_is_so_somewhere() -> None:
-    """Not "she always studies": in French that would be that she still does."""
+def test_always_needs_a_place_or_a_vehicle() -> None:
+    """Not "she always studies": French "elle étudie toujours" means that she still does."""
     always = [clause for clause in CLAUSES if clause.often and clause.often.en == "always"]
     acts = [clause for clause in always if isinstance(clause.predicate, Act)]
     assert len(acts) > 20
     assert all(clause.where or clause.vehicle for clause in acts)
 
 
-def test_sizes_and_speeds_are_those_of_the_world() -> None:
+def test_comparisons_of_sizes_and_speeds_are_true() -> None:
     checked = 0
     for meaning in MEANINGS:
         body = meaning.body
@@ -135,8 +136,8 @@ def test_sizes_and_speeds_are_those_of_the_world() -> None:
     assert checked > 50
 
 
-def test_everybody_knows_his_own_family() -> None:
-    """So only somebody else's is said to be known."""
+def test_nobody_is_said_to_know_their_own_family() -> None:
+    """Everybody does, so "she knows her mother" is no news."""
     for clause in CLAUSES:
         act = clause.predicate
         if isinstance(act, Act) and act.verb.en == "know" and isinstance(act.object, Phrase):
@@ -165,8 +166,8 @@ def test_everybody_knows_his_own_family() -> None:
         (r"(明白|明白了)(那|这)", "懂那首诗"),
     ],
 )
-def test_no_chinese_reader_stumbles(pattern: str, why: str) -> None:
-    assert found(pattern, chinese_texts()) == [], why
+def test_no_chinese_sentence_is_unidiomatic(pattern: str, why: str) -> None:
+    assert matching(pattern, chinese_texts()) == [], why
 
 
 @pytest.mark.parametrize(
@@ -179,23 +180,23 @@ def test_no_chinese_reader_stumbles(pattern: str, why: str) -> None:
         (r"moins (petit|lent)", "not so big; but less small?"),
     ],
 )
-def test_no_french_reader_stumbles(pattern: str, why: str) -> None:
-    assert found(pattern, [example.target for example in pairs("en", "fr")]) == [], why
+def test_no_french_sentence_is_unidiomatic(pattern: str, why: str) -> None:
+    assert matching(pattern, [example.target for example in pairs("en", "fr")]) == [], why
 
 
 def test_both_sides_say_never() -> None:
-    """Ne … jamais had become 没在, and where somebody works had become where he is working now."""
-    said = [example for example in pairs("fr", "zh") if " jamais " in example.source]
-    assert len(said) > 5
-    assert all("从来不" in example.target for example in said)
+    """In an earlier corpus ne … jamais became 没在, and "where does he work" became "where is he working"."""
+    examples = [example for example in pairs("fr", "zh") if " jamais " in example.source]
+    assert len(examples) > 5
+    assert all("从来不" in example.target for example in examples)
     asked = [example for example in pairs("fr", "en") if re.match("Où est-ce que .* travaille ", example.source)]
     assert len(asked) > 5
     assert all(re.match("Where do(es)? ", example.target) for example in asked)
 
 
-def test_what_somebody_makes_is_no_question() -> None:
-    """在做什么 asks what somebody is doing."""
-    assert found("^What .*(making|make)", ENGLISH) == []
+def test_nobody_asks_what_somebody_makes() -> None:
+    """Chinese 在做什么 asks what somebody is doing."""
+    assert matching("^What .*(making|make)", ENGLISH) == []
 
 
 def test_a_bottle_stays_a_bottle_in_a_question() -> None:
@@ -217,26 +218,28 @@ def test_a_husband_is_hers_and_a_wife_is_his() -> None:
 WOMEN = "|".join(word.en for word in words(NAMES) if "female" in word.uses)
 
 
-def test_they_are_women_where_both_are() -> None:
+def test_they_are_women_if_both_are_women() -> None:
     both = re.compile(rf"^({WOMEN}) and ({WOMEN}) .*\bthey\b")
-    said = [example for example in pairs("en", "fr") if both.match(example.source)]
-    assert len(said) > 3
-    assert all(re.search(r"\bqu'elles|\belles\b", example.target) for example in said), said
+    examples = [example for example in pairs("en", "fr") if both.match(example.source)]
+    assert len(examples) > 3
+    assert all(re.search(r"\bqu'elles|\belles\b", example.target) for example in examples), examples
     for example in pairs("en", "zh"):
         if re.match(r"The (girls|women) .*\btheir\b", example.source):
             assert "她们" in example.target, example
 
 
 def test_the_dentist_and_her_neighbour() -> None:
-    """English and Chinese say by the pronoun what French says by the noun."""
-    said = [example for example in pairs("en", "fr") if re.match(r"The (baker|nurse|singer) .*\bher\b", example.source)]
-    assert len(said) > 3
-    for example in said:
+    """English and Chinese show by the pronoun that she is a woman, French by the noun."""
+    examples = [
+        example for example in pairs("en", "fr") if re.match(r"The (baker|nurse|singer) .*\bher\b", example.source)
+    ]
+    assert len(examples) > 3
+    for example in examples:
         assert re.match("La (boulangère|chanteuse)|L'infirmière", example.target), example
         assert not [text for text in translations(example.source, "en", "fr") if re.match("Le |L'infirmier ", text)]
 
 
-def test_a_plan_in_three_languages() -> None:
+def test_the_future_in_three_languages() -> None:
     future = [
         meaning
         for meaning in MEANINGS
@@ -244,17 +247,17 @@ def test_a_plan_in_three_languages() -> None:
     ]
     assert len(future) > 2000
     for meaning in future:
-        said = chinese.render(meaning)
+        text = chinese.render(meaning)
         assert isinstance(meaning.body, Clause)
         if meaning.body.polarity == "no":
-            assert "不会" in said, said
+            assert "不会" in text, text
         else:
-            assert ("会" if re.search("arrive|come back|stay", english.render(meaning)) else "要") in said, said
-        assert re.search(r"\b(vais|vas|va|allons|allez|vont)\b", french.render(meaning)), said
+            assert ("会" if re.search("arrive|come back|stay", english.render(meaning)) else "要") in text, text
+        assert re.search(r"\b(vais|vas|va|allons|allez|vont)\b", french.render(meaning)), text
 
 
 def test_a_listener_is_not_told_what_he_wants() -> None:
-    """You want some chocolate. Does he? He is asked."""
+    """Not "you want some chocolate": the listener is asked."""
     for clause in CLAUSES:
         if clause.subject == Pronoun(2) and isinstance(clause.predicate, Act) and clause.polarity == "yes":
             wants = clause.predicate.verb.en == "want" or clause.predicate.modal == "want"
