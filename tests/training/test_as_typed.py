@@ -57,7 +57,7 @@ def test_the_card_says_what_its_count_of_pairs_counts(tmp_path: Path, files: Fil
     source, target = tmp_path / "train.en", tmp_path / "train.de"
     folder = train(folder=tmp_path / "run", source=source, target=target, overrides=[*OVERRIDES, *few]).folder
     rows = [line for line in (folder / "last" / CARD).read_text().splitlines() if line.startswith("| training")]
-    assert ["once more as people type" in row for row in rows] == [share == "0.5"]
+    assert ["also in informal spelling" in row for row in rows] == [share == "0.5"]
 
 
 def test_another_share_prepares_anew(tmp_path: Path, files: Files) -> None:

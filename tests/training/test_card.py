@@ -84,7 +84,7 @@ def test_what_is_not_known_is_left_out() -> None:
     card = model_card(replace(FACTS, languages=None, scores=(), usage=(), weights="", settings={}))
     head = head_of(card)
     assert "language" not in head and "metrics" not in head and "license" not in card
-    assert "How to use it" not in card and "Settings that matter" not in card and "Its weights are" not in card
+    assert "How to use it" not in card and "## Settings" not in card and "Its weights are" not in card
     assert "None were measured." in card
 
 

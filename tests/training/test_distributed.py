@@ -69,8 +69,8 @@ def test_ranks_meet_afresh_in_a_store_that_was_used_before() -> None:
 
 def test_a_rank_whose_rank_0_never_comes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     store = dist.HashStore()
-    store.set("meeting", "an earlier attempt")
-    monkeypatch.setattr(distributed, "MEETING", datetime.timedelta(seconds=1))
+    store.set("namespace", "an earlier attempt")
+    monkeypatch.setattr(distributed, "START_TIMEOUT", datetime.timedelta(seconds=1))
     with pytest.raises(UserError, match="rank 1 waited"):
         fresh_store(store, 1, 2)
 

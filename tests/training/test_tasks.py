@@ -158,9 +158,9 @@ def test_a_body_is_taken_and_a_head_is_new(
     a, b = (load_file(path / "model.safetensors") for path in (before / "best", tmp_path / "run" / "last"))
     body = [name for name in b if not name.startswith("head.")]
     assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
-    words = next(str(text) for text in said if "begins with the weights" in str(text))
-    assert "new, and to be learned: head.pooler.linear.weight" in words
-    assert "left behind: head.transform.weight" in words
+    words = next(str(text) for text in said if "starts from the weights" in str(text))
+    assert "new: head.pooler.linear.weight" in words
+    assert "not used: head.transform.weight" in words
     assert load_model(tmp_path / "run" / "last").model.config.labels == ("early", "late")
 
 

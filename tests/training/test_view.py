@@ -103,9 +103,21 @@ def test_the_best_so_far_is_said_in_the_words_of_the_metric(metric: str, best_sc
     assert "patience" not in said(start, as_event("validation", **{**later, "patience": None}))
 
 
+def test_a_plan_says_that_patience_may_end_the_run_earlier() -> None:
+    text = said(as_event("plan", **run_events.plan(patience=10, validate_every=500)))
+    assert "at most 1 h 53 m to 2 h 16 m; ends earlier after 10 validations (every 500 steps) without a better" in text
+    assert "ends earlier" not in said(as_event("plan", **run_events.plan(patience=None, validate_every=500)))
+
+
+def test_a_run_on_images_counts_images() -> None:
+    start = as_event("start", **run_events.start(counted="images"))
+    text = said(start, as_event("plan", **run_events.plan()), as_event("step", **run_events.step()))
+    assert "3,830 images" in text and "3,140 images/s" in text and "tokens" not in text
+
+
 def test_every_kind_of_event_is_told() -> None:
     assert "3,830 target tokens" in (plan := said(as_event("plan", **run_events.plan())))
-    assert "between 1 h 53 m and 2 h 16 m" in plan and "1.2 GB of memory · 114 MB of disk" in plan
+    assert "at most 1 h 53 m to 2 h 16 m" in plan and "1.2 GB of memory · 114 MB of disk" in plan
     assert "114 MB in 0.9 s · run/checkpoints/step-002000" in said(as_event("saved", **run_events.saved()))
     stopped = said(as_event("stop", **run_events.stop()))
     assert "all 10,000 steps are done" in stopped and "2 h 00 m of training · 41,000,000 target tokens\n" in stopped

@@ -1,11 +1,11 @@
-"""Losses beside the main one that help a deep language model to learn (Al-Rfou et al. 2018, section 3).
+"""Auxiliary losses for deep language models (Al-Rfou et al. 2018, section 3).
 
-"Character-Level Language Modeling with Deeper Self-Attention" trains 64 layers where plain training fails. Two of its
-means are here, each with output layers of its own that serve in training alone and are not part of the saved model:
+"Character-Level Language Modeling with Deeper Self-Attention" trains 64 layers, which plain training does not. Two of
+its losses are here. Each has output layers that are used in training only and are not part of the saved model:
 
-- every layer foretells, not only the last. Of n layers, layer l does so in the first l / 2n of the training: the
-  deepest last longest, and after half of the training none but the last is left;
-- each position foretells more than the next token; what lies further ahead counts half.
+- every layer predicts the next token. Of n layers, layer l does so during the first l / 2n of the training, so after
+  half of the training only the last layer is left;
+- each position also predicts the tokens after the next one, with half the weight.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from heedful.nn.heads import VocabularyHead
 from heedful.training.losses import linear_cross_entropy
 from heedful.training.setting_ranges import Range, check_ranges
 
-AUXILIARY = "auxiliary"  # the name of these heads in a model in training
+AUXILIARY = "auxiliary"  # name of the module that holds the output layers
 WEIGHT = Range(0, 100)
 
 
@@ -37,42 +37,43 @@ class AuxiliarySettings:
 
     @property
     def any(self) -> bool:
+        """Whether there is any auxiliary loss."""
         return self.layers > 0.0 or (self.ahead > 1 and self.ahead_weight > 0.0)
 
 
 class AuxiliaryHeads(nn.Module):
-    """An output layer for each layer and each distance; the last layer's next token is the model's own affair."""
+    """An output layer for each layer and distance; the last layer's next token is predicted by the model itself."""
 
     def __init__(self, *, d_model: int, vocab_size: int, n_layers: int, settings: AuxiliarySettings) -> None:
         super().__init__()
         self.n_layers = n_layers
         self.settings = settings
         first = 1 if settings.layers > 0.0 else n_layers
-        self.places = [
+        self.targets = [
             (layer, ahead)
             for layer in range(first, n_layers + 1)
             for ahead in range(1, settings.ahead + 1)
             if (layer, ahead) != (n_layers, 1)
         ]
-        self.heads = nn.ModuleList(VocabularyHead(d_model=d_model, vocab_size=vocab_size) for _ in self.places)
+        self.heads = nn.ModuleList(VocabularyHead(d_model=d_model, vocab_size=vocab_size) for _ in self.targets)
         for matrix in self.matrices():
-            nn.init.normal_(matrix, std=0.02)  # as GPT-2's own
+            nn.init.normal_(matrix, std=0.02)  # as in GPT-2
 
     def matrices(self) -> list[Tensor]:
         return [head.linear.weight for head in self.heads if isinstance(head, VocabularyHead)]
 
     def weight(self, layer: int, ahead: int, done: float) -> float:
-        """Of the loss of a layer, counted from 1, for the token so far ahead, when that share of training is done."""
+        """Return the weight of the loss of a layer, from 1, for a token so far ahead, at a share `done` of training."""
         weight = 1.0 if ahead == 1 else self.settings.ahead_weight
         if layer == self.n_layers:
             return weight
         return weight * self.settings.layers if done < layer / (2 * self.n_layers) else 0.0
 
     def loss(self, model: Gpt, layers: list[Tensor], batch: LmBatch, *, isolate_documents: bool, done: float) -> Tensor:
-        """Summed over the tokens of a batch; `layers` are what each layer of the model left, (B, T, D)."""
-        # Whose time is over has no part in it, but a gradient of zero: many ranks wait for one of every parameter.
+        """Return auxiliary losses summed over the tokens of a batch; layers: the output of each layer (B, T, D)."""
+        # Losses that are over contribute a gradient of zero: DDP waits for a gradient of every parameter.
         total = sum((0.0 * matrix.sum() for matrix in self.matrices()), layers[-1].new_zeros(()))
-        for matrix, (layer, ahead) in zip(self.matrices(), self.places, strict=True):
+        for matrix, (layer, ahead) in zip(self.matrices(), self.targets, strict=True):
             if weight := self.weight(layer, ahead, done):
                 states, target = _aligned(
                     model.final_norm(layers[layer - 1]), batch, ahead, isolate_documents=isolate_documents
@@ -82,7 +83,7 @@ class AuxiliaryHeads(nn.Module):
 
 
 def _aligned(states: Tensor, batch: LmBatch, ahead: int, *, isolate_documents: bool) -> tuple[Tensor, Tensor]:
-    """Select the positions that have a token so far ahead in their row (or their own document), and those tokens."""
+    """Return the states that have a token so far ahead in their row (or their own document), and those tokens."""
     n = max(0, states.size(1) - (ahead - 1))
     here, there = slice(0, n), slice(states.size(1) - n, None)
     real = batch.target_mask[:, here] & batch.target_mask[:, there]
@@ -92,9 +93,9 @@ def _aligned(states: Tensor, batch: LmBatch, ahead: int, *, isolate_documents: b
 
 
 def with_auxiliary_heads(model: Gpt, settings: AuxiliarySettings) -> Gpt:
-    """The model, ready to be trained with these losses; its own first numbers are as they would be without."""
+    """Add the output layers to a model; the weights that the model has already are not changed."""
     config = model.config
-    torch.manual_seed(config.n_layers)  # the same on every rank, whatever was drawn before
+    torch.manual_seed(config.n_layers)  # the same weights on every rank
     heads = AuxiliaryHeads(
         d_model=config.d_model, vocab_size=config.vocab_size, n_layers=config.n_layers, settings=settings
     )
@@ -103,7 +104,7 @@ def with_auxiliary_heads(model: Gpt, settings: AuxiliarySettings) -> Gpt:
 
 
 def auxiliary_heads(model: nn.Module) -> AuxiliaryHeads | None:
-    """What a model has for its training alone."""
-    found = getattr(model, AUXILIARY, None)
-    assert found is None or isinstance(found, AuxiliaryHeads)
-    return found
+    """Return the output layers for auxiliary losses, if the model has any."""
+    heads = getattr(model, AUXILIARY, None)
+    assert heads is None or isinstance(heads, AuxiliaryHeads)
+    return heads

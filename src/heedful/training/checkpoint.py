@@ -1,14 +1,11 @@
-"""A run's tensors by name: out of the model and the optimiser into a checkpoint, and back.
-
-Under FSDP a rank holds only its part of each; all ranks must then ask together.
-
-Where a run can go on: one folder for each saved step, complete or not there at all.
+"""Checkpoints: one folder for each saved step, from which a run can be resumed.
 
     checkpoints/step-000500/  model.safetensors · optimiser.safetensors · generators.safetensors · [ema.safetensors]
                               · state.json (step, data position, scores, versions) · manifest.json
 
-Each is written aside, synced, renamed and never changed again. A damaged one is reported, and the one before it is
-taken. safetensors and JSON only: a checkpoint from a stranger can hold wrong numbers, but it cannot run.
+A folder is written under another name, synced, renamed, and never changed again. A damaged one is reported, and the
+one before it is used. The formats are safetensors and JSON: a checkpoint of unknown origin can hold wrong weights, but
+no code. Under FSDP a rank holds only its part of each tensor, so all ranks must call the functions that read tensors.
 """
 
 import itertools
@@ -34,11 +31,12 @@ from heedful.training.distributed import full_tensor, shard_like
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of a model by name, gathered from all ranks."""
     return {name: full_tensor(tensor.detach()) for name, tensor in weights_of(model).items()}
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Everything that the optimiser remembers of a parameter, as "parameter/what"."""
+    """Return the state of the optimiser by "parameter/state", for example "head.weight/exp_avg"."""
     return {
         f"{name}/{what}": full_tensor(value)
         for name, parameter in model.named_parameters()
@@ -47,28 +45,30 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 
 
 def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Copy weights into a model."""
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
             tensor.copy_(shard_like(tensor, tensors[name]))
 
 
 def refuse_other_shapes(model: nn.Module, tensors: dict[str, Tensor], *, saved: Path, record: Path) -> None:
-    """A record that was edited by hand describes another model than the one that was saved."""
-    wanted, found = ({name: list(t.shape) for name, t in named.items()} for named in (weights_of(model), tensors))
-    for name in wanted | found:
-        if wanted.get(name) != found.get(name):
+    """Raise a UserError if settings.toml was edited by hand and describes another model than the saved one."""
+    expected, actual = ({name: list(t.shape) for name, t in named.items()} for named in (weights_of(model), tensors))
+    for name in expected | actual:
+        if expected.get(name) != actual.get(name):
             raise UserError(
-                f"{record}: was changed since this run was saved: '{name}' has the shape {wanted.get(name, 'none')} by "
-                f"it, and {found.get(name, 'none')} in {saved.name}. Undo the change, or begin a new run"
+                f"{record}: was changed since this run was saved: '{name}' has the shape {expected.get(name, 'none')} "
+                f"by it, and {actual.get(name, 'none')} in {saved.name}. Undo the change, or begin a new run"
             )
 
 
 def load_optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put the state that `optimiser_tensors` returned into an optimiser."""
     parameters = dict(model.named_parameters())
     for key, tensor in tensors.items():
         name, _, what = key.rpartition("/")
         parameter = parameters[name]
-        # A count of steps is one number, the same on all ranks; everything else has the parameter's shape.
+        # The number of steps is a scalar, the same on all ranks; all other state has the parameter's shape.
         value = shard_like(parameter, tensor) if tensor.shape == parameter.shape else tensor.to(parameter.device)
         optimiser.state[parameter][what] = value
 
@@ -83,7 +83,7 @@ def average_of(models: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def generator_tensors() -> dict[str, Tensor]:
-    """The state of every random generator that training draws from."""
+    """Return the state of every random generator of torch."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states |= {f"cuda-{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
@@ -91,6 +91,7 @@ def generator_tensors() -> dict[str, Tensor]:
 
 
 def load_generator_tensors(states: dict[str, Tensor]) -> None:
+    """Restore the random generators."""
     torch.set_rng_state(states["cpu"])
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
@@ -103,23 +104,24 @@ MODEL, OPTIMISER, GENERATORS, EMA = (f"{name}.safetensors" for name in ("model",
 
 @dataclass
 class State:
-    """What a run knows of itself, besides its tensors."""
+    """The state of a run besides its tensors."""
 
     loader: LoaderState
     step: int = 0
-    tokens: int = 0  # target tokens seen
+    tokens: int = 0  # target tokens so far
     seconds: float = 0.0  # spent training, over all sittings
     scores: dict[str, float] = field(default_factory=dict)  # step -> validation score, higher is better
     validations_since_best: int = 0  # validations since the best one
 
     @property
     def best_step(self) -> int | None:
+        """The step with the best validation score; the first one, if several are equal."""
         return int(max(self.scores, key=lambda step: self.scores[step])) if self.scores else None
 
 
 @dataclass
 class Checkpoint:
-    """A saved step, read back."""
+    """A checkpoint, loaded."""
 
     folder: Path
     state: State
@@ -139,7 +141,7 @@ def save_checkpoint(
     generators: dict[str, Tensor],
     ema: dict[str, Tensor],
 ) -> Path:
-    """Write one step; the older ones stay as they are, whatever happens."""
+    """Write a checkpoint and return its folder; older checkpoints stay as they are, whatever happens."""
     folder = checkpoints / f"step-{state.step:06d}"
     tensors = {MODEL: model, OPTIMISER: optimiser, GENERATORS: generators, EMA: ema}
     needed = sum(tensor.nbytes for group in tensors.values() for tensor in group.values())
@@ -160,7 +162,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """One saved step, or a UserError that says what is wrong with it."""
+    """Load a checkpoint; raise a UserError if it is damaged."""
     check_manifest(folder)
     values = read_json(folder / "state.json")
     try:
@@ -177,35 +179,38 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(checkpoints: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest one that is whole. A damaged one is reported, set aside under another name, and passed over. Where
-    none is left it is for the user to say what becomes of the models that the run has made.
+    """Load the newest checkpoint that is not damaged; None if there are no checkpoints.
+
+    Damaged ones are reported and renamed. If all are damaged, a UserError is raised: a run that began anew would
+    overwrite the models of this run.
     """
     for folder in reversed(list_checkpoints(checkpoints)):
         try:
             return load_checkpoint(folder)
         except UserError as error:
-            report(f"{error}\nThis checkpoint is damaged: it is set aside, and the one before it is taken.")
+            report(f"{error}\nThis checkpoint is damaged: it is renamed, and the one before it is used.")
             folder.rename(_free_name(folder))
     if any(checkpoints.glob("damaged-*")):
         raise UserError(
-            f"{checkpoints}: none of its checkpoints can be read, and to begin anew would write over the models of "
-            f"this run. Start another one with the best of them: --init-from {checkpoints.parent / 'best'}"
+            f"{checkpoints}: none of its checkpoints can be read, and starting over would overwrite the models of this "
+            f"run. Begin a run in another folder with the best of them: --init-from {checkpoints.parent / 'best'}"
         )
     return None
 
 
 def _free_name(folder: Path) -> Path:
-    """For a damaged one; the same step may be damaged a second time."""
+    """Return an unused name for a damaged checkpoint."""
     names = (folder.with_name(f"damaged-{folder.name}{f'-{n}' if n > 1 else ''}") for n in itertools.count(1))
     return next(name for name in names if not name.exists())
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
+    """Return the folders of all checkpoints, oldest step first."""
     return sorted(checkpoints.glob("step-*"), key=lambda folder: int(folder.name.removeprefix("step-")))
 
 
 def prune(checkpoints: Path, *, keep_last: int, best: Iterable[int]) -> None:
-    """Delete all but the last few and those of the given steps."""
+    """Delete all checkpoints but the last `keep_last` and those of the steps in `best`."""
     saved = list_checkpoints(checkpoints)
     kept = {folder.name for folder in saved[-keep_last:]} | {f"step-{step:06d}" for step in best}
     for folder in saved:
@@ -214,6 +219,7 @@ def prune(checkpoints: Path, *, keep_last: int, best: Iterable[int]) -> None:
 
 
 def versions() -> dict[str, Any]:
+    """Return what the bits of a result depend on: versions, and the number of threads."""
     return {
         "heedful": __version__,
         "torch": torch.__version__,
@@ -228,8 +234,9 @@ def _check_room(folder: Path, needed: int) -> None:
 
 
 def no_room(folder: Path, needed: int) -> UserError:
+    """Make the error of a full disk."""
     free = shutil.disk_usage(folder).free
     return UserError(
         f"{folder}: no room for a checkpoint: it needs {needed:,} bytes, and {free:,} are free. The older checkpoints "
-        "are intact. Make room, then go on with --resume"
+        "are intact. Free some space, then resume the run with --resume"
     )

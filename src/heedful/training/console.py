@@ -1,11 +1,6 @@
-"""What an event says, as label and text: the words that every view uses.
+"""The output of a run: a live view on a terminal, plain lines elsewhere.
 
-The live view on a terminal: below, a panel that is kept up to date; above it, what stays.
-
-The panel never fills the width of the terminal: a line that does would be broken in two when the window gets narrower,
-and the leftovers would stay on the screen.
-
-A run as people see it: a live view on a terminal, plain lines elsewhere.
+Both views are listeners of the run's events, and share the texts that `format_event` makes.
 """
 
 import math
@@ -14,6 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -46,28 +42,42 @@ from heedful.training.events import (
 )
 
 LABEL_WIDTH = 13
-METRICS = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "bits": "bits per character"}  # the others as they are
-PLACES = {"loss": 3, "perplexity": 1, "bits": 3}  # of numbers, after the point; usually 2
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "bits": "bits per character"}  # other metrics keep their names
+DIGITS = {"loss": 3, "perplexity": 1, "bits": 3}  # after the decimal point; other metrics have 2
 
 
-def metric_of(event: StartEvent) -> str:
-    """What "better" means in this run."""
-    return str(event["settings"].get("run", {}).get("metric", "bleu"))
+@dataclass(frozen=True)
+class Terms:
+    """The words that depend on the run."""
+
+    metric: str = "bleu"  # that the best model is chosen by
+    counted: str = "target tokens"  # what speed and sizes of steps count
+
+    @property
+    def unit(self) -> str:
+        """The last word of `counted`, for lines that must be short."""
+        return self.counted.split()[-1]
+
+    @classmethod
+    def of(cls, event: StartEvent) -> "Terms":
+        """Read them from the start of a run."""
+        metric = event["settings"].get("run", {}).get("metric", cls.metric)
+        return cls(str(metric), event.get("counted", cls.counted))
 
 
-def format_event(event: Event, metric: str) -> Iterator[tuple[str, str]]:
-    """Label and text of each line; of a step none, since views differ in how they show progress."""
+def format_event(event: Event, terms: Terms) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line about an event; nothing about a step, which each view shows differently."""
     if event["event"] == "start":
-        yield "heedful", ", ".join(_about_start(event))
+        yield "heedful", ", ".join(_start_facts(event))
     elif event["event"] == "note":
         yield "", escape_control_chars(event["text"])
     elif event["event"] == "warning":
         yield "warning", escape_control_chars(event["text"])
     elif event["event"] == "plan":
-        yield from zip(("plan", "", ""), _about_plan(event), strict=True)
+        yield from zip(("plan", "", ""), _plan_lines(event, terms), strict=True)
     elif event["event"] == "validation":
         yield "validation", f"step {count(event['step'])} · {scores(event)}"
-        yield "", f"{best(event, metric)} · took {duration(event['seconds'])}"
+        yield "", f"{best_so_far(event, terms.metric)} · took {duration(event['seconds'])}"
     elif event["event"] == "saved":
         words = f"step {count(event['step'])} · {size(event['bytes'])} in {duration(event['seconds'])}"
         yield "saved", f"{words} · {escape_control_chars(event['folder'])}"
@@ -75,7 +85,7 @@ def format_event(event: Event, metric: str) -> Iterator[tuple[str, str]]:
         yield "stopped", escape_control_chars(event["reason"])
         spent = f"step {count(event['step'])} · {duration(event['seconds'])} of training"
         memory = f" · {size(event['peak_memory_bytes'])} of memory at most" if "peak_memory_bytes" in event else ""
-        yield "", f"{spent} · {count(event['tokens'])} target tokens{memory}"
+        yield "", f"{spent} · {count(event['tokens'])} {terms.counted}{memory}"
     elif event["event"] == "done":
         for i, (name, folder) in enumerate(event["folders"].items()):
             yield "" if i else "models", f"{name:<{LABEL_WIDTH}}{escape_control_chars(folder)}"
@@ -86,17 +96,18 @@ def format_event(event: Event, metric: str) -> Iterator[tuple[str, str]]:
 
 
 def share_done(event: StepEvent) -> float:
-    """How much of the run is behind: by time, since a run may end by the clock long before its last step."""
+    """Return the share of the run that is done, by time: a time limit may end a run long before its last step."""
     left = event["seconds_left"]
     if left is None or event["seconds"] + left <= 0:
         return event["step"] / max(1, event["steps"])
     return event["seconds"] / (event["seconds"] + left)
 
 
-def step_facts(event: StepEvent) -> list[str]:
+def step_facts(event: StepEvent, terms: Terms) -> list[str]:
+    """Return the parts of a progress line after the step."""
     return [
         f"loss {number(event['loss'], 3)}",
-        f"{count(event['tokens_per_second'])} tokens/s",
+        f"{count(event['tokens_per_second'])} {terms.unit}/s",
         f"lr {rate(event['lr'])}",
         f"gradient {number(event['grad_norm'], 2)}",
         f"epoch {count(event['epoch'] + 1)}",
@@ -106,24 +117,25 @@ def step_facts(event: StepEvent) -> list[str]:
 
 
 def scores(event: ValidationEvent) -> str:
-    found = {"loss": event["loss"], "perplexity": event["perplexity"]}
-    found |= {"bleu": event.get("bleu"), "chrf": event.get("chrf")} if "bleu" in event else {}
-    found |= event.get("metrics", {})
+    """Return loss and metrics of a validation on one line."""
+    values = {"loss": event["loss"], "perplexity": event["perplexity"]}
+    values |= {"bleu": event.get("bleu"), "chrf": event.get("chrf")} if "bleu" in event else {}
+    values |= event.get("metrics", {})
     return " · ".join(
-        f"{METRICS.get(name, name)} {number(value, PLACES.get(name, 2))}"
-        for name, value in found.items()
+        f"{METRICS.get(name, name)} {number(value, DIGITS.get(name, 2))}"
+        for name, value in values.items()
         if name == "loss" or value is not None
     )
 
 
-def best(event: ValidationEvent, metric: str) -> str:
-    """Where the best score was, and how much patience is left for a better one."""
+def best_so_far(event: ValidationEvent, metric: str) -> str:
+    """Say which score is the best, and how many validations without a better one are left until the run stops."""
     if event["best"]:
         words = f"the best {METRICS.get(metric, metric)} so far"
     else:
         value = event["best_score"]
         shown = -value if value is not None and metric in LESS_IS_BETTER else value
-        score = f"{METRICS.get(metric, metric)} {number(shown, PLACES.get(metric, 2))}"
+        score = f"{METRICS.get(metric, metric)} {number(shown, DIGITS.get(metric, 2))}"
         words = f"the best is {score} at step {count(event['best_step'])}"
     if event["patience"] is None:
         return words
@@ -131,7 +143,7 @@ def best(event: ValidationEvent, metric: str) -> str:
     return f"{words} · patience left: {left} of {event['patience']}"
 
 
-def _about_start(event: StartEvent) -> Iterator[str]:
+def _start_facts(event: StartEvent) -> Iterator[str]:
     yield event["version"]
     for name, version in event.get("versions", {}).items():
         if name != "heedful":
@@ -142,25 +154,29 @@ def _about_start(event: StartEvent) -> Iterator[str]:
         yield f"{count(parameters)} parameters"
 
 
-def _about_plan(event: PlanEvent) -> tuple[str, str, str]:
-    speed = f"{count(event['tokens_per_second'])} target tokens/s measured"
+def _plan_lines(event: PlanEvent, terms: Terms) -> tuple[str, str, str]:
+    speed = f"{count(event['tokens_per_second'])} {terms.counted}/s measured"
     low, high = duration(event["seconds_low"]), duration(event["seconds_high"])
+    time_limit = f"at most {high}" if low == high else f"at most {low} to {high}"
+    if (patience := event.get("patience")) is not None:
+        every = count(event.get("validate_every"))
+        time_limit += f"; ends earlier after {patience} validations (every {every} steps) without a better score"
     return (
         f"{count(event['parameters'])} parameters · {count(event['steps'])} steps of about "
-        f"{count(event['tokens_per_step'])} target tokens",
+        f"{count(event['tokens_per_step'])} {terms.counted}",
         f"{speed} · {size(event['peak_memory_bytes'])} of memory · {size(event['disk_bytes'])} of disk",
-        f"about {low}" if low == high else f"between {low} and {high}",
+        time_limit,
     )
 
 
-WIDTH = 79  # of the panel at most
-BAR, CURVE = 30, 40  # columns of the bar and of the curve at most
-DIM, CAME, WENT = "dim", "bold green", "dim red strike"
+WIDTH = 79  # of the panel, at most; never the whole terminal, since narrowing the window would then break its lines
+BAR, CURVE = 30, 40  # columns of the bar and of the curve, at most
+DIM, ADDED, REMOVED = "dim", "bold green", "dim red strike"
 STYLES = {"warning": "bold yellow", "stopped": "bold"}
 
 
 class LossCurve:
-    """The losses of the whole run in a bounded list: when it is full, neighbours are averaged."""
+    """The losses of the whole run as a bounded list of points; when it is full, pairs of points are averaged."""
 
     def __init__(self, capacity: int = 512) -> None:
         self.points: list[float] = []
@@ -169,6 +185,7 @@ class LossCurve:
         self._waiting: list[float] = []
 
     def add(self, loss: float) -> None:
+        """Add the loss of a progress event."""
         self._waiting.append(loss)
         if len(self._waiting) < self._per_point:
             return
@@ -180,7 +197,7 @@ class LossCurve:
 
 
 class LiveView:
-    """Listens to a run's log and draws it with rich."""
+    """A listener that draws a run with rich: a panel that is kept up to date, and above it the lines that stay."""
 
     def __init__(
         self, console: Console, *, past: Iterable[Event] = (), clock: Callable[[], float] = time.monotonic
@@ -188,14 +205,14 @@ class LiveView:
         self._console = console
         self._clock = clock
         self._curve = LossCurve()
-        self._metric = "bleu"
+        self._terms = Terms()
         self._step: StepEvent | None = None
         self._validation: ValidationEvent | None = None
         self._saved: SavedEvent | None = None
         self._live: Live | None = None
         for event in past:
             self._remember(event)
-        self._step = None  # the curve and the best score of earlier sittings count, their speed does not
+        self._step = None  # curve and best score of earlier starts are shown, but not their speed
 
     def __call__(self, event: Event) -> None:
         self._remember(event)
@@ -210,13 +227,13 @@ class LiveView:
             self._live.refresh()
 
     def close(self) -> None:
-        """Leave the panel as it is, and give the terminal back."""
+        """Leave the panel as it is, and restore the terminal."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def _start(self) -> Live:
-        # What others print appears above the panel; but a standard output that goes into a file must go on doing so.
+        # Other output appears above the panel, but standard output that is redirected to a file stays redirected.
         live = Live(
             get_renderable=self.panel,
             console=self._console,
@@ -230,26 +247,26 @@ class LiveView:
 
     def _remember(self, event: Event) -> None:
         if event["event"] == "start":
-            self._metric = metric_of(event)
+            self._terms = Terms.of(event)
         elif event["event"] == "step":
             self._step = event
             if event["loss"] is not None and event["loss"] > 0:
-                self._curve.add(math.log(event["loss"]))  # the first fall would flatten all that follows
+                self._curve.add(math.log(event["loss"]))  # a linear scale would flatten everything after the first fall
         elif event["event"] == "validation":
             self._validation = event
         elif event["event"] == "saved":
             self._saved = event
 
     def _report(self, event: Event) -> Group:
-        """What stays on the screen above the panel, with long texts in full."""
-        lines = [(label, Text(text, STYLES.get(label, ""))) for label, text in format_event(event, self._metric)]
+        """Return the lines about an event that stay above the panel, with long texts in full."""
+        lines = [(label, Text(text, STYLES.get(label, ""))) for label, text in format_event(event, self._terms)]
         if event["event"] == "validation":
             for sample in event["samples"]:
                 lines += _sample(sample)
         return Group(*(_row(label, text) for label, text in lines))
 
     def panel(self) -> Group:
-        """The state of the run, each fact on a line of its own that is never broken."""
+        """Return the panel: the state of the run, one fact a line, truncated to the width."""
         width = min(WIDTH, self._console.width - 1)
         lines = [] if self._step is None else [self._progress(self._step, width), *self._facts(self._step, width)]
         for line in lines:
@@ -261,7 +278,7 @@ class LiveView:
         words = f"  {count(event['step'])} of {count(event['steps'])} · {share(done)}"
         n_columns = max(0, min(BAR, width - LABEL_WIDTH - len(words)))
         n_full = int(min(1.0, done) * n_columns)
-        beat = "╸" if int(self._clock()) % 2 else "─"  # shows that the view is alive, between two steps that are logged
+        beat = "╸" if int(self._clock()) % 2 else "─"  # blinks, so that one sees that the program runs
         bar = ("━" * n_full + beat)[:n_columns]
         return _labelled("step", Text.assemble((bar, "green"), ("─" * (n_columns - len(bar)), DIM), words))
 
@@ -269,13 +286,15 @@ class LiveView:
         n_columns = max(1, min(CURVE, width - LABEL_WIDTH - 8))
         curve = f"  {sparkline(self._curve.points, n_columns)}"
         yield _labelled("loss", Text.assemble((number(event["loss"], 3), "bold"), (curve, "cyan")))
-        speed = f"{count(event['tokens_per_second'])} tokens/s · lr {rate(event['lr'])}"
+        speed = f"{count(event['tokens_per_second'])} {self._terms.unit}/s · lr {rate(event['lr'])}"
         yield _labelled("speed", Text(f"{speed} · gradient {number(event['grad_norm'], 2)}"))
         time_left = f"{duration(event['seconds'])} · {duration(event['seconds_left'])} left"
         yield _labelled("time", Text(f"{time_left} · epoch {count(event['epoch'] + 1)}"))
         if self._validation is not None:
             yield _labelled("validation", Text(scores(self._validation)))
-            yield _labelled("", Text(best(self._validation, self._metric), "green" if self._validation["best"] else ""))
+            yield _labelled(
+                "", Text(best_so_far(self._validation, self._terms.metric), "green" if self._validation["best"] else "")
+            )
         if self._saved is not None:
             yield _labelled("saved", Text(f"step {count(self._saved['step'])} · {size(self._saved['bytes'])}"))
         if self._validation is not None:
@@ -289,9 +308,9 @@ def _sample(sample: Sample) -> list[tuple[str, Text]]:
     for piece in word_diff(before, escape_control_chars(sample["hypothesis"])):
         model.append(piece.space)
         if piece.old != piece.new:
-            model.append(piece.old, WENT)
+            model.append(piece.old, REMOVED)
             model.append("→" if piece.old else "", DIM)  # not by colour alone
-        model.append(piece.new, "" if piece.old == piece.new else CAME)
+        model.append(piece.new, "" if piece.old == piece.new else ADDED)
     return [
         ("  source", Text(escape_control_chars(sample["source"]), DIM)),
         ("  reference", Text(escape_control_chars(sample["reference"]), DIM)),
@@ -304,7 +323,7 @@ def _labelled(label: str, text: Text) -> Text:
 
 
 def _row(label: str, text: Text) -> Table:
-    """Label and text, where a long text goes on below itself."""
+    """Return label and text side by side; a long text is wrapped within its column."""
     row = Table.grid(padding=0)
     row.add_column(width=LABEL_WIDTH, no_wrap=True)
     row.add_column(overflow="fold")
@@ -320,16 +339,21 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class View(Protocol):
-    """A listener of the run's log."""
+    """A listener that shows a run."""
 
-    def __call__(self, event: Event) -> None: ...
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Restore the terminal."""
 
 
 def make_view(stream: TextIO, *, past: Iterable[Event] = ()) -> View:
-    """The live view where somebody is looking, plain lines elsewhere; `past` holds the events of earlier sittings."""
-    # Not rich's own answer, which the environment can turn: FORCE_COLOR must not fill a log file with cursor movements.
+    """Return the live view for a terminal, plain lines for anything else; `past`: events of earlier starts of the run.
+
+    >>> train(folder="runs/en-de", resume=True, listeners=[make_view(sys.stderr)])  # doctest: +SKIP
+    """
+    # rich's own check obeys FORCE_COLOR, which must not fill a log file with cursor movements.
     can_move = stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
     if can_move and (stream.encoding or "").lower().replace("-", "") == "utf8":
         return LiveView(Console(file=stream, highlight=False), past=past)
@@ -337,7 +361,7 @@ def make_view(stream: TextIO, *, past: Iterable[Event] = ()) -> View:
 
 
 class PlainView:
-    """One line for each thing that happened; of the steps, one line every half minute."""
+    """A listener that prints one line for each event; for steps, one line every half minute."""
 
     def __init__(
         self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, every: float = SECONDS_BETWEEN_LINES
@@ -346,11 +370,11 @@ class PlainView:
         self._clock = clock
         self._every = every
         self._last: float | None = None
-        self._metric = "bleu"
+        self._terms = Terms()
 
     def __call__(self, event: Event) -> None:
         if event["event"] == "start":
-            self._metric = metric_of(event)
+            self._terms = Terms.of(event)
         if event["event"] == "step":
             now = self._clock()
             if self._last is not None and now - self._last < self._every:
@@ -361,13 +385,13 @@ class PlainView:
         self._stream.flush()
 
     def close(self) -> None:
-        """Nothing is kept back, so there is nothing to do."""
+        """Do nothing: every line is written at once."""
 
     def _lines(self, event: Event) -> Iterator[tuple[str, str]]:
         if event["event"] == "step":
-            yield "step", step_line(event)
+            yield "step", step_line(event, self._terms)
             return
-        yield from format_event(event, self._metric)
+        yield from format_event(event, self._terms)
         if event["event"] == "validation":
             for sample in event["samples"]:
                 yield "  source", escape_control_chars(sample["source"])
@@ -376,15 +400,16 @@ class PlainView:
                 yield "  model", "".join(map(marked, word_diff(before, escape_control_chars(sample["hypothesis"]))))
 
     def _say(self, line: str) -> None:
-        encoding = self._stream.encoding or "utf-8"  # not every terminal can show every language
+        encoding = self._stream.encoding or "utf-8"  # characters that the terminal cannot show are escaped
         self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-def step_line(event: StepEvent) -> str:
+def step_line(event: StepEvent, terms: Terms) -> str:
+    """Return a progress line."""
     done = f"{count(event['step'])} of {count(event['steps'])} ({share(share_done(event))})"
-    return " · ".join([done, *step_facts(event)])
+    return " · ".join([done, *step_facts(event, terms)])
 
 
 def marked(piece: DiffSpan) -> str:
-    """A change as {old→new}: {→new} came, {old→} went."""
+    """Return a span of a diff: unchanged text as it is, a change as {old→new}, {→new} or {old→}."""
     return piece.space + (piece.new if piece.old == piece.new else f"{{{piece.old}→{piece.new}}}")

@@ -1,6 +1,6 @@
-"""Several processes as one: the same command under torchrun trains the same model on the same batches.
+"""Training with several processes: the same command under torchrun trains the same model on the same batches.
 
-One rank alone needs none of this: every function here then does nothing.
+With one process every function here returns at once.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from heedful.devices import torch_device
 from heedful.errors import UserError
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 
-MEETING = datetime.timedelta(minutes=10)
-"""How long ranks wait for each other at the start: clusters start slowly."""
+START_TIMEOUT = datetime.timedelta(minutes=10)
+"""How long ranks wait for each other at the start; clusters start slowly."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Which of how many processes this is, and where its tensors live."""
+    """This process among those of the run, and the device of its tensors."""
 
     rank: int
     size: int
@@ -50,7 +50,7 @@ class World:
 
 @contextlib.contextmanager
 def joined_world(device: str) -> Iterator[World]:
-    """Join the processes that torchrun started, if it did, and leave them at the end."""
+    """Join the process group if torchrun started this process, and leave it at the end of the block."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = choose_device(device, local)
@@ -59,8 +59,8 @@ def joined_world(device: str) -> Iterator[World]:
         return
     die_with_parent()
     backend = "nccl" if chosen.type == "cuda" else "gloo"
-    store, rank, size = next(rendezvous("env://", timeout=MEETING))
-    # Waits are long, since rank 0 prepares the data while the others wait for it.
+    store, rank, size = next(rendezvous("env://", timeout=START_TIMEOUT))
+    # The timeout is long, since the other ranks wait while rank 0 prepares the data.
     dist.init_process_group(
         backend, store=fresh_store(store, rank, size), rank=rank, world_size=size, timeout=datetime.timedelta(hours=12)
     )
@@ -68,38 +68,38 @@ def joined_world(device: str) -> Iterator[World]:
         yield World(rank, size, chosen)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise UserError(f"another of the {size} processes is gone: rank {rank} cannot go on ({error})") from error
+            raise UserError(f"another of the {size} processes has ended: rank {rank} stops ({error})") from error
         raise
     finally:
         dist.destroy_process_group()
 
 
 def fresh_store(store: Store, rank: int, size: int) -> Store:
-    """A part of torchrun's store that no earlier attempt has written to.
+    """Return a namespace of torchrun's store that no earlier attempt has written to.
 
-    torchrun keeps one store over restarts. A rank that found there the address at which another one listened before
-    the restart would wait for it for ever. So rank 0 names a new part, and every other rank asks to be let in until
-    it is answered: only a rank 0 that is alive answers.
+    torchrun keeps one store over restarts. A rank that reads the address of another rank from before the restart waits
+    for it forever. So rank 0 names a new namespace, and every other rank asks to join until it is answered: only a rank
+    0 that is running answers.
     """
     if rank == 0:
         name = uuid.uuid4().hex
-        store.set("meeting", name)
+        store.set("namespace", name)
         for other in range(1, size):
-            store.set(store.get(f"{name}/{other}").decode(), "come in")
+            store.set(store.get(f"{name}/{other}").decode(), "joined")
         return PrefixStore(name, store)
     me = uuid.uuid4().hex
-    end = time.monotonic() + MEETING.total_seconds()
+    end = time.monotonic() + START_TIMEOUT.total_seconds()
     while time.monotonic() < end:
-        name = store.get("meeting").decode()
+        name = store.get("namespace").decode()
         store.set(f"{name}/{rank}", me)
-        with contextlib.suppress(dist.DistStoreError):  # not answered: the name is of an earlier attempt
+        with contextlib.suppress(dist.DistStoreError):  # no answer: the name is from an earlier attempt
             store.wait([me], datetime.timedelta(seconds=1))
             return PrefixStore(name, store)
-    raise UserError(f"rank {rank} waited {MEETING} for rank 0, which did not come; is every node running?")
+    raise UserError(f"rank {rank} waited {START_TIMEOUT} for rank 0, which did not answer; is every node running?")
 
 
 def choose_device(device: str, local_rank: int = 0) -> torch.device:
-    """The device of that name; "auto" is the best that is there."""
+    """Return the device of a name; "auto": CUDA, else MPS, else the CPU."""
     if device != "auto":
         return torch_device(f"cuda:{local_rank}" if device == "cuda" else device)
     if torch.cuda.is_available():
@@ -108,14 +108,14 @@ def choose_device(device: str, local_rank: int = 0) -> torch.device:
 
 
 def die_with_parent() -> None:
-    """Let the system end this process when its parent dies, so that none is left behind (Linux)."""
+    """Make the kernel kill this process when its parent dies, so that no rank is left running (Linux)."""
     if sys.platform.startswith("linux"):
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 def wrap(module: nn.Module, world: World, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
-    """DDP, or FSDP2 with every layer a unit of its own; the module itself when there is one rank."""
+    """Wrap a module in DDP, or in FSDP2 with each layer as a unit; with one rank return the module itself."""
     if world.size == 1:
         return module
     if parallel == "ddp":
@@ -131,7 +131,7 @@ def wrap(module: nn.Module, world: World, parallel: Literal["ddp", "fsdp"]) -> n
 
 @contextlib.contextmanager
 def gradients_synced(module: nn.Module, *, last: bool) -> Iterator[None]:
-    """Exchange gradients only after the last part of a step; forward and backward both belong inside."""
+    """Exchange gradients between ranks only in the last micro-batch; forward and backward both belong in the block."""
     if isinstance(module, DistributedDataParallel):
         with contextlib.nullcontext() if last else module.no_sync():
             yield
@@ -143,7 +143,7 @@ def gradients_synced(module: nn.Module, *, last: bool) -> Iterator[None]:
 
 
 def sum_over_ranks(world: World, *numbers: float) -> list[float]:
-    """Each number's sum over all ranks, exact for whole numbers."""
+    """Return the sum of each number over all ranks; integers are exact."""
     if world.size == 1:
         return list(numbers)
     kind = torch.float32 if world.device.type == "mps" else torch.float64
@@ -153,10 +153,10 @@ def sum_over_ranks(world: World, *numbers: float) -> list[float]:
 
 
 def broadcast_from_rank0(world: World, value: Any) -> Any:
-    """Rank 0's value (of JSON's kinds) on all ranks, for decisions that all must take alike."""
+    """Return rank 0's value, which must fit into JSON, on all ranks."""
     if world.size == 1:
         return value
-    text = json.dumps(value).encode()  # torch's own way to send objects is pickle
+    text = json.dumps(value).encode()  # torch.distributed sends objects as pickle
     size = torch.tensor([len(text)], device=world.device)
     dist.broadcast(size, src=0)
     data = torch.tensor(list(text), dtype=torch.uint8, device=world.device).resize_(int(size))
@@ -165,21 +165,23 @@ def broadcast_from_rank0(world: World, value: Any) -> Any:
 
 
 def any_rank(world: World, flag: bool) -> bool:
+    """Whether the flag is set on any rank."""
     return sum_over_ranks(world, float(flag))[0] > 0
 
 
 def barrier(world: World) -> None:
+    """Wait until all ranks are here."""
     if world.size > 1:
         dist.barrier()
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """A tensor that is divided over the ranks, put together; all ranks must ask."""
+    """Gather a tensor that is divided over the ranks; all ranks must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def shard_like(pattern: Tensor, tensor: Tensor) -> Tensor:
-    """A whole tensor as `pattern` is: its device and number type, and divided over the ranks if that is."""
+    """Give a whole tensor the device and number type of `pattern`, and divide it over the ranks if `pattern` is."""
     if isinstance(pattern, DTensor):
         return distribute_tensor(tensor.to(pattern.device), pattern.device_mesh, pattern.placements)
     return tensor.to(device=pattern.device, dtype=pattern.dtype)

@@ -1,8 +1,8 @@
-"""Everything that a run has to tell, as events: kept in log.jsonl, one JSON object a line, and passed to listeners.
+"""The events of a run: written to log.jsonl, one JSON object a line, and passed to listeners.
 
-An event is a plain dict: "event" names its kind, "time" is in Unix seconds, the rest depends on the kind and stands
-below, once. A number that is not finite is null. Whoever wants to follow a run, on a screen, in TensorBoard or from
-another program, listens to these or reads the file.
+An event is a plain dict. "event" is its kind, "time" is in Unix seconds; the other fields depend on the kind and are
+described by the classes below. Numbers that are not finite are null. To follow a run, on a screen, in TensorBoard or
+from another program, write a listener or read the file.
 """
 
 import json
@@ -15,17 +15,17 @@ from typing import Any, Literal, NotRequired, Protocol, TypedDict, cast, runtime
 
 from heedful.errors import UserError
 
-LOG = "log.jsonl"  # in the run's folder
-LESS_IS_BETTER = frozenset({"loss", "perplexity", "bits"})  # metrics; as scores they are below zero, so that more is
+LOG = "log.jsonl"  # in the run folder
+LESS_IS_BETTER = frozenset({"loss", "perplexity", "bits"})  # their scores are the negative values
 
 
 class StartEvent(TypedDict):
-    """A sitting begins: the first one of the run, or one that goes on."""
+    """A process starts to train: the first one of the run, or one that resumes it."""
 
     event: Literal["start"]
     time: float
     version: str  # of heedful
-    commit: NotRequired[str]  # of heedful's own checkout, if it runs from one; "…-dirty" if its files were changed
+    commit: NotRequired[str]  # of heedful's checkout, if it runs from one; "…-dirty" if files were changed
     settings: dict[str, Any]  # everything in settings.toml
     counted: NotRequired[str]  # what speed and sizes of steps count: "target tokens", "images", …
     versions: NotRequired[dict[str, Any]]  # of torch, of Python, …
@@ -35,7 +35,7 @@ class StartEvent(TypedDict):
 
 
 class NoteEvent(TypedDict):
-    """What was chosen for the user, and why: the tokenizer, the split, the recipe."""
+    """Something that was chosen for the user, such as tokenizer, split or recipe, and why."""
 
     event: Literal["note"]
     time: float
@@ -43,7 +43,7 @@ class NoteEvent(TypedDict):
 
 
 class PlanEvent(TypedDict):
-    """What the run will cost, measured on its first batches."""
+    """What the run will take, measured on its first batches."""
 
     event: Literal["plan"]
     time: float
@@ -69,15 +69,15 @@ class StepEvent(TypedDict):
     loss: float | None  # mean of the target tokens
     tokens_per_second: float | None
     lr: float
-    grad_norm: float | None  # before it was shortened
-    epoch: int  # passes over the data that are complete
-    seconds: float  # of training, over all sittings
+    grad_norm: float | None  # before clipping
+    epoch: int  # complete passes over the data
+    seconds: float  # of training, over all starts of the run
     seconds_left: float | None
     tokens: int  # target tokens since the first step
 
 
 class Sample(TypedDict):
-    """A validation sentence, and what the model makes of it now and made of it the time before."""
+    """A validation example, with the output of the model now and in the validation before."""
 
     source: str
     reference: str
@@ -86,6 +86,8 @@ class Sample(TypedDict):
 
 
 class ValidationEvent(TypedDict):
+    """The model was scored."""
+
     event: Literal["validation"]
     time: float
     step: int
@@ -94,17 +96,19 @@ class ValidationEvent(TypedDict):
     bleu: NotRequired[float | None]
     chrf: NotRequired[float | None]
     metrics: NotRequired[dict[str, float | None]]  # further ones of the task, by name
-    score: float | None  # what `run.metric` names, as a number of which more is better
-    best: bool  # whether this one is the best so far
+    score: float | None  # the metric run.metric; negative if less is better
+    best: bool  # whether this score is the best so far
     best_score: float | None
     best_step: int | None
     validations_since_best: int  # validations since the best one
-    patience: int | None  # how many of them end the run
-    seconds: float  # that the validation took
+    patience: int | None  # so many of them end the run
+    seconds: float  # duration of the validation
     samples: list[Sample]
 
 
 class SavedEvent(TypedDict):
+    """A checkpoint was written."""
+
     event: Literal["saved"]
     time: float
     step: int
@@ -114,13 +118,15 @@ class SavedEvent(TypedDict):
 
 
 class WarningEvent(TypedDict):
+    """Something went wrong, but training continues."""
+
     event: Literal["warning"]
     time: float
     text: str
 
 
 class StopEvent(TypedDict):
-    """A sitting ends."""
+    """A process stops training."""
 
     event: Literal["stop"]
     time: float
@@ -128,15 +134,15 @@ class StopEvent(TypedDict):
     step: int
     seconds: float
     tokens: int
-    peak_memory_bytes: NotRequired[int]  # of this sitting, of one process
+    peak_memory_bytes: NotRequired[int]  # of one process, since its start
 
 
 class DoneEvent(TypedDict):
-    """The run is complete: which model folders it leaves, by name."""
+    """The run is complete, and its model folders are written."""
 
     event: Literal["done"]
     time: float
-    folders: dict[str, str]
+    folders: dict[str, str]  # name -> path
     command: NotRequired[str]  # what to type next
 
 
@@ -163,16 +169,17 @@ Notify = Callable[[str], None]  # emits a `note` event
 
 @runtime_checkable
 class Closeable(Protocol):
-    """A listener that has something to put away at the end."""
+    """A listener that is closed at the end of the run."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release files and screens."""
 
 
 class RunLog:
-    """Appends events to a file and passes them on. Neither a full disk nor a failing listener stops the training.
+    """Appends events to a file and passes them to listeners; a full disk or a failing listener does not stop training.
 
-    Each event is written by itself and at once: after a kill, at most the last line is torn. Without a path nothing is
-    written and nobody hears anything: so it is on all ranks but the one that speaks.
+    Each event is written at once, so a kill truncates at most the last line. With path None, as on all ranks but rank
+    0, events are checked and dropped.
     """
 
     def __init__(
@@ -182,11 +189,11 @@ class RunLog:
         self._listeners = list(listeners)
         self._clock = clock
         self._file: FileIO | None = None
-        self._torn = False  # the file does not end with a whole line
-        self._failed = False  # the last attempt to write did
+        self._truncated = False  # whether the file ends in the middle of a line
+        self._failed = False  # whether the last write failed
         if path is not None:
             self._file = _open_to_append(path)
-            self._torn = not _ends_with_a_line(path)
+            self._truncated = not _ends_with_a_line(path)
 
     def __enter__(self) -> "RunLog":
         return self
@@ -195,6 +202,7 @@ class RunLog:
         self.close()
 
     def close(self) -> None:
+        """Close the listeners, then the file."""
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             self._close(listener)
@@ -203,7 +211,7 @@ class RunLog:
             self._file = None
 
     def emit(self, kind: str, **values: object) -> None:
-        """Tell an event: write it down, then call the listeners in turn."""
+        """Write an event to the file, then pass it to the listeners in turn."""
         _check_fields(kind, values)
         if self._path is None:
             return
@@ -215,15 +223,15 @@ class RunLog:
     def _write(self, event: Mapping[str, object]) -> list[str]:
         if self._file is None:
             return []
-        line = (b"\n" if self._torn else b"") + _as_line(event)
+        line = (b"\n" if self._truncated else b"") + _as_line(event)
         try:
-            while line:  # a disk that is nearly full takes a part
+            while line:  # a nearly full disk may take only a part
                 line = line[self._file.write(line) or 0 :]
         except OSError as error:
-            was_known, self._failed, self._torn = self._failed, True, True
-            words = f"{self._path}: cannot be written ({error.strerror}). Training goes on, but its log has a gap"
-            return [] if was_known else [words]
-        self._failed = self._torn = False
+            was_known, self._failed, self._truncated = self._failed, True, True
+            problem = f"{self._path}: cannot be written ({error.strerror}). Training continues, but its log has a gap"
+            return [] if was_known else [problem]
+        self._failed = self._truncated = False
         return []
 
     def _pass_on(self, event: Event) -> list[str]:
@@ -231,11 +239,11 @@ class RunLog:
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # whatever a listener does wrong, it is not worth a training run
+            except Exception as error:  # a broken listener must not end a training run
                 self._listeners.remove(listener)
                 self._close(listener)
                 problems.append(
-                    f"{_name_of(listener)} failed and is told nothing more; training goes on. "
+                    f"{_name_of(listener)} failed and gets no more events; training continues. "
                     f"{type(error).__name__}: {error}"
                 )
         return problems
@@ -256,7 +264,10 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[Event]:
-    """The events of a log, oldest first. A line that a kill has torn is left out."""
+    """Return the events of a log, oldest first; truncated lines are left out.
+
+    >>> losses = [event["loss"] for event in read_log(run.folder / LOG) if event["event"] == "step"]  # doctest: +SKIP
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -282,7 +293,7 @@ def _check_fields(kind: str, values: Mapping[str, object]) -> None:
 
 
 def _strict(value: object) -> object:
-    """What JSON can say: no NaN, no infinity, no path, no tuple."""
+    """Convert a value to what JSON has: no NaN, no infinity, no path, no tuple."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -294,9 +305,9 @@ def _strict(value: object) -> object:
 
 def _as_line(event: Mapping[str, object]) -> bytes:
     text = json.dumps(event, ensure_ascii=False, allow_nan=False)
-    for separator in "\u0085\u2028\u2029":  # JSON allows them in strings, but many readers end a line there
+    for separator in "\u0085\u2028\u2029":  # JSON allows them in strings, but many programs split lines there
         text = text.replace(separator, f"\\u{ord(separator):04x}")
-    return text.encode("utf-8", "replace") + b"\n"  # half a surrogate pair is not text
+    return text.encode("utf-8", "replace") + b"\n"  # a lone surrogate cannot be encoded
 
 
 def _open_to_append(path: Path) -> FileIO:
@@ -308,7 +319,7 @@ def _open_to_append(path: Path) -> FileIO:
 
 
 def _ends_with_a_line(path: Path) -> bool:
-    """Whether the next event may simply follow; the writer before may have been killed in the middle of a line."""
+    """Whether the file is empty or ends with a line break; a killed process may have left half a line."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - 1))

@@ -1,7 +1,7 @@
-"""Which parts of a model learn, how fast, and from when: for models that start from another.
+"""Training from a pre-trained model: its weights, frozen parts, layer-wise learning rates, gradual unfreezing.
 
-Freezing keeps parts as they are. Discriminative rates let layers learn the slower the nearer they are to the input, and
-gradual unfreezing wakes them one after the other from the top (ULMFiT, Howard & Ruder 2018).
+Discriminative learning rates (lower towards the input) and gradual unfreezing (from the top) are those of ULMFiT,
+Howard & Ruder 2018.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heedful.errors import UserError, did_you_mean
 from heedful.models.model_io import LoadedModel, Model, weights_of
@@ -19,23 +19,23 @@ _LAYER = re.compile(r"\blayers\.(\d+)\.")
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Keep the parameters of these parts as they are; the names of these parameters.
+    """Exclude parameters from training, and return their names.
 
     A pattern is the name of a part ("embedding", "encoder.layers.0") or has stars in it ("*.layers.0").
     """
     names = [name for name, _ in model.named_parameters()]
     frozen: dict[str, None] = {}
     for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
-        if not found:
+        matches = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+        if not matches:
             parts = dict.fromkeys(part for name in names for part in _parts_of(name))
             raise UserError(
                 f"'optimiser.frozen' names {pattern!r}, and this model has no such part{did_you_mean(pattern, parts)}\n"
                 f"allowed: {', '.join(name for name in parts if name.count('.') <= 1)}, …"
             )
-        frozen |= dict.fromkeys(found)
+        frozen |= dict.fromkeys(matches)
     if len(frozen) == len(names):
-        raise UserError(f"'optimiser.frozen' = {list(patterns)}: leaves nothing to learn")
+        raise UserError(f"'optimiser.frozen' = {list(patterns)}: leaves nothing to train")
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
@@ -43,24 +43,24 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 
 
 def depths_of(model: nn.Module) -> dict[str, int]:
-    """How far from the input each parameter is: 0 before the first layer, 1 in it, …, the highest after the last.
+    """Return the depth of each parameter: 0 before the first layer, 1 in it, …, the highest after the last.
 
-    A table that is looked up is at the input wherever it stands: T5's of distances belongs to all layers.
+    Embedding tables have depth 0 wherever they are: T5's table of distances, for example, belongs to all layers.
     """
     names = [name for name, _ in model.named_parameters()]
     tables = {f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.Embedding)}
     layers = [_LAYER.search(name) for name in names]
-    numbers = [None if found is None else int(found[1]) for found in layers]
+    numbers = [None if layer is None else int(layer[1]) for layer in layers]
     top = max((number for number in numbers if number is not None), default=-1) + 2
-    first = next((place for place, number in enumerate(numbers) if number is not None), len(names))
+    first = next((i for i, number in enumerate(numbers) if number is not None), len(names))
     return {
-        name: (0 if place < first or name in tables else top) if number is None else number + 1
-        for place, (name, number) in enumerate(zip(names, numbers, strict=True))
+        name: (0 if i < first or name in tables else top) if number is None else number + 1
+        for i, (name, number) in enumerate(zip(names, numbers, strict=True))
     }
 
 
 def unfreeze_layers(optimiser: torch.optim.Optimizer, step: int, every: int) -> None:
-    """Let the parts learn whose turn has come: the topmost from the start, one more every so many steps."""
+    """Train the topmost layer from the start, and one more layer after every `every` steps; 0: all from the start."""
     if every < 1:
         return
     top = max(group["depth"] for group in optimiser.param_groups)
@@ -69,49 +69,52 @@ def unfreeze_layers(optimiser: torch.optim.Optimizer, step: int, every: int) -> 
 
 
 def load_matching_weights(model: Model, start: LoadedModel) -> str:
-    """Take over all numbers that fit, and say which do not: a head for other labels begins anew."""
-    given = weights_of(start.model)
+    """Copy all weights that fit into the model, and return a sentence about those that do not.
+
+    A head for other labels starts with new weights; a pooler is taken over whatever head it is part of.
+    """
+    weights = weights_of(start.model)
     if _head_of(model) != _head_of(start.model):
-        given = {name: tensor for name, tensor in given.items() if not name.startswith("head.")}
-    poolers = _poolers(model, start.model)  # learned in pre-training, and the same whatever head it stands in
-    given |= {name: weights_of(start.model)[there] for name, there in poolers.items()}
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
+    poolers = _poolers(model, start.model)
+    weights |= {name: weights_of(start.model)[name_there] for name, name_there in poolers.items()}
     new, taken = [], set()
     with torch.no_grad():
         for name, tensor in weights_of(model).items():
-            if name in given and given[name].shape == tensor.shape:
-                _copy(tensor, given[name])
+            if name in weights and weights[name].shape == tensor.shape:
+                tensor.copy_(weights[name].to(device=tensor.device, dtype=tensor.dtype))
                 taken.add(poolers.get(name, name))
             else:
                 new.append(name)
     if not taken:
-        raise UserError(f"{start.folder}: no part of this model fits the one to be trained")
+        raise UserError(f"{start.folder}: none of its weights fit the model to be trained")
     left = [name for name in weights_of(start.model) if name not in taken]
-    words = f"begins with the weights of {start.folder}"
+    text = f"starts from the weights of {start.folder}"
     if new:
-        words += f"; new, and to be learned: {_listed(new)}"
-    return words + (f"; left behind: {_listed(left)}" if left else "")
-
-
-def _copy(tensor: Tensor, given: Tensor) -> None:
-    tensor.copy_(given.to(device=tensor.device, dtype=tensor.dtype))
+        text += f"; new: {_listed(new)}"
+    return text + (f"; not used: {_listed(left)}" if left else "")
 
 
 def _head_of(model: nn.Module) -> tuple[object, object]:
-    """What makes two heads alike: their kind, and the labels in their order."""
+    """Return what two heads must share to have the same weights: kind and labels in order."""
     config = getattr(model, "config", None)
     return getattr(config, "head", None), getattr(config, "labels", None)
 
 
 def _poolers(model: nn.Module, start: nn.Module) -> dict[str, str]:
-    """The numbers of the model's pooler, and what they are called in the one to start from, if both have one."""
-    places = [[name for name, part in one.named_modules() if isinstance(part, Pooler)] for one in (model, start)]
-    if not all(places):
+    """Return the names of the pooler's weights -> their names in the start model, if both have a pooler."""
+    names = [[name for name, part in one.named_modules() if isinstance(part, Pooler)] for one in (model, start)]
+    if not all(names):
         return {}
-    return {f"{places[0][0]}.linear.{end}": f"{places[1][0]}.linear.{end}" for end in ("weight", "bias")}
+    return {f"{names[0][0]}.linear.{end}": f"{names[1][0]}.linear.{end}" for end in ("weight", "bias")}
 
 
 def _parts_of(name: str) -> list[str]:
-    """ "a.b.weight" -> "a", "a.b", "a.b.weight"."""
+    """Return a name and all names that it begins with.
+
+    >>> _parts_of("a.b.weight")
+    ['a', 'a.b', 'a.b.weight']
+    """
     words = name.split(".")
     return [".".join(words[: i + 1]) for i in range(len(words))]
 

@@ -1,8 +1,8 @@
-"""How far the model is from the reference: a sum over target tokens, for others to divide.
+"""Loss functions, summed over target tokens; the trainer divides.
 
-`smoothed_cross_entropy` and `smoothed_kl` are the formulas. `linear_cross_entropy` gives the first one's number and
-gradients from the vectors before the output layer, a few rows at a time, so that the logits of a batch (tokens x
-vocabulary, by far the largest tensor of a training step) never exist.
+`smoothed_cross_entropy` and `smoothed_kl` are the formulas. `linear_cross_entropy` computes the cross-entropy and its
+gradients from the states before the output layer, a few rows at a time, so that the logits of a batch (tokens x
+vocabulary, by far the largest tensor of a training step) never exist as a whole.
 """
 
 import math
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from heedful.nn.cpu import pad_rows
 
-ROWS = 512  # rows of logits alive at a time: enough for a good matrix product, few enough to be small beside the model
+ROWS = 512  # rows of logits in memory at a time: enough for fast matrix products, small beside the model
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """-sum over tokens of sum_v t(v) log p(v); t gives 1 - e to the reference and e / V to every word.
+    """Return -sum over tokens of sum_v t(v) log p(v), where t(v) = (1 - e) [v is the target] + e / V.
 
     logits (M, V), target (M,).
     """
@@ -26,23 +26,26 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: floa
 
 
 def smoothed_kl(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """KL(t || p), summed over tokens: the cross-entropy without the entropy of t, which no parameter can change."""
+    """Return KL(t || p), summed over tokens: the cross-entropy minus the entropy of t, which is a constant."""
     return smoothed_cross_entropy(logits, target, label_smoothing) - len(target) * entropy_of_smoothed(
         label_smoothing, logits.size(-1)
     )
 
 
 def entropy_of_smoothed(label_smoothing: float, vocab_size: int) -> float:
-    """The entropy of t: the least that the smoothed cross-entropy of a token can be."""
-    rest = label_smoothing / vocab_size
-    right = 1.0 - label_smoothing + rest
-    return -right * math.log(right) - (vocab_size - 1) * (rest * math.log(rest) if rest > 0 else 0.0)
+    """Return the entropy of t: the minimum of the smoothed cross-entropy of a token."""
+    other = label_smoothing / vocab_size
+    target = 1.0 - label_smoothing + other
+    return -target * math.log(target) - (vocab_size - 1) * (other * math.log(other) if other > 0 else 0.0)
 
 
 def linear_cross_entropy(
     states: Tensor, weight: Tensor, target: Tensor, *, bias: Tensor | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """smoothed_cross_entropy(states @ weight.T + bias, target). states (M, D), weight (V, D), target (M,)."""
+    """Return smoothed_cross_entropy(states @ weight.T + bias, target), without keeping the logits.
+
+    states (M, D), weight (V, D), target (M,).
+    """
     loss: Tensor = _LinearCrossEntropy.apply(states, weight, bias, target, label_smoothing)  # type: ignore[no-untyped-call]
     return loss
 
@@ -56,22 +59,23 @@ def agreeing_cross_entropy(
     label_smoothing: float,
     agreement: float,
 ) -> Tensor:
-    """R-Drop (Liang et al. 2021): two passes over the same tokens, (2M, D), the second half after the first.
+    """Return the loss of R-Drop (Liang et al. 2021): two passes over the same tokens with different dropout.
 
-    The mean of both cross-entropies, plus `agreement` / 4 x (KL(p || q) + KL(q || p)): the paper's proportion.
+    It is the mean of both cross-entropies plus `agreement` / 4 x (KL(p || q) + KL(q || p)), as in the paper.
+    states (2M, D): the rows of the first pass, then those of the second. weight (V, D), target (2M,).
     """
     loss: Tensor = _AgreeingCrossEntropy.apply(states, weight, bias, target, label_smoothing, agreement)  # type: ignore[no-untyped-call]
     return loss
 
 
 def product_type(states: Tensor) -> torch.dtype:
-    """The numbers of matrix products: those of autocast, where it is on."""
+    """Return the number type of matrix products: that of autocast if it is on."""
     device = states.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
 
 
-class _KnowsItsGradients(torch.autograd.Function):
-    """Forward computes the gradients too, while each chunk's probabilities are at hand; backward only scales them."""
+class _WithKnownGradients(torch.autograd.Function):
+    """A function whose forward also computes the gradients, chunk by chunk, and whose backward only scales them."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -80,11 +84,11 @@ class _KnowsItsGradients(torch.autograd.Function):
         return scaled + (None,) * (len(ctx.needs_input_grad) - len(scaled))
 
 
-class _LinearCrossEntropy(_KnowsItsGradients):
-    """The gradients of smoothed_cross_entropy.
+class _LinearCrossEntropy(_WithKnownGradients):
+    """smoothed_cross_entropy of a linear layer, with its gradients.
 
-    With p = softmax(z): dL/dz = p - (1 - e) onehot(y) - e / V. The last term is the same for every word, so it is
-    never subtracted from the big matrix: it adds -e / V x (sum of all rows of W) to each gradient of a state, and
+    With p = softmax(z): dL/dz = p - (1 - e) onehot(y) - e / V. The last term is the same for all words, so it is not
+    subtracted from the (rows, V) matrix: it adds -e / V x (sum of all rows of W) to the gradient of each state, and
     -e / V x (sum of all states) to each row of the gradient of W.
     """
 
@@ -98,32 +102,32 @@ class _LinearCrossEntropy(_KnowsItsGradients):
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
-        # Under autocast the products are its kind of numbers; sums, logarithms and gradients stay what they are.
+        # Under autocast only the products use its number type, not sums, logarithms and gradients.
         kind = product_type(states)
         states, weight = states.to(kind), weight.to(kind)
         weight_sum = weight.sum(dim=0)
         total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
         for start in range(0, n_rows, ROWS):
-            wanted = target[start : start + ROWS, None]
+            targets = target[start : start + ROWS, None]
             rows = pad_rows(states[start : start + ROWS])
-            logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
+            logits = torch.mm(rows, weight.T)[: len(targets)].to(grad_states.dtype)
             if bias is not None:
                 logits += bias
-            right = logits.gather(1, wanted)
-            # One pass of exponentials for both: the likeliest word's probability is exp(its logit) / the sum of all.
-            slope = logits.softmax(dim=1)
-            log_total = logits.amax(dim=1, keepdim=True) - slope.amax(dim=1, keepdim=True).log()
-            total += (log_total - (1.0 - label_smoothing) * right).sum()
+            target_logit = logits.gather(1, targets)
+            # One pass of exponentials gives both: the largest probability is exp(its logit) / the sum of all.
+            probabilities = logits.softmax(dim=1)
+            log_total = logits.amax(dim=1, keepdim=True) - probabilities.amax(dim=1, keepdim=True).log()
+            total += (log_total - (1.0 - label_smoothing) * target_logit).sum()
             if label_smoothing > 0.0:
                 shift = 0.0 if bias is None else bias.sum()
-                total -= uniform * (rows.sum(dim=0).to(total.dtype) @ weight_sum.to(total.dtype) + len(wanted) * shift)
+                total -= uniform * (rows.sum(dim=0).to(total.dtype) @ weight_sum.to(total.dtype) + len(targets) * shift)
             if need_gradients:
-                slope.scatter_add_(1, wanted, torch.full_like(right, label_smoothing - 1.0))
+                gradient = probabilities.scatter_add_(1, targets, torch.full_like(target_logit, label_smoothing - 1.0))
                 if grad_bias is not None:
-                    grad_bias += slope.sum(dim=0)
-                slope = pad_rows(slope.to(kind))
-                grad_states[start : start + ROWS] = torch.mm(slope, weight)[: len(wanted)]
-                grad_weight += torch.mm(slope.T, rows)
+                    grad_bias += gradient.sum(dim=0)
+                gradient = pad_rows(gradient.to(kind))
+                grad_states[start : start + ROWS] = torch.mm(gradient, weight)[: len(targets)]
+                grad_weight += torch.mm(gradient.T, rows)
         if label_smoothing > 0.0 and need_gradients:
             grad_states -= uniform * weight_sum
             grad_weight -= uniform * states.sum(dim=0)
@@ -133,11 +137,11 @@ class _LinearCrossEntropy(_KnowsItsGradients):
         return total.to(grad_states.dtype)
 
 
-class _AgreeingCrossEntropy(_KnowsItsGradients):
-    """The gradients of R-Drop's loss.
+class _AgreeingCrossEntropy(_WithKnownGradients):
+    """R-Drop's loss of a linear layer, with its gradients.
 
-    With p = softmax(z) of one pass, q that of the other and k = KL(p || q), the sum of both divergences has the
-    gradient dL/dz = p (log p - log q + 1 - k) - q; that of the cross-entropy is as above.
+    With p = softmax(z) of one pass, q of the other and k = KL(p || q), the sum of both divergences has the gradient
+    dL/dz = p (log p - log q + 1 - k) - q; the gradient of the cross-entropy is that of _LinearCrossEntropy.
     """
 
     @staticmethod
@@ -157,33 +161,35 @@ class _AgreeingCrossEntropy(_KnowsItsGradients):
         weight = weight.to(kind)
         total = states.new_zeros((), dtype=torch.float64 if states.device.type == "cpu" else torch.float32)
         for start in range(0, n_pairs, ROWS // 2):
-            # Both passes over a few tokens, one below the other.
-            here = [slice(half + start, half + min(start + ROWS // 2, n_pairs)) for half in (0, n_pairs)]
-            rows = pad_rows(torch.cat([states[part] for part in here]).to(kind))
-            wanted = torch.cat([target[part] for part in here])[:, None]
-            logits = torch.mm(rows, weight.T)[: len(wanted)].to(grad_states.dtype)
+            # The same few tokens of both passes, one below the other.
+            parts = [slice(half + start, half + min(start + ROWS // 2, n_pairs)) for half in (0, n_pairs)]
+            rows = pad_rows(torch.cat([states[part] for part in parts]).to(kind))
+            targets = torch.cat([target[part] for part in parts])[:, None]
+            logits = torch.mm(rows, weight.T)[: len(targets)].to(grad_states.dtype)
             if bias is not None:
                 logits += bias
             logs = logits.log_softmax(dim=1)
-            slope = logs.exp()
-            right = logs.gather(1, wanted)
-            total -= ((1.0 - label_smoothing) * right.sum() + uniform * logs.sum()) / 2
-            (p, q), (log_p, log_q) = slope.chunk(2), logs.chunk(2)
-            apart = log_p.sub_(log_q)  # in place of log p; and its opposite in place of log q
-            torch.neg(apart, out=log_q)
-            divergence = torch.linalg.vecdot(slope, logs)[:, None]  # (R, 1): KL(p || q), then KL(q || p)
+            probabilities = logs.exp()
+            target_logit = logs.gather(1, targets)
+            total -= ((1.0 - label_smoothing) * target_logit.sum() + uniform * logs.sum()) / 2
+            (p, q), (log_p, log_q) = probabilities.chunk(2), logs.chunk(2)
+            log_ratio = log_p.sub_(log_q)  # in place of log p; its negative in place of log q
+            torch.neg(log_ratio, out=log_q)
+            divergence = torch.linalg.vecdot(probabilities, logs)[:, None]  # (R, 1): KL(p || q), then KL(q || p)
             total += share * divergence.sum()
-            # logs becomes what each probability is multiplied with, then the whole gradient.
-            gradient = logs.sub_(divergence).mul_(share).add_(share + 0.5).mul_(slope)
-            for mine, other in zip(gradient.chunk(2), (q, p), strict=True):
-                mine.sub_(other, alpha=share)
-            gradient.sub_(uniform / 2).scatter_add_(1, wanted, right.new_full(right.shape, (label_smoothing - 1.0) / 2))
+            # In place: first the factor of each probability, then the whole gradient.
+            gradient = logs.sub_(divergence).mul_(share).add_(share + 0.5).mul_(probabilities)
+            for half, other in zip(gradient.chunk(2), (q, p), strict=True):
+                half.sub_(other, alpha=share)
+            gradient.sub_(uniform / 2).scatter_add_(
+                1, targets, target_logit.new_full(target_logit.shape, (label_smoothing - 1.0) / 2)
+            )
             if grad_bias is not None:
                 grad_bias += gradient.sum(dim=0)
             product = pad_rows(gradient.to(kind))
             of_states = torch.mm(product, weight)
-            for part, found in zip(here, of_states[: len(wanted)].chunk(2), strict=True):
-                grad_states[part] = found
+            for part, gradient_part in zip(parts, of_states[: len(targets)].chunk(2), strict=True):
+                grad_states[part] = gradient_part
             grad_weight += torch.mm(product.T, rows)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         return total.to(grad_states.dtype)

@@ -1,9 +1,7 @@
-"""The model card: README.md of a model folder, written from what the run knows of itself.
+"""The model card: README.md of a model folder, written from the facts of the run.
 
-Markdown with the YAML head that model hubs read. What is not known is left out: a card never guesses a licence or a
-language.
-
-The facts of a run, gathered for the card of each model that it leaves.
+It is Markdown with the YAML header that model hubs read. Unknown facts are left out: a card never guesses a licence or
+a language.
 """
 
 import json
@@ -25,16 +23,16 @@ from heedful.training.run_config import RunRecord, languages_of
 from heedful.training.tasks.base import PreparedTask
 from heedful.training.validation import Validation
 
-# setting -> what it is called on the card; the rest stands in settings.toml
-SETTINGS_THAT_MATTER = {
+# setting -> its name on the card; the other settings are in settings.toml
+CARD_SETTINGS = {
     "model.d_model": "model width",
     "model.d_ff": "feed-forward width",
     "model.n_heads": "heads",
     "model.dropout": "dropout",
-    "model.residual": "norm stands",
+    "model.residual": "position of the norm",
     "model.positions": "positions",
     "objective.kind": "objective",
-    "objective.token_cutoff": "hidden words",
+    "objective.token_cutoff": "token cutoff",
     "loss.label_smoothing": "label smoothing",
     "loss.r_drop": "R-Drop weight",
     "data.batch_tokens": "target tokens of a step",
@@ -45,12 +43,12 @@ SETTINGS_THAT_MATTER = {
     "run.seed": "seed",
     "run.precision": "precision",
 }
-HUB_METRICS = {"BLEU": "bleu", "chrF2": "chrf", "accuracy": "accuracy", "F1": "f1"}  # as hubs spell them
+HUB_METRICS = {"BLEU": "bleu", "chrF2": "chrf", "accuracy": "accuracy", "F1": "f1"}  # hubs' names
 
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """One corpus: what it is called, how much of it there is, and the SHA-256 by which it is known again."""
+    """One corpus: name, size and SHA-256."""
 
     name: str
     pairs: int
@@ -59,7 +57,7 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class ScoreFacts:
-    """How good the model is, and on what."""
+    """A score, and the corpus it was measured on."""
 
     corpus: str
     sentences: int
@@ -69,17 +67,17 @@ class ScoreFacts:
 
 @dataclass(frozen=True)
 class CostFacts:
-    """What the training took, over all sittings."""
+    """What the training took, over all starts of the run."""
 
     steps: int
-    tokens: int  # target tokens seen
+    tokens: int  # target tokens
     seconds: float
     machine: str
 
 
 @dataclass(frozen=True)
 class SizeFacts:
-    """What a family does not have is 0."""
+    """Sizes of the model; 0 for those that the family does not have."""
 
     family: str
     parameters: int
@@ -95,7 +93,7 @@ class SizeFacts:
 
 @dataclass(frozen=True)
 class CardFacts:
-    """Everything that a card says."""
+    """All facts of a card."""
 
     name: str
     heedful: str  # version
@@ -105,17 +103,17 @@ class CardFacts:
     validated_on: tuple[CorpusFacts, ...]
     cost: CostFacts
     scores: tuple[ScoreFacts, ...] = ()
-    weights: str = ""  # which these are: "the best of 12 validations, at step 9,000"
-    languages: tuple[str, str] | None = None  # codes of source and target, where they are known
+    weights: str = ""  # which weights: "the best of 12 validations, at step 9,000"
+    languages: tuple[str, str] | None = None  # codes of source and target, if known
     usage: tuple[str, ...] = ()  # commands that work with the folder
     what: str = "translation model"
-    output: str = "translations"  # what it makes, in words
+    output: str = "translations"  # of the model, in words
     tag: str = "translation"  # as model hubs call the task
     unit: str = "pairs"  # what the corpora are counted in
 
 
 def model_card(facts: CardFacts) -> str:
-    """The text of README.md."""
+    """Return the text of README.md."""
     sections = (
         _introduction(facts),
         _usage(facts),
@@ -131,7 +129,7 @@ def model_card(facts: CardFacts) -> str:
 
 
 def _head(facts: CardFacts) -> Iterator[str]:
-    """Strings are quoted as in JSON, which YAML reads alike: a bare `no` would not be Norwegian but false."""
+    """Yield the YAML header; strings are quoted as in JSON, since YAML reads a bare `no`, Norwegian, as false."""
     yield "---"
     if facts.languages is not None:
         yield "language:"
@@ -164,7 +162,7 @@ def _usage(facts: CardFacts) -> Iterator[str]:
 
 
 def _data(facts: CardFacts) -> Iterator[str]:
-    yield from ("## What it was trained on", "")
+    yield from ("## Training data", "")
     yield from _table(
         ("", "corpus", facts.unit, "SHA-256"),
         [
@@ -180,7 +178,7 @@ def _scores(facts: CardFacts) -> Iterator[str]:
     if not facts.scores:
         yield "None were measured."
         return
-    for row in facts.scores:  # not a table: the bars of a signature would end its cells
+    for row in facts.scores:  # no table: a signature has bars, which would end its cells
         unit = "sentences" if facts.unit == "pairs" else facts.unit
         how = f", {_line(row.search)}" if row.search else ""
         where = f"{_line(_without_folder(row.corpus))}, {count(row.sentences)} {unit}{how}"
@@ -188,7 +186,7 @@ def _scores(facts: CardFacts) -> Iterator[str]:
         yield f"- {_line(row.score.name)} **{row.score.value:.2f}** on {where}{signature}"
     if any(row.score.signature for row in facts.scores):
         yield ""
-        yield "By sacreBLEU. Only numbers with the same signature, on the same sentences, can be compared."
+        yield "By sacreBLEU. Scores can only be compared if signature and sentences are the same."
 
 
 def _sizes(facts: CardFacts) -> Iterator[str]:
@@ -212,37 +210,37 @@ def _vocabulary(sizes: SizeFacts) -> str:
 
 
 def _settings(facts: CardFacts) -> Iterator[str]:
-    known = [(words, _look_up(facts.settings, name)) for name, words in SETTINGS_THAT_MATTER.items()]
+    known = [(words, _look_up(facts.settings, name)) for name, words in CARD_SETTINGS.items()]
     rows = [(words, f"`{_code(str(value))}`") for words, value in known if value is not None]
     if rows:
-        yield from ("## Settings that matter", "", *_table(("setting", "value"), rows))
+        yield from ("## Settings", "", *_table(("setting", "value"), rows))
 
 
 def _limits(facts: CardFacts) -> Iterator[str]:
     yield from ("## Limits", "")
     yield (
-        f"- It knows the kind of data above and little else: on other subjects, styles or sources expect worse "
-        f"{facts.output} than the scores say, and convincing ones that are wrong."
+        f"- The model was trained on the data above only: for other subjects, styles or sources expect worse "
+        f"{facts.output} than the scores suggest, including fluent ones that are wrong."
     )
     if facts.sizes.max_len:
         texts = "sentences" if facts.unit == "pairs" else "texts"
         yield f"- It was trained on {texts} of up to {count(facts.sizes.max_len)} tokens; longer input should be split."
     yield (
-        f"- Whatever is one-sided, offensive or wrong in the training data may come back in {facts.output}. Nobody has "
-        "examined it for bias, and there is no warranty. Have a person read what matters."
+        f"- Bias, offensive content and errors of the training data may come back in {facts.output}. The model was not "
+        "examined for bias, and there is no warranty. Let a person check important results."
     )
 
 
 def _cost(facts: CardFacts) -> Iterator[str]:
     cost = facts.cost
-    yield from ("## What the training took", "")
+    yield from ("## Training cost", "")
     yield f"- {count(cost.steps)} steps, {count(cost.tokens)} target tokens, {duration(cost.seconds)}"
     yield f"- on: {_line(cost.machine)}"
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     for row in (head, ("---",) * len(head), *rows):
-        cells = (re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row)  # a bar would end the cell, even in code
+        cells = (re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row)  # a bar would end the cell, also in code
         yield f"| {' | '.join(cells)} |"
 
 
@@ -257,7 +255,7 @@ def _article(noun: str) -> str:
 
 
 def _without_folder(name: str) -> str:
-    """A card travels: the folders of the machine that trained say nothing elsewhere."""
+    """Drop the folders of the machine that trained the model from a name."""
     return " + ".join(PurePath(part).name for part in name.split(" + "))
 
 
@@ -266,51 +264,51 @@ def _flat(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Plain words in Markdown: on one line, with nothing that would be taken for markup."""
+    """Escape a text for Markdown, on one line."""
     return "".join(f"\\{c}" if c in "\\`*_[]<>|#~" else c for c in _flat(text))
 
 
 def _code(text: str) -> str:
-    """Words to stand between backticks, which therefore hold none."""
+    """Prepare a text to be put between backticks."""
     return _flat(text).replace("`", "'")
 
 
 def describe_model(
     record: RunRecord, task: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
 ) -> str:
-    """The card of one model folder; `weights` says which these are."""
-    files, about = record.files, task.description
+    """Return the card of one model folder; `weights` says which weights it holds."""
+    files, description = record.files, task.description
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
-    again = ", some of it once more as people type" if record.settings.data.informal_share else ""
+    again = ", a part also in informal spelling" if record.settings.data.informal_share else ""
     trained_on = tuple(
         CorpusFacts(f"{name}{again}", size, fingerprint)
-        for name, size, fingerprint in zip(names, about.train, files.fingerprints, strict=False)
+        for name, size, fingerprint in zip(names, description.train, files.fingerprints, strict=False)
     )
     valid = " + ".join(Path(part).name for part in files.valid) or "held out of the training files"
     return model_card(
         CardFacts(
-            name=" and ".join(names) or f"a {about.what}",
+            name=" and ".join(names) or f"a {description.what}",
             heedful=__version__,
             sizes=sizes_of(record, task, model),
             settings=config_to_dict(record.settings),
             trained_on=trained_on,
-            validated_on=(CorpusFacts(valid, about.valid, about.valid_sha256),),
+            validated_on=(CorpusFacts(valid, description.valid, description.valid_sha256),),
             cost=CostFacts(state.step, state.tokens, state.seconds, f"{platform.machine()}, {platform.system()}"),
             scores=tuple(ScoreFacts(valid, result.n_scored, score, result.how) for score in result.scores),
             weights=weights,
             languages=languages_of(record.files, record.settings) if files.content == "pairs" else None,
-            what=about.what,
-            output=about.output,
-            tag=about.tag,
-            unit=about.unit,
+            what=description.what,
+            output=description.output,
+            tag=description.tag,
+            unit=description.unit,
         )
     )
 
 
 def sizes_of(record: RunRecord, task: PreparedTask, model: Model) -> SizeFacts:
-    """The sizes that this family has: an encoder alone has one stack, a model of images no vocabulary."""
+    """Return the sizes of a model: an encoder-only model has one stack, a model of images no vocabulary."""
     settings, config, tokenizers = record.settings, model.config, task.tokenizers
-    n_layers = getattr(config, "n_layers", 1)  # one layer, gone through again and again, is one
+    n_layers = getattr(config, "n_layers", 1)  # a universal Transformer applies one layer repeatedly
     has_decoder = settings.family in ENCODER_DECODERS
     return SizeFacts(
         family=settings.family,
@@ -320,7 +318,7 @@ def sizes_of(record: RunRecord, task: PreparedTask, model: Model) -> SizeFacts:
         source_vocab_size=0 if tokenizers is None else tokenizers.source.vocab_size,
         target_vocab_size=0 if tokenizers is None else tokenizers.target.vocab_size,
         joint=tokenizers is None or tokenizers.joint,
-        # Its own: with --init-from it is that of the start, whatever the settings would have learned.
+        # The tokenizer's own kind: with --init-from it may differ from the settings.
         tokenizer="" if tokenizers is None else tokenizers.target.kind,
         max_len=0 if tokenizers is None else settings.data.max_len,
         n_labels=len(getattr(config, "labels", ())),

@@ -1,13 +1,6 @@
-"""The learning rate as a pure function of the step: nothing to save, nothing to restore.
+"""The optimiser and the learning rate: settings, parameter groups, schedules, clipping.
 
-How large the numbers of a weight are by design, beside those of other models: it learns at that many times the rate.
-
-AdamW and Muon move every number by about the rate, however large it is. T5 writes two things in another unit: its
-embeddings have variance one where others multiply small ones by sqrt(D), and its queries are smaller by sqrt(K) where
-others divide the scores. Each at its own rate, a step is the one that the others would have taken. (T5's own optimiser,
-Adafactor, makes each step in proportion to the weight.)
-
-How gradients become updates.
+A schedule is a pure function of the step, so there is nothing to save and nothing to restore.
 """
 
 import math
@@ -41,7 +34,11 @@ class ScheduleSettings:
 
 
 def learning_rate(step: int, *, peak: float, steps: int, schedule: ScheduleSettings) -> float:
-    """The rate of update number `step`, counted from 0. The peak is reached at the end of the warm-up."""
+    """Return the rate of update number `step`, counted from 0; it grows linearly to `peak` over the warm-up.
+
+    >>> learning_rate(4, peak=0.001, steps=100, schedule=ScheduleSettings(kind="constant", warmup_steps=10))
+    0.0005
+    """
     warmup = schedule.warmup_steps
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -49,7 +46,7 @@ def learning_rate(step: int, *, peak: float, steps: int, schedule: ScheduleSetti
 
 
 def _inverse_sqrt(step: int, peak: float, steps: int, schedule: ScheduleSettings) -> float:
-    """Section 5.3 of the paper; its peak is d_model^-0.5 x warmup_steps^-0.5."""
+    """Fall with the square root of the step (Vaswani et al. 2017, section 5.3)."""
     return peak * math.sqrt(max(schedule.warmup_steps, 1) / (step + 1))
 
 
@@ -67,7 +64,7 @@ def _constant(step: int, peak: float, steps: int, schedule: ScheduleSettings) ->
 
 
 def _done(step: int, steps: int, warmup: int) -> float:
-    """How much of the way from the end of the warm-up to the last step lies behind, 0 to 1."""
+    """Return the share of the steps after the warm-up that is over, 0 to 1."""
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 
 
@@ -80,15 +77,21 @@ SHAPES: dict[str, Callable[[int, float, int, ScheduleSettings], float]] = {
 
 
 def lr_multipliers(model: nn.Module) -> dict[int, float]:
-    """By the id of a parameter; those that are not there have 1."""
-    found: dict[int, float] = {}
+    """Return factors of the learning rate by `id(parameter)`; parameters without one have factor 1.
+
+    AdamW and Muon change every weight by about the rate, however large the weight is. Two weights of T5 have another
+    scale than in other models: its embeddings have variance 1 where others multiply small ones by sqrt(D), and its
+    queries are smaller by sqrt(K) where others divide the scores. With these factors a step changes the model as much
+    as in the others. (T5's own optimiser, Adafactor, makes each step proportional to the weight.)
+    """
+    multipliers: dict[int, float] = {}
     for module in model.modules():
         if isinstance(module, MultiHeadAttention) and module.scale is not None:
             for parameter in module.to_q.parameters():
-                found[id(parameter)] = module.d_head**-0.5 / module.scale
+                multipliers[id(parameter)] = module.d_head**-0.5 / module.scale
         if isinstance(module, T5):
-            found[id(module.embedding.table.weight)] = module.config.d_model**0.5
-    return found
+            multipliers[id(module.embedding.table.weight)] = module.config.d_model**0.5
+    return multipliers
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ class OptimiserSettings:
     beta1: Annotated[float, BELOW_1] = 0.9  # decay of AdamW's mean of gradients
     beta2: Annotated[float, BELOW_1] = 0.98  # decay of AdamW's mean of squared gradients
     eps: Annotated[float, POSITIVE] = 1e-9  # added to AdamW's denominator
-    weight_decay: Annotated[float, AT_LEAST_0] = 0.0  # of matrices; biases and norms never decay
-    momentum: Annotated[float, BELOW_1] = 0.95  # of muon
+    weight_decay: Annotated[float, AT_LEAST_0] = 0.0  # weight decay of matrices; biases and norms never decay
+    momentum: Annotated[float, BELOW_1] = 0.95  # decay of Muon's mean of gradients
     max_grad_norm: Annotated[float, AT_LEAST_0] = 1.0  # gradients are clipped to this norm; 0: never
     frozen: tuple[str, ...] = ()  # parts that are not trained: embedding, encoder.layers.0, *.layers.0
     layer_decay: Annotated[float, RATIO] = 1.0  # rate of each layer, relative to the layer above it
@@ -114,56 +117,64 @@ class OptimiserSettings:
 
     @property
     def by_depth(self) -> bool:
-        """Whether layers differ in how they learn."""
+        """Whether the learning rate depends on the depth of a layer."""
         return self.layer_decay < 1.0 or self.unfreeze_every > 0
 
 
 def peak_rate(settings: OptimiserSettings, *, d_model: int, warmup_steps: int) -> float:
+    """Return optimiser.lr, or else the paper's peak, (d_model x warmup_steps)^-0.5."""
     return settings.lr or (d_model * max(warmup_steps, 1)) ** -0.5
 
 
 def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: bool = False) -> torch.optim.Optimizer:
-    """AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the rest.
+    """Make AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the others.
 
-    `bfloat16`: the run multiplies matrices in such numbers; so does Muon then.
+    bfloat16: Muon multiplies its matrices in bfloat16, as the run does.
     """
     matrices = matrices_within(model) if settings.kind == "muon" else []
-    chosen = {id(matrix) for matrix in matrices}
-    rest = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in chosen}
+    with_muon = {id(matrix) for matrix in matrices}
+    rest = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in with_muon}
     depths = depths_of(model) if settings.by_depth else dict.fromkeys(rest, 0)
     if settings.by_depth and not any(depths.values()):
         raise UserError(
             "'optimiser.layer_decay' and 'optimiser.unfreeze_every' are for models of several layers, and this one "
-            "goes through one layer again and again: leave them out"
+            "applies one layer repeatedly: leave them out"
         )
-    sizes = lr_multipliers(model)
-    adamw = make_adamw(rest, settings, depths, sizes) if rest or not matrices else None  # frozen: all but matrices
+    multipliers = lr_multipliers(model)
+    adamw = make_adamw(rest, settings, depths, multipliers) if rest or not matrices else None
     if adamw is not None and not matrices:
         return adamw
-    how = {"momentum": settings.momentum, "weight_decay": settings.weight_decay}
-    return Muon(matrices, adamw, sizes=[sizes.get(id(matrix), 1.0) for matrix in matrices], bfloat16=bfloat16, **how)
+    return Muon(
+        matrices,
+        adamw,
+        multipliers=[multipliers.get(id(matrix), 1.0) for matrix in matrices],
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        bfloat16=bfloat16,
+    )
 
 
 def make_adamw(
     trained: Mapping[str, nn.Parameter],
     settings: OptimiserSettings,
     depths: Mapping[str, int],
-    sizes: Mapping[int, float],
+    multipliers: Mapping[int, float],
 ) -> torch.optim.AdamW:
-    """AdamW in its fused form: one pass over memory for each parameter.
+    """Make AdamW in its fused form: one pass over memory for each parameter.
 
-    Each depth is a group with its own rate; so is, within it, each size that numbers have by design. Whatever the size,
-    as large a share of it decays.
+    Parameters of one depth and one multiplier are a group with its own rate. The weight decay is divided by the
+    multiplier, so that it does not depend on it.
     """
     top = max(depths.values())
     groups: list[dict[str, Any]] = []
-    places = {name: (depths[name], sizes.get(id(parameter), 1.0)) for name, parameter in trained.items()}
-    for depth, size in sorted(set(places.values()), reverse=True):
-        here = [parameter for name, parameter in trained.items() if places[name] == (depth, size)]
-        rate = {"depth": depth, "share": size * settings.layer_decay ** (top - depth), "active": 1.0}
+    group_of = {name: (depths[name], multipliers.get(id(parameter), 1.0)) for name, parameter in trained.items()}
+    for depth, multiplier in sorted(set(group_of.values()), reverse=True):
+        members = [parameter for name, parameter in trained.items() if group_of[name] == (depth, multiplier)]
+        rate = {"depth": depth, "share": multiplier * settings.layer_decay ** (top - depth), "active": 1.0}
+        decay = settings.weight_decay / multiplier
         groups += [
-            {"params": [p for p in here if p.dim() >= 2], "weight_decay": settings.weight_decay / size, **rate},
-            {"params": [p for p in here if p.dim() < 2], "weight_decay": 0.0, **rate},
+            {"params": [p for p in members if p.dim() >= 2], "weight_decay": decay, **rate},
+            {"params": [p for p in members if p.dim() < 2], "weight_decay": 0.0, **rate},
         ]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -175,12 +186,13 @@ def make_adamw(
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group: its share of `rate`, or 0 while it is frozen."""
     for group in optimiser.param_groups:
         group["lr"] = rate * group.get("share", 1.0) * group.get("active", 1.0)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    """The length of the whole gradient; where it is longer than `max_norm`, it is shortened to that."""
+    """Scale the gradient down to `max_norm` if its norm is larger (0: never); return the norm before that."""
     parameters = [p for p in parameters if p.grad is not None]
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if max_norm > 0:

@@ -111,26 +111,28 @@ class RunSettings:
     """[run]: how long, how often, where, and with which numbers."""
 
     steps: Annotated[int, AT_LEAST_1] = 10_000  # updates in all
-    minutes: Annotated[float | None, POSITIVE] = None  # stop after this much training time, over all sittings
+    minutes: Annotated[float | None, POSITIVE] = None  # stop after this much training time, over all starts of the run
     patience: Annotated[int | None, AT_LEAST_1] = None  # stop after this many validations without a better score
     metric: str = "auto"  # what the best model is chosen by: loss, or a metric of the task; auto: its usual one
     validate_every: Annotated[int, AT_LEAST_1] = 1000  # steps between validations
     save_every: Annotated[int, AT_LEAST_1] = 1000  # steps between checkpoints; each validation saves one, too
     log_every: Annotated[int, AT_LEAST_1] = 50  # steps between progress events
-    seed: Annotated[int, AT_LEAST_0] = 1  # of weights, order of the data, dropout and noise
+    seed: Annotated[int, AT_LEAST_0] = 1  # seed of new weights, order of the data, dropout and noise
     micro_batches: Annotated[int, AT_LEAST_1] = 1  # parts into which a batch is cut, to need less memory
     keep_last: Annotated[int, AT_LEAST_1] = 3  # newest checkpoints that are kept
     keep_best: Annotated[int, AT_LEAST_0] = 1  # checkpoints with the best scores that are kept
     average: Annotated[int, AT_LEAST_1] = 5  # last checkpoints that are averaged into the model in average/
     ema: Annotated[float, BELOW_1] = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
-    validation_sentences: Annotated[int, AT_LEAST_0] = 500  # sources that validation translates for BLEU and chrF
-    device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU if there is one
-    precision: Literal["auto", "float32", "bfloat16", "float64"] = (
-        "auto"  # auto: bfloat16 if the device is built for it
+    validation_sentences: Annotated[int, AT_LEAST_0] = (
+        500  # of translation: sources that are translated for BLEU and chrF; 0: none
     )
+    device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU if there is one
+    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"  # auto: bfloat16 if the device has it
     parallel: Literal["ddp", "fsdp"] = "ddp"  # on several ranks: whole copies, or weights and optimiser divided (FSDP2)
     compile: bool = False  # torch.compile: faster on GPUs, takes minutes at the start
-    threads: Annotated[int | None, AT_LEAST_1] = None  # of one process; by default measured: one, or one per core
+    threads: Annotated[int | None, AT_LEAST_1] = (
+        None  # threads of one process; by default measured: one, or one per core
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)

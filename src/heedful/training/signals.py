@@ -1,4 +1,4 @@
-"""Stopping when asked: the first SIGINT, SIGTERM or SIGHUP finishes the step and saves, the second ends at once."""
+"""Signals: the first SIGINT, SIGTERM or SIGHUP finishes the step and saves a checkpoint, the second ends at once."""
 
 import contextlib
 import os
@@ -11,22 +11,23 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Abandoned(Exception):
-    """A stop was asked for in the middle of work that can be done again later."""
+    """A signal interrupted work that can be repeated later."""
 
 
 class StopRequests:
-    """Which signal asked the run to stop, if one did."""
+    """The signal that a run received, if any."""
 
     def __init__(self) -> None:
         self._received: int | None = None
         self._may_abandon = False
 
     def reason(self) -> str | None:
+        """Return why the run must stop, or None."""
         return None if self._received is None else f"stopped by {signal.Signals(self._received).name}"
 
     @contextlib.contextmanager
     def abandoning(self) -> Iterator[None]:
-        """Inside this block a signal raises Abandoned: the work is long, and nothing is lost by leaving it."""
+        """Make signals raise Abandoned within the block, for long work that can be repeated."""
         self.abandon_if_asked()
         self._may_abandon = True
         try:
@@ -35,7 +36,7 @@ class StopRequests:
             self._may_abandon = False
 
     def abandon_if_asked(self) -> None:
-        """Between two pieces of such work."""
+        """Raise Abandoned if a signal was received."""
         if self._received is not None:
             raise Abandoned
 
@@ -49,15 +50,15 @@ class StopRequests:
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Listen to the signals; afterwards the old handlers are back.
+    """Handle the signals within the block, and restore the old handlers after it.
 
-    Who ignores one keeps ignoring it (`nohup`: the run outlives its terminal). In another thread than the main one
-    Python allows no handlers: there the program around decides.
+    A signal that is ignored stays ignored: under `nohup` a run outlives its terminal. Outside of the main thread Python
+    allows no handlers, so none are set.
     """
     requests = StopRequests()
     is_main = threading.current_thread() is threading.main_thread()
-    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN] if is_main else []
-    before = {number: signal.signal(number, requests._receive) for number in heard}
+    handled = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN] if is_main else []
+    before = {number: signal.signal(number, requests._receive) for number in handled}
     try:
         yield requests
     finally:

@@ -1,4 +1,4 @@
-"""The numbers of a run for TensorBoard, an optional part: `tensorboard --logdir RUN`."""
+"""The curves of a run for TensorBoard, an optional extra: `tensorboard --logdir RUN`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from heedful.errors import MissingExtra
 from heedful.training.events import Event
 
-# kind of event -> its numbers that make a curve
+# kind of event -> fields that are drawn as curves
 CURVES = {
     "step": ("loss", "tokens_per_second", "lr", "grad_norm", "epoch"),
     "validation": ("loss", "perplexity", "bleu", "chrf", "score"),
@@ -15,14 +15,14 @@ NAMES = {"step": "train", "validation": "validation"}
 
 
 class TensorBoardLog:
-    """A listener that writes curves below `folder`. When a run goes on, it takes the place of what it does again."""
+    """A listener that writes curves below `folder`; after a resume, the curves of repeated steps are overwritten."""
 
     def __init__(self, folder: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtra("TensorBoard", "track") from None
-        # Opened with the first point: from its step on, whatever an earlier sitting wrote no longer counts.
+        # Opened with the first point: points of earlier sittings from that step on are purged.
         self._open: Callable[[int], SummaryWriter] = lambda step: SummaryWriter(str(folder), purge_step=step)
         self._writer: SummaryWriter | None = None
 
@@ -40,5 +40,6 @@ class TensorBoardLog:
         self._writer.flush()
 
     def close(self) -> None:
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()

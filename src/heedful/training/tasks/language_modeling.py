@@ -167,7 +167,9 @@ NEXT_TOKEN: Task[Texts] = Task(
     families=("gpt",),
     content="text",
     metrics=("loss", "bits", "perplexity"),
-    settings_used=RUNNING_TEXT_SETTINGS | {"data.rows", "data.isolate_documents", "loss.label_smoothing"},
+    settings_used=RUNNING_TEXT_SETTINGS
+    | {"data.rows", "data.isolate_documents", "loss.label_smoothing"}
+    | {"auxiliary.layers", "auxiliary.ahead", "auxiliary.ahead_weight"},
     recipe=lambda family, files, data: "gpt",
     prepare=prepare_texts,
     reopen=reopen_texts,
