@@ -49,7 +49,7 @@ def test_the_schedule() -> None:
     """Of n layers, layer l stops contributing after l / 2n of the training; the last never does."""
     heads = auxiliary_heads(model_with(PAPER))
     assert heads is not None
-    assert heads.places == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 2)]
+    assert heads.targets == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 2)]
     active = {
         0.0: [1, 2, 3],
         0.124: [1, 2, 3],
@@ -89,7 +89,7 @@ def test_what_is_added_written_out(isolate_documents: bool) -> None:
     layers: list[torch.Tensor] = []
     model.hidden_states(batch.target_in, documents=batch.documents if isolate_documents else None, layers=layers)
     expected = next_token_loss(model, batch, isolate_documents=isolate_documents)
-    matrices = dict(zip(heads.places, heads.matrices(), strict=True))
+    matrices = dict(zip(heads.targets, heads.matrices(), strict=True))
     for row, t in batch.target_mask.nonzero().tolist():
         for (layer, ahead), matrix in matrices.items():
             there = t + ahead - 1

@@ -40,7 +40,7 @@ def test_tables_of_distances_are_at_the_input() -> None:
 @pytest.mark.parametrize("settings", [{"layer_decay": 0.5}, {"unfreeze_every": 5}])
 def test_one_layer_for_all_has_no_depths(settings: dict[str, float]) -> None:
     model = Universal(UniversalConfig(20, 20, d_model=8, d_ff=16, n_heads=2, n_steps=2))
-    with pytest.raises(UserError, match="one layer again and again"):
+    with pytest.raises(UserError, match="applies one layer repeatedly"):
         make_optimiser(model, OptimiserSettings(**settings))  # type: ignore[arg-type]
 
 
@@ -93,7 +93,7 @@ def test_frozen_parts(pattern: str, names: set[str] | None) -> None:
 def test_an_unknown_part_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"'embeddings'.*did you mean 'embedding'"):
         freeze(bert(), ["embeddings"])
-    with pytest.raises(UserError, match="nothing to learn"):
+    with pytest.raises(UserError, match="nothing to train"):
         freeze(bert(), ["*"])
 
 

@@ -26,15 +26,11 @@ from heedful.training.setting_ranges import AT_LEAST_1, SHARE, check_ranges
 class ObjectiveSettings:
     """[objective]: which inputs an encoder-decoder is trained with."""
 
-    kind: Literal["teacher_forcing", "scheduled_sampling", "random_replacement"] = (
-        "teacher_forcing"  # inputs of the decoder
-    )
+    kind: Literal["teacher_forcing", "scheduled_sampling", "random_replacement"] = "teacher_forcing"  # decoder inputs
     rate: Annotated[float, SHARE] = 0.25  # share of target inputs that are replaced in the end
     decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how the share of true inputs falls
     decay_steps: Annotated[int, AT_LEAST_1] = 10_000  # steps over which that share falls
-    token_cutoff: Annotated[float, SHARE] = (
-        0.0  # share of input tokens that are hidden; with R-Drop, in one of the two passes
-    )
+    token_cutoff: Annotated[float, SHARE] = 0.0  # share of hidden input tokens; with R-Drop, in one of the two passes
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -68,7 +64,9 @@ def make_objective(
 
     def pondering(model: Universal, batch: Batch, step: int) -> Tensor:
         """Add the ponder cost: how often all positions were updated, times `ponder_weight` (Graves 2016)."""
-        states, ponder = model.hidden_states_and_ponder(batch.source, batch.target_in, batch.source_mask, batch.target_mask)
+        states, ponder = model.hidden_states_and_ponder(
+            batch.source, batch.target_in, batch.source_mask, batch.target_mask
+        )
         loss = token_loss(model, states, batch, label_smoothing=label_smoothing)
         return loss + model.config.ponder_weight * ponder
 

@@ -123,16 +123,12 @@ class RunSettings:
     keep_best: Annotated[int, AT_LEAST_0] = 1  # checkpoints with the best scores that are kept
     average: Annotated[int, AT_LEAST_1] = 5  # last checkpoints that are averaged into the model in average/
     ema: Annotated[float, BELOW_1] = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
-    validation_sentences: Annotated[int, AT_LEAST_0] = (
-        500  # of translation: sources that are translated for BLEU and chrF; 0: none
-    )
+    validation_sentences: Annotated[int, AT_LEAST_0] = 500  # sources that are translated for BLEU and chrF; 0: none
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU if there is one
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"  # auto: bfloat16 if the device has it
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # on several ranks: whole copies, or weights and optimiser divided (FSDP2)
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # on several ranks: whole copies, or divided weights (FSDP2)
     compile: bool = False  # torch.compile: faster on GPUs, takes minutes at the start
-    threads: Annotated[int | None, AT_LEAST_1] = (
-        None  # threads of one process; by default measured: one, or one per core
-    )
+    threads: Annotated[int | None, AT_LEAST_1] = None  # threads of a process; by default the faster of 1 and 1 per core
 
     def __post_init__(self) -> None:
         check_ranges(self)
