@@ -1,4 +1,4 @@
-"""Folders that are whole or absent: the manifest, the exchange, and a stop at any moment."""
+"""Atomic folders and files: complete or absent, with a manifest, and safe if the writer is killed at any moment."""
 
 import json
 import os
@@ -36,12 +36,12 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(params=["exchanged", "renamed twice"])
 def any_system(request, monkeypatch):
-    """With the system's one-step exchange, and as where there is none."""
+    """Run the test with the system's one-step exchange of names, and without it."""
     if request.param == "renamed twice":
         monkeypatch.setattr(atomic_io, "_exchange", lambda a, b: False)
 
 
-def test_a_new_folder_appears_whole_and_nothing_else(tmp_path):
+def test_a_new_folder_is_complete_and_leaves_nothing_else_behind(tmp_path):
     folder = write(tmp_path / "deep" / "down" / "model", a="1", b="2")
     assert contents(folder) == {"a": "1", "b": "2"}
     assert check_manifest(folder) == {"a", "b"}
@@ -105,7 +105,7 @@ def test_an_empty_folder_may_be_filled(tmp_path):
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_link_stays_and_its_goal_is_replaced(tmp_path):
+def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):
     write(tmp_path / "disk" / "model", a="old")
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "model")
     write(tmp_path / "link", a="new")
@@ -134,7 +134,7 @@ KILLED = Path(__file__).parent / "stress" / "kill_while_writing.py"
 @pytest.mark.parametrize("system", ["exchange", "rename"])
 @pytest.mark.parametrize("before", ["old", "nothing"])
 def test_a_killed_writer_leaves_the_old_or_the_new_folder(tmp_path, system, before):
-    """SIGKILL before each call that touches the disk in turn; what is there afterwards is whole, and tidied up."""
+    """Kill the writer before each of its calls that touch the disk: the folder is complete, and the rest is cleared."""
     ran = subprocess.run(
         [sys.executable, str(KILLED), str(tmp_path), system, before], capture_output=True, text=True, timeout=120
     )
@@ -144,14 +144,14 @@ def test_a_killed_writer_leaves_the_old_or_the_new_folder(tmp_path, system, befo
     for moment in moments:
         allowed = [["model: new"], ["model: old"] if before == "old" else []]
         assert moment["after clearing"] in allowed, moment
-        if system == "exchange" or before == "nothing":  # there is no moment without a folder
+        if system == "exchange" or before == "nothing":  # at no moment is there no folder
             assert moment["at once"] in allowed, moment
     assert moments[-1]["at once"] == ["model: new"]
 
 
 @pytest.mark.usefixtures("any_system")
-def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
-    """A kill does not test this (the system's memory survives it), so the order of the calls is looked at."""
+def test_files_are_synced_before_the_rename_and_the_rename_before_the_end(tmp_path, monkeypatch):
+    """A kill does not test this, because the cache of the system survives it; so the order of the calls is checked."""
     write(tmp_path / "model", a="old")
     calls = []
     real_sync, real_rename, real_exchange = atomic_io.sync, Path.rename, atomic_io._exchange
@@ -183,7 +183,7 @@ def test_everything_is_on_the_disk_before_the_name_and_the_name_before_the_end(t
     assert calls[-1] == ("sync", ())
 
 
-def test_clearing_takes_only_what_was_never_completed(tmp_path):
+def test_clearing_deletes_only_unfinished_folders(tmp_path):
     write(tmp_path / "model", a="1")
     for name in (f"{ASIDE}model-17", f"{RETIRED}model-17"):
         (tmp_path / name).mkdir()
@@ -214,10 +214,10 @@ def test_a_change_of_any_byte_of_any_file_is_found(tmp_path):
     folder = write(tmp_path / "model", a="hello", b="x" * 1000)
     for name in ("a", "b", MANIFEST):
         original = (folder / name).read_bytes()
-        for place in range(0, len(original), max(1, len(original) // 60)):
+        for position in range(0, len(original), max(1, len(original) // 60)):
             for change in (1, 32, 255):
                 changed = bytearray(original)
-                changed[place] ^= change
+                changed[position] ^= change
                 (folder / name).write_bytes(changed)
                 with pytest.raises(UserError):
                     check_manifest(folder)
@@ -229,7 +229,7 @@ def test_a_change_of_any_byte_of_any_file_is_found(tmp_path):
     assert check_manifest(folder) == {"a", "b"}
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_the_error_names_the_missing_file(tmp_path):
     with pytest.raises(UserError, match="nowhere: no such folder"):
         check_manifest(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"has no manifest\.json"):
@@ -266,7 +266,7 @@ def with_manifest(folder: Path, hashes: object) -> Path:
         "inner",
     ],
 )
-def test_names_that_no_folder_of_ours_holds_are_refused(tmp_path, name):
+def test_a_manifest_with_impossible_or_outside_names_is_refused(tmp_path, name):
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "link").symlink_to(tmp_path / "secret")
@@ -290,13 +290,13 @@ def test_a_manifest_of_another_shape_is_refused(tmp_path, hashes):
     "text",
     ["", "[]", "{", '{"sha256": {}, "sha256": {}}', '{"sha256": {}, "more": 1}', "[" * 100_000, '{"sha256":{}}', "nan"],
 )
-def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
+def test_a_malformed_manifest_is_refused(tmp_path, text):
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(UserError, match=MANIFEST):
         check_manifest(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_the_users_matter(tmp_path, monkeypatch):
+def test_an_unreadable_file_is_a_user_error(tmp_path, monkeypatch):
     folder = write(tmp_path / "model", a="1")
 
     def forbidden(path):
@@ -307,14 +307,14 @@ def test_a_file_that_cannot_be_read_is_the_users_matter(tmp_path, monkeypatch):
         check_manifest(folder)
 
 
-def test_a_manifest_can_be_written_for_a_folder_as_it_is(tmp_path):
+def test_a_manifest_can_be_written_for_an_existing_folder(tmp_path):
     (tmp_path / "a").write_text("1")
     write_manifest(tmp_path)
     write_manifest(tmp_path)  # it does not list itself
     assert check_manifest(tmp_path) == {"a"}
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+def test_an_atomic_file_is_complete_or_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with atomic_file(path) as file:
         file.write(b"first")
@@ -326,15 +326,17 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes make the same folder: the second finds the name free, and a moment later it is not."""
+def test_a_name_that_another_process_takes_at_the_last_moment_is_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes make one folder: the second finds the name free, but the first takes it before the rename."""
     folder = tmp_path / "folder"
-    looked = []
+    checked = []
     really = Path.exists
 
     def exists(self: Path, **more: bool) -> bool:
-        if self == folder and len(looked) < 2:  # whether it may be replaced, and whether the name is free
-            looked.append(self)
+        if self == folder and len(checked) < 2:  # the check whether it may be replaced, and whether the name is free
+            checked.append(self)
             return False
         return really(self, **more)
 
@@ -343,12 +345,12 @@ def test_a_name_that_is_taken_at_the_last_moment_is_exchanged(tmp_path: Path, mo
     monkeypatch.setattr(Path, "exists", exists)
     with atomic_io.atomic_folder(folder) as second:
         (second / "who").write_text("second")
-    assert len(looked) == 2
+    assert len(checked) == 2
     assert (folder / "who").read_text() == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_nobody_waits_for_the_disk_for_what_need_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_need_not_be_durable_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(atomic_io, "sync", synced.append)
     with atomic_io.atomic_folder(tmp_path / "cached", durable=False) as aside:

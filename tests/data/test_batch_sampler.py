@@ -1,4 +1,4 @@
-"""Batches as pure functions of lengths: the ceiling, completeness, order, balance."""
+"""Batches as pure functions of lengths: token budget, completeness, order, balance."""
 
 import gzip
 import math
@@ -23,9 +23,9 @@ pairs = st.lists(st.tuples(lengths, lengths), min_size=0, max_size=300).map(
 
 
 def random_lengths(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    chance = np.random.default_rng(seed)
-    target = chance.gamma(3, 8, n).astype(np.uint32) + 2
-    source = np.maximum(2, target * chance.normal(1, 0.2, n)).astype(np.uint32)
+    generator = np.random.default_rng(seed)
+    target = generator.gamma(3, 8, n).astype(np.uint32) + 2
+    source = np.maximum(2, target * generator.normal(1, 0.2, n)).astype(np.uint32)
     return source, target
 
 
@@ -34,7 +34,7 @@ def as_sets(plan: EpochPlan) -> list[frozenset[int]]:
 
 
 @given(pairs, st.integers(1, 200), st.integers(1, 200), st.one_of(st.none(), st.integers(1, 70)), st.integers(0, 3))
-def test_every_example_is_in_exactly_one_batch_or_left_out_and_no_ceiling_is_exceeded(
+def test_every_example_is_in_one_batch_or_left_out_and_no_budget_is_exceeded(
     sides, batch_tokens, source_tokens, max_len, epoch
 ):
     source, target = sides
@@ -47,11 +47,11 @@ def test_every_example_is_in_exactly_one_batch_or_left_out_and_no_ceiling_is_exc
     limit = max_len or 10**9
     too_long = (target > min(batch_tokens, limit)) | (source > min(source_tokens, limit))
     assert plan.left_out.tolist() == np.flatnonzero(too_long).tolist()
-    seen = sorted(number for batch in plan for number in batch.tolist())
-    assert seen == np.flatnonzero(~too_long).tolist()
+    members = sorted(number for batch in plan for number in batch.tolist())
+    assert members == np.flatnonzero(~too_long).tolist()
 
 
-def test_the_default_ceiling_of_the_source_follows_the_proportion_of_the_corpus():
+def test_the_default_source_budget_follows_the_ratio_of_the_corpus():
     short, long = np.full(10, 10), np.full(10, 40)
     assert source_ceiling(short, short, batch_tokens=100) == 200
     assert source_ceiling(long, short, batch_tokens=100) == 800
@@ -72,8 +72,8 @@ def test_a_plan_is_a_function_of_its_arguments_and_changes_with_seed_and_epoch()
     assert plan(seed=1, epoch=2) != plan(seed=2, epoch=1)
 
 
-def test_epochs_mix_the_batches_anew():
-    """Most that were in one batch do not meet again, whereas sorting alone brings the same batches in another order."""
+def test_examples_are_grouped_differently_in_every_epoch():
+    """Most examples of a batch are not together again; sorting alone would only reorder the same batches."""
     source, target = random_lengths(20_000)
     first, second = (plan_batches(source, target, batch_tokens=1000, seed=1, epoch=epoch) for epoch in (0, 1))
     batch_of = np.empty(len(target), np.int64)
@@ -88,23 +88,23 @@ def test_epochs_mix_the_batches_anew():
     assert not set(as_sets(first)) & {batch for batch in as_sets(second) if len(batch) > 3}
 
 
-def test_neighbours_in_length_mix_too():
-    """Otherwise texts of one length would for ever meet the same others."""
+def test_examples_of_neighbouring_lengths_are_mixed():
+    """Otherwise texts of one length would always be with the same others."""
     target = np.full(10_000, 20)
-    source = np.arange(10_000) // 1000 + 11  # ten lengths, alike in number
+    source = np.arange(10_000) // 1000 + 11  # ten lengths, each equally frequent
     plan = plan_batches(source, target, batch_tokens=2_000, seed=1, epoch=0)
     different = [np.ptp(source[batch]) for batch in plan]
     assert np.mean(different) > 0.15  # 0.09, one batch at each boundary, if exact lengths were sorted
 
 
-def test_batches_come_in_an_order_that_does_not_follow_length():
+def test_the_order_of_batches_does_not_follow_their_lengths():
     source, target = random_lengths(20_000)
     plan = plan_batches(source, target, batch_tokens=1000, seed=1, epoch=0)
     means = [target[batch].mean() for batch in plan]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.1
 
 
-def test_two_sides_are_mostly_real_tokens_in_every_window_of_a_large_corpus():
+def test_little_padding_on_both_sides_in_every_window_of_a_large_corpus():
     source, target = random_lengths(300_000)
     plan = plan_batches(source, target, batch_tokens=4096, seed=1, epoch=0)
     assert real_share(plan, source) > 0.94
@@ -112,7 +112,7 @@ def test_two_sides_are_mostly_real_tokens_in_every_window_of_a_large_corpus():
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs ../shared/data/multi30k")
-def test_real_tokens_are_at_least_95_percent_on_multi30k_on_both_sides():
+def test_at_most_5_percent_padding_on_both_sides_of_multi30k():
     sides = [
         gzip.decompress((MULTI30K / f"train.{name}.gz").read_bytes()).decode().split("\n")[:-1] for name in ("en", "de")
     ]
@@ -135,7 +135,7 @@ def test_real_tokens_are_at_least_95_percent_on_multi30k_on_both_sides():
         max_size=4,
     )
 )
-def test_a_corpus_deals_its_share_evenly_over_the_epochs(corpora):
+def test_a_weighted_corpus_is_spread_evenly_over_the_epochs(corpora):
     sizes, shares = [size for size, _ in corpora], [Fraction(weight) for _, weight in corpora]
     counts = np.zeros(sum(sizes), int)
     for epoch in range(10):
@@ -144,20 +144,20 @@ def test_a_corpus_deals_its_share_evenly_over_the_epochs(corpora):
         first = 0
         for size, share in zip(sizes, shares, strict=True):
             mine = counts[first : first + size]
-            # What a share leaves over in one epoch comes in a later one.
+            # An example that one epoch does not reach comes in a later one.
             assert mine.sum() == math.floor((epoch + 1) * size * share)
-            # No example is ahead of another of its corpus by more than one pass.
+            # No example occurs more than once more often than another of its corpus.
             assert size == 0 or mine.max() - mine.min() <= 1
             first += size
 
 
-def test_a_small_corpus_with_a_small_weight_is_seen():
-    seen = [epoch_order([1, 3], [0.4, 1.0], seed=1, epoch=epoch).tolist().count(0) for epoch in range(10)]
-    assert sum(seen) == 4 and max(seen) == 1
+def test_a_small_corpus_with_a_small_weight_is_used():
+    members = [epoch_order([1, 3], [0.4, 1.0], seed=1, epoch=epoch).tolist().count(0) for epoch in range(10)]
+    assert sum(members) == 4 and max(members) == 1
 
 
-def test_shares_do_not_drift_however_many_epochs():
-    """0.3 is a little less than three tenths: of ten examples it would leave two in the first epoch, and lose some."""
+def test_fractions_do_not_drift_over_many_epochs():
+    """As a binary float, 0.3 x 10 is less than 3: the first epoch would have two examples, and some would be lost."""
     assert {len(epoch_order([10], [0.3], seed=1, epoch=epoch)) for epoch in (*range(30), 10**9, 10**15)} == {3}
 
 
@@ -167,7 +167,7 @@ def test_with_weight_one_each_epoch_has_each_example_once_in_another_order():
     assert len({tuple(order) for order in orders}) == 3
 
 
-def test_weights_that_cannot_be_are_refused():
+def test_impossible_weights_are_refused():
     with pytest.raises(UserError, match="2 corpora, but 1 weights"):
         epoch_order([3, 4], [1.0], seed=0, epoch=0)
     for weight in (-0.5, float("nan"), float("inf")):
@@ -176,15 +176,15 @@ def test_weights_that_cannot_be_are_refused():
 
 
 @given(st.lists(st.tuples(lengths, lengths), max_size=40), st.integers(1, 9))
-@example([(1, 1)] * 6 + [(1, 2), (1, 2), (6, 1)], 4)  # one long row in the middle: two cuts wanted the same place
-def test_split_rows_loses_nothing_and_starves_nobody(rows, n_parts):
+@example([(1, 1)] * 6 + [(1, 2), (1, 2), (6, 1)], 4)  # one long row in the middle: two cuts would be at the same place
+def test_split_rows_loses_no_row_and_leaves_no_part_empty_without_need(rows, n_parts):
     source, target = np.array(rows, np.int64).reshape(-1, 2).T
     parts = split_rows(source, target, n_parts)
     assert len(parts) == n_parts
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(rows)))
     sizes = [len(part) for part in parts]
     assert sum(size > 0 for size in sizes) == min(n_parts, len(rows))
-    assert sizes == sorted(sizes, key=bool, reverse=True)  # the empty ones come last
+    assert sizes == sorted(sizes, key=bool, reverse=True)  # empty parts are last
 
 
 def test_split_rows_balances_tokens():

@@ -1,4 +1,4 @@
-"""The processes that tokenise: order, failures, and that none of them outlives its parent."""
+"""The processes that tokenise: order, failures, and that none of them outlives its parent process."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """A zombie has ended; only nobody has asked for its exit code."""
+    """Return False for a zombie: it has ended, but its parent has not read its exit code."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -51,19 +51,19 @@ def wait_until(condition: object, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_texts_survive_the_message():
+def test_texts_survive_packing_into_a_message():
     chunk: Chunk = (["", "a\nb\r\n\0", "größe 𝕏 \u2028"], ["x"] * 3)
     assert unpack_texts(pack_texts(chunk)) == chunk
     assert unpack_texts(pack_texts(([],))) == ([],)
 
 
-def test_chunks_come_back_in_order_and_as_one_process_would_encode_them(tmp_path):
+def test_chunks_come_back_in_order_and_equal_to_those_of_one_process(tmp_path):
     pieces = tokenizers()
     chunks = make_chunks(12)
     chunks[0] = (chunks[0][0] * 50, chunks[0][1] * 50)  # the first takes longest
     pair = (pieces.source, pieces.target)
-    found = list(encode_chunks(chunks, pair, (IDS, IDS), files=tmp_path, n_workers=3))
-    for (sources, targets), (source, target) in zip(chunks, found, strict=True):
+    encoded_chunks = list(encode_chunks(chunks, pair, (IDS, IDS), files=tmp_path, n_workers=3))
+    for (sources, targets), (source, target) in zip(chunks, encoded_chunks, strict=True):
         for texts, encoded in ((sources, source), (targets, target)):
             plain = encode_side(texts, pieces.source, IDS)
             assert encoded.values.tolist() == plain.values.tolist()
@@ -84,7 +84,7 @@ def test_no_more_processes_than_chunks(tmp_path):
     assert len(list(started)) == 2
 
 
-def test_no_process_is_left_when_all_is_done_and_when_the_reader_fails(tmp_path):
+def test_no_process_is_left_after_the_end_and_after_a_failing_reader(tmp_path):
     pieces = tokenizers().source
     before = set(children_of(os.getpid()))
 
@@ -104,7 +104,7 @@ def test_no_process_is_left_when_all_is_done_and_when_the_reader_fails(tmp_path)
     assert set(children_of(os.getpid())) <= before
 
 
-def test_a_worker_that_is_killed_is_told_and_does_not_hang_the_rest(tmp_path):
+def test_a_killed_worker_is_reported_and_does_not_block_the_others(tmp_path):
     pieces = tokenizers().source
     before = set(children_of(os.getpid()))
     encoded = encode_chunks(
@@ -118,15 +118,15 @@ def test_a_worker_that_is_killed_is_told_and_does_not_hang_the_rest(tmp_path):
     assert set(children_of(os.getpid())) <= before
 
 
-def test_an_error_in_a_worker_is_told_with_its_traceback(tmp_path):
+def test_an_error_in_a_worker_is_reported_with_its_traceback(tmp_path):
     tokenizers().source.save(tmp_path / "one")
     with EncodingWorker([tmp_path / "one"], [SideFormat("no such type", keep_text=False)]) as worker:
-        for _ in range(2):  # and the worker goes on
+        for _ in range(2):  # the worker goes on after an error
             with pytest.raises(RuntimeError, match=r"Traceback(.|\n)*no such type"):
                 worker.encode((["a dog"],))
 
 
-def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path, monkeypatch):
+def test_a_worker_imports_neither_torch_nor_files_of_the_working_folder(tmp_path, monkeypatch):
     """torch would cost each worker a second and two hundred megabytes."""
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
     monkeypatch.chdir(tmp_path)
@@ -137,7 +137,7 @@ def test_a_worker_imports_no_torch_and_nothing_from_the_working_folder(tmp_path,
         assert "numpy" in maps and "libtorch" not in maps
 
 
-# No `if __name__ == "__main__"`: a plain script must do.
+# A plain script, without `if __name__ == "__main__"`, must work.
 ENDLESS = """
 import itertools, sys
 from heedful.data import Example
@@ -156,7 +156,7 @@ def start_endless(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
     command = [sys.executable, str(folder / "script.py"), str(folder / "tokenizers"), str(folder / "shards")]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    assert parent.stdout.readline()  # the first chunk is through
+    assert parent.stdout.readline()  # the first chunk is done
     children = children_of(parent.pid)
     assert len(children) == 2
     return parent, children

@@ -1,4 +1,4 @@
-"""The check-up: counts that are right, places that are right, memory that stays flat."""
+"""`heedful check`: exact counts, exact positions, and memory that does not grow with the corpus."""
 
 import random
 import re
@@ -22,7 +22,7 @@ GERMAN = ["der", "ein", "Hund", "Katze", "Mann", "Frau", "Haus", "Straße", "mit
 
 
 def made_up(n: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Pairs of sentences with a number of their own, word by word translated."""
+    """Make distinct pairs, translated word by word."""
     draw = random.Random(seed)
     pairs = []
     for i in range(n):
@@ -49,23 +49,23 @@ def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1), max_size=20), max_size=20))
-def test_seen_is_a_set(chunks: list[list[int]]) -> None:
-    seen, known = DuplicateDetector(), set[int]()
+def test_the_duplicate_detector_is_a_set(chunks: list[list[int]]) -> None:
+    detector, known = DuplicateDetector(), set[int]()
     for chunk in chunks:
         expected = []
         for value in chunk:
             expected.append(value in known)
             known.add(value)
-        assert seen.is_repeated(np.array(chunk, dtype=np.int64)).tolist() == expected
-    assert seen.n_different == len(known)
+        assert detector.is_repeated(np.array(chunk, dtype=np.int64)).tolist() == expected
+    assert detector.n_different == len(known)
 
 
-def test_seen_keeps_few_runs() -> None:
-    seen = DuplicateDetector()
+def test_the_duplicate_detector_keeps_few_arrays() -> None:
+    detector = DuplicateDetector()
     for i in range(1000):
-        seen.is_repeated(np.arange(i * 10, i * 10 + 10))
-    assert len(seen._runs) <= 10  # every query looks into each of them
-    assert seen.n_different == 10_000
+        detector.is_repeated(np.arange(i * 10, i * 10 + 10))
+    assert len(detector._runs) <= 10  # each query searches all of them
+    assert detector.n_different == 10_000
 
 
 def test_duplicates_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_duplicates_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.
         assert content[place.byte :].startswith(pairs[place.line - 1][0].encode())
 
 
-def test_overlap_is_exact_but_for_spaces(tmp_path: Path) -> None:
+def test_overlap_is_exact_except_for_spaces(tmp_path: Path) -> None:
     pairs = made_up(100)
     pairs[7] = (pairs[7][0].replace(" ", "\u3000 ", 1), pairs[7][1])
     test = tmp_path / "test.en"
@@ -105,8 +105,8 @@ def test_swapped_pairs_are_found_by_the_words_of_the_corpus_itself(tmp_path: Pat
     assert report.count("swapped") >= 48
 
 
-def test_sides_in_one_language_are_not_judged_by_words(tmp_path: Path) -> None:
-    """Style is no language: words that only some targets use may stand in a source as well."""
+def test_sides_in_one_language_are_not_compared_by_words(tmp_path: Path) -> None:
+    """Two styles of one language: words that only some targets have may also be in a source."""
     draw = random.Random(2)
     pairs = [(" ".join(draw.choices(ENGLISH, k=12)), " ".join(draw.choices(ENGLISH, k=10))) for _ in range(500)]
     style = "thus hence whereby therein thereof hereby"
@@ -115,7 +115,7 @@ def test_sides_in_one_language_are_not_judged_by_words(tmp_path: Path) -> None:
     assert {"swapped", "language"}.isdisjoint(counts(checked(tmp_path, pairs)))
 
 
-def test_a_character_is_found_at_its_byte(tmp_path: Path) -> None:
+def test_a_bad_character_is_reported_with_its_byte(tmp_path: Path) -> None:
     pairs = made_up(10)
     pairs[4] = ("vorläufig\u2028\0", "ü\x1b")
     report = checked(tmp_path, pairs)
@@ -148,14 +148,14 @@ def test_scripts(text: str, script: str) -> None:
     assert main_script(text, ScriptOf()) == script
 
 
-def test_kanji_alone_may_be_japanese_and_kana_are_not_chinese() -> None:
+def test_kanji_alone_fit_a_japanese_file_and_kana_do_not_fit_a_chinese_file() -> None:
     assert fits("東京都庁舎", "Kana", ScriptOf())
     assert not fits("犬が走っている", "Han", ScriptOf())
     assert fits("Größe naïve œuvre", "Latin", ScriptOf())
     assert not fits("Собака бежит", "Latin", ScriptOf())
 
 
-def test_running_text_may_repeat_itself(tmp_path: Path) -> None:
+def test_repeated_lines_of_running_text_are_notes(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("ROMEO:\nO!\n\nROMEO:\nO!\n" + "long " * 1000 + "\n")
     report = check_corpus(read_text(path))
@@ -163,14 +163,14 @@ def test_running_text_may_repeat_itself(tmp_path: Path) -> None:
     assert report.n_suspicious == 0
 
 
-def test_labels_are_not_compared_with_their_texts(tmp_path: Path) -> None:
+def test_a_label_is_not_compared_with_its_text(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("".join(f"film {i}" + " and so on" * (i % 50) + "\tgood\n" for i in range(99)))
     assert counts(check_corpus(read_labelled(path))) == {}
-    assert set(counts(check_corpus(open_corpus(path)))) == {"ratio"}  # as pairs the same file looks wrong
+    assert set(counts(check_corpus(open_corpus(path)))) == {"ratio"}  # read as pairs, the file looks wrong
 
 
-def test_an_example_with_many_problems_is_suspicious_once(tmp_path: Path) -> None:
+def test_an_example_with_several_problems_counts_once_as_suspicious(tmp_path: Path) -> None:
     pairs = made_up(100)
     pairs[5] = ("a \0 b \u2028 c \x1b", "x \ufffd \0")
     report = checked(tmp_path, pairs)
@@ -178,7 +178,7 @@ def test_an_example_with_many_problems_is_suspicious_once(tmp_path: Path) -> Non
     assert counts(report) == {"nul": 1, "separator": 1, "control": 1, "replacement": 1} and report.count("nul") == 2
 
 
-def test_memory_grows_by_hashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_grows_only_by_the_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "SAMPLE", 1000)
     monkeypatch.setattr(check, "CHUNK", 500)
     peaks = []
@@ -192,10 +192,10 @@ def test_memory_grows_by_hashes_only(tmp_path: Path, monkeypatch: pytest.MonkeyP
         check_corpus(corpus)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 20_000 * 8 * 3  # two runs and their merger
+    assert peaks[1] - peaks[0] < 20_000 * 8 * 3  # two arrays and the merged one
 
 
-def test_long_lines_make_short_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_long_lines_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "CHUNK_CHARACTERS", 1000)
     (tmp_path / "a.txt").write_text(("x" * 400 + "\n") * 10)
     sizes = [len(judged) for judged in check.CorpusChecker(read_text(tmp_path / "a.txt"))]
@@ -209,11 +209,11 @@ def test_every_kind_is_documented() -> None:
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the corpora in ../shared/data")
-def test_real_corpora_are_hardly_suspicious() -> None:
-    """Whoever cries wolf is not listened to: of published, clean corpora almost nothing is suspicious."""
+def test_published_corpora_are_hardly_suspicious() -> None:
+    """Few false alarms: in published, clean corpora almost nothing is suspicious."""
     raw = SHARED / "multi30k" / "raw"
     multi30k = check_corpus(open_corpus([raw / "train.en.gz", raw / "train.de.gz"]))
-    assert counts(multi30k) == {"duplicate": 3, "ratio": 2}  # the two targets are nothing but "@@"
+    assert counts(multi30k) == {"duplicate": 3, "ratio": 2}  # the targets of the two are "@@"
     chinese = check_corpus(open_corpus(SHARED / "tatoeba" / "eng-cmn.train.tsv.xz"))
     japanese = check_corpus(open_corpus([SHARED / "enja" / "dev.en.xz", SHARED / "enja" / "dev.ja.xz"]))
     assert multi30k.suspicious_share < 0.001 and chinese.suspicious_share < 0.001 and japanese.suspicious_share < 0.003

@@ -62,8 +62,8 @@ def test_jsonl_keeps_its_other_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["A dog runs.", "", "Ein Hund rennt."], ids=["kept", "empty", "copied"])
-def test_each_text_goes_back_to_the_key_that_it_came_from(first: str, tmp_path: Path) -> None:
-    """The first object settles which language is the source, dropped or not, whatever the order in later ones."""
+def test_each_text_is_written_to_the_key_that_it_was_read_from(first: str, tmp_path: Path) -> None:
+    """The first object decides which language is the source, even if it is dropped or later ones differ in order."""
     pairs = [
         {"en": first, "de": "Ein Hund rennt."},
         {"de": "Die Katze schläft.", "en": "The cat\x07 sleeps."},
@@ -77,7 +77,7 @@ def test_each_text_goes_back_to_the_key_that_it_came_from(first: str, tmp_path: 
     assert [json.loads(line) for line in written] == (clean if first == "A dog runs." else clean[1:])
 
 
-def test_what_did_not_change_keeps_its_type_in_jsonl(tmp_path: Path) -> None:
+def test_unchanged_values_keep_their_type_in_jsonl(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "good film", "label": 1}\n{"text": "bad\\u0007 film", "label": 0}\n')
     write_clean([read_labelled(tmp_path / "a.jsonl")], tmp_path / "out")
     written = (tmp_path / "out" / "a.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
@@ -127,7 +127,7 @@ def test_labels_of_parquet(tmp_path: Path) -> None:
     assert rows == [{"text": "good", "label": "1"}, {"text": "bad", "label": "0"}]
 
 
-def test_running_text_loses_only_what_must_go(tmp_path: Path) -> None:
+def test_running_text_loses_only_unusable_lines_and_test_sentences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ROMEO:\n\nROMEO:\nsecret line\n\xff\xfe\xfd\nvt\x0b\n")
     write_clean([read_text(tmp_path / "a.txt")], tmp_path / "out", test_sources={"secret line": "test.txt:1"})
     assert (tmp_path / "out" / "a.txt").read_bytes() == b"ROMEO:\n\nROMEO:\nvt \n"
@@ -158,7 +158,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         write_clean([open_corpus(tmp_path / name / "a.tsv") for name in "xy"], tmp_path / "out")
 
 
-def test_what_cannot_be_repaired_leaves_nothing(tmp_path: Path) -> None:
+def test_a_corpus_of_which_nothing_is_left_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "good.tsv").write_text("one\teins\n")
     (tmp_path / "copies.tsv").write_text("one\tone\n")
     with pytest.raises(UserError, match=r"copies\.tsv: nothing would be left \(1 × source = target\)"):
@@ -166,7 +166,7 @@ def test_what_cannot_be_repaired_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copies.tsv", "good.tsv"]
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.tsv").write_text("one\teins\n")
 
     def full(*_: object) -> None:

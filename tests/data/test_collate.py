@@ -1,4 +1,4 @@
-"""Marks, padding, masks, and the division into micro-batches."""
+"""Special tokens, padding, masks, and the split into micro-batches."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def collated(pairs: list[tuple[list[int], list[int]]]) -> Batch:
     )
 
 
-def test_marks_and_padding():
+def test_special_tokens_and_padding():
     batch = collated([([5, 6], [7]), ([8], [9, 10, 11])])
     assert batch.source.tolist() == [[5, 6, SPECIAL_IDS.eos_id], [8, SPECIAL_IDS.eos_id, SPECIAL_IDS.pad_id]]
     assert batch.source_mask.tolist() == [[True, True, True], [True, True, False]]
@@ -41,7 +41,7 @@ def test_marks_and_padding():
 
 
 @given(rows)
-def test_the_rows_come_back_from_the_masks(pairs):
+def test_the_masks_select_the_original_rows(pairs):
     batch = collated(pairs)
     assert len(batch) == len(pairs)
     for row, (source, target) in enumerate(pairs):
@@ -53,20 +53,20 @@ def test_the_rows_come_back_from_the_masks(pairs):
     assert (batch.target_in[~batch.target_mask] == SPECIAL_IDS.pad_id).all()
 
 
-def test_no_rows_have_a_width_and_no_tokens():
+def test_an_empty_batch_has_width_1_and_no_tokens():
     batch = collated([])
     assert batch.source.shape == batch.target_in.shape == batch.target_mask.shape == (0, 1)
     assert (len(batch), batch.n_source_tokens, batch.n_target_tokens) == (0, 0, 0)
 
 
-def test_translating_pads_as_training_does():
+def test_sources_are_padded_alike_in_translation_and_training():
     source, mask = pad_sources([[5, 6], []], special_ids=SPECIAL_IDS)
     batch = collated([([5, 6], []), ([], [])])
     assert torch.equal(source, batch.source) and torch.equal(mask, batch.source_mask)
 
 
 @given(rows, st.integers(1, 6))
-def test_micro_batches_are_the_same_rows_without_superfluous_padding(pairs, n_parts):
+def test_micro_batches_have_the_same_rows_without_needless_padding(pairs, n_parts):
     batch = collated(pairs)
     parts = batch.split(n_parts)
     assert len(parts) == n_parts

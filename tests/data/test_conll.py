@@ -1,4 +1,4 @@
-"""Words and tags in columns; stretches of text; rows with questions."""
+"""Words and tags in columns; spans of tags; batches with labels."""
 
 from pathlib import Path
 
@@ -29,13 +29,13 @@ def test_conll_u(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [(2, 1), (-1, -2)])
-def test_the_tag_may_stand_first(columns: tuple[int, int], tmp_path: Path) -> None:
-    """Then the first column holds no number, and no line is a remark: "#" is a tag of the Penn Treebank."""
+def test_the_tag_may_be_in_the_first_column(columns: tuple[int, int], tmp_path: Path) -> None:
+    """Then the first column has no numbers, and no line is a comment: "#" is a tag of the Penn Treebank."""
     text = "DT\tthe\n#\t#\n1-2\tx\n\n"
     assert sentences(tmp_path / "a", text, columns) == [Sentence(("the", "#", "x"), ("DT", "#", "1-2"))]
 
 
-def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_line_without_a_tag(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a:2: 1 column \('alone'\), but a word and its tag"):
         sentences(tmp_path / "a", "word O\nalone\n")
 
@@ -57,7 +57,7 @@ def test_spans(tags: str, spans: set[tuple[int, int, str]]) -> None:
     assert spans_of(tags.split()) == spans
 
 
-def test_rows_have_their_marks_and_labels_their_places() -> None:
+def test_collated_labels_are_at_the_positions_of_their_ids() -> None:
     texts = [np.array([7, 8, 9]), np.array([5])]
     batch = collate_labels(
         texts, [np.array([1, IGNORE_INDEX, 2]), np.array([0])], np.array([4, 6]), special_ids=SPECIAL_IDS

@@ -1,4 +1,4 @@
-"""Readers: every format gives the same Examples, and says clearly what it cannot read."""
+"""Readers: every format yields the same examples, and errors say what cannot be read."""
 
 import builtins
 import gzip
@@ -20,7 +20,7 @@ from heedful.errors import MissingExtra, UserError
 SHARED = Path(__file__).parents[2].parent / "shared"
 PAIRS = [
     ("A dog runs.", "Ein Hund läuft."),
-    ('He said "yes" & <no>.', "Er sagte „ja“ & <nein>."),
+    ('He error "yes" & <no>.', "Er sagte „ja“ & <nein>."),
     ("A line\u2028with a separator", "犬が走る。"),
     ("  spaces kept ", "\u00a0ditto"),
     ("'\"unbalanced", '"""'),
@@ -28,7 +28,7 @@ PAIRS = [
 
 
 def write_pairs(folder: Path, pairs: Sequence[tuple[str, str]], form: str) -> list[Path]:
-    """The pairs as files of one format."""
+    """Write the pairs as files of one format."""
     if form == "text":
         paths = [folder / "a.en", folder / "a.de.gz"]
         paths[0].write_bytes("".join(f"{source}\n" for source, _ in pairs).encode())
@@ -61,19 +61,19 @@ def write_pairs(folder: Path, pairs: Sequence[tuple[str, str]], form: str) -> li
 
 
 @pytest.mark.parametrize("form", ["text", "tsv", "nested", "flat", "tmx", "parquet"])
-def test_every_format_gives_the_same_examples(form: str, tmp_path: Path) -> None:
+def test_every_format_yields_the_same_examples(form: str, tmp_path: Path) -> None:
     if form == "parquet":
         pytest.importorskip("pyarrow.parquet")
     corpus = open_corpus(write_pairs(tmp_path, PAIRS, form), languages=("en", "de"))
     expected = [Example(source, target) for source, target in PAIRS]
     assert list(corpus) == expected
-    assert list(corpus) == expected  # and again
+    assert list(corpus) == expected  # a corpus can be iterated over again
     if form not in ("tmx",):
         assert [example.line for example in corpus] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("form", ["nested", "tmx"])
-def test_languages_choose_the_sides(form: str, tmp_path: Path) -> None:
+def test_languages_select_the_sides(form: str, tmp_path: Path) -> None:
     paths = write_pairs(tmp_path, PAIRS, form)
     assert [example.source for example in open_corpus(paths, languages=("de", "en"))] == [target for _, target in PAIRS]
 
@@ -87,7 +87,7 @@ def test_without_languages_the_first_record_decides(tmp_path: Path) -> None:
     assert next(iter(open_corpus(tmx))) == Example(PAIRS[0][1], PAIRS[0][0])
 
 
-def test_three_languages_must_be_chosen_from(tmp_path: Path) -> None:
+def test_of_three_languages_two_must_be_chosen(tmp_path: Path) -> None:
     paths = write_pairs(tmp_path, PAIRS, "nested")
     with pytest.raises(
         UserError, match=r"a\.jsonl: line 1 .*choose two of its languages .*data.languages.*: en, de, fr"
@@ -96,14 +96,14 @@ def test_three_languages_must_be_chosen_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["nested", "tmx", "parquet"])
-def test_a_language_that_is_not_there(form: str, tmp_path: Path) -> None:
+def test_a_missing_language_is_refused(form: str, tmp_path: Path) -> None:
     if form == "parquet":
         pytest.importorskip("pyarrow.parquet")
     with pytest.raises(UserError, match=r"'it'.*en.*de|'it'.*DE, en-GB"):
         list(open_corpus(write_pairs(tmp_path, PAIRS, form), languages=("en", "it")))
 
 
-def test_columns_choose_the_sides(tmp_path: Path) -> None:
+def test_columns_select_the_sides(tmp_path: Path) -> None:
     (path,) = write_pairs(tmp_path, PAIRS, "tsv")
     assert list(open_corpus(path, columns=(2, 1))) == [Example(target, source) for source, target in PAIRS]
     assert list(open_corpus(path, columns=(3, 1))) == [Example("note", source) for source, _ in PAIRS]
@@ -114,7 +114,7 @@ def test_columns_choose_the_sides(tmp_path: Path) -> None:
         open_corpus(path, columns=(0, 1))
 
 
-def test_tmx_inline_codes_are_no_text(tmp_path: Path) -> None:
+def test_tmx_inline_codes_are_removed(tmp_path: Path) -> None:
     (tmp_path / "a.tmx").write_text(
         '<tmx><body><tu><tuv xml:lang="en"><seg>A <bpt i="1">&lt;b&gt;</bpt><hi>big</hi><ept i="1">&lt;/b&gt;</ept> '
         "dog<ph>{1}<sub>no</sub></ph>.</seg></tuv>"
@@ -123,7 +123,7 @@ def test_tmx_inline_codes_are_no_text(tmp_path: Path) -> None:
     assert list(open_corpus(tmp_path / "a.tmx")) == [Example("A big dog.", "Ein\nHund.")]
 
 
-def test_tmx_in_utf_16_is_xml_like_any_other(tmp_path: Path) -> None:
+def test_tmx_may_be_utf_16(tmp_path: Path) -> None:
     (tmp_path / "a.tmx").write_bytes(
         '<?xml version="1.0" encoding="UTF-16"?><tmx><body><tu><tuv xml:lang="en"><seg>Yes</seg></tuv>'
         '<tuv xml:lang="el"><seg>Ναι</seg></tuv></tu></body></tmx>'.encode("utf-16")
@@ -131,7 +131,7 @@ def test_tmx_in_utf_16_is_xml_like_any_other(tmp_path: Path) -> None:
     assert list(open_corpus(tmp_path / "a.tmx")) == [Example("Yes", "Ναι")]
 
 
-def test_tmx_is_bounded(tmp_path: Path) -> None:
+def test_tmx_units_and_tags_have_a_maximum_size(tmp_path: Path) -> None:
     (tmp_path / "segment.tmx").write_text(f'<tmx><tu><tuv xml:lang="en"><seg>{"x" * 300_000}')
     (tmp_path / "tag.tmx").write_text(f'<tmx a="{"x" * 300_000}')
     for name in ("segment.tmx", "tag.tmx"):
@@ -146,7 +146,7 @@ def test_text_for_language_models(tmp_path: Path) -> None:
     assert list(corpus) == [Example("one"), Example("two\tmore")]
     assert corpus.skipped == {"blank": 2}
     assert [example.line for example in corpus] == [1, 3]
-    assert corpus.skipped == {"blank": 2}  # of the last pass, not of both
+    assert corpus.skipped == {"blank": 2}  # of the last iteration, not of both
     assert [example.source for example in read_text(path, keep_empty=True)] == ["one", "", "two\tmore", " "]
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two\\nlines"}\n')
     assert list(read_text(tmp_path / "a.jsonl")) == [Example("one"), Example("two\nlines")]
@@ -176,8 +176,8 @@ def test_parquet_for_text_and_labels(tmp_path: Path) -> None:
         list(open_corpus(path))
 
 
-def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Path) -> None:
-    """Nothing is damaged, so taking the file again would not help."""
+def test_the_error_names_a_parquet_column_without_texts_and_its_row(tmp_path: Path) -> None:
+    """The file is not damaged, so the error must not advise to download it again."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
@@ -185,12 +185,12 @@ def test_a_parquet_column_that_holds_no_texts_is_named_with_its_row(tmp_path: Pa
     for policy in ("error", "skip"):
         with pytest.raises(
             UserError, match=r"a\.parquet: row 1: 'label' is not a text but float\. Each row needs"
-        ) as said:
+        ) as error:
             list(read_labelled(path, on_bad_line=policy))  # type: ignore[arg-type]
-        assert "download" not in str(said.value)
+        assert "download" not in str(error.value)
 
 
-def test_parquet_compresses_by_itself(tmp_path: Path) -> None:
+def test_compressed_parquet_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
     with pytest.raises(UserError, match=r"a\.parquet\.gz: Parquet files are compressed already"):
@@ -220,7 +220,7 @@ def test_parquet_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["a.csv"], "CSV is not read"),
     ],
 )
-def test_files_that_make_no_pairs(names: list[str], words: str, tmp_path: Path) -> None:
+def test_files_that_are_not_pairs_are_refused(names: list[str], words: str, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in names]
     for path in paths:
         path.write_text("x\n")
@@ -229,18 +229,18 @@ def test_files_that_make_no_pairs(names: list[str], words: str, tmp_path: Path) 
     assert words in str(refusal.value)
 
 
-def test_a_wrong_policy_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_value_of_on_bad_line_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"on_bad_line: unknown value 'ignore'"):
         open_corpus(write_pairs(tmp_path, PAIRS, "text"), on_bad_line="ignore")  # type: ignore[arg-type]
 
 
-def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
+def test_a_corpus_without_a_usable_example_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("\tx\n \ty\n")
     with pytest.raises(UserError, match=r"a\.tsv: no usable example \(2 empty side\)"):
         list(open_corpus(tmp_path / "a.tsv"))
 
 
-def test_a_fingerprint_is_of_the_bytes_and_of_how_they_are_read(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_the_bytes_and_the_options(tmp_path: Path) -> None:
     paths = write_pairs(tmp_path, PAIRS, "text")
     corpora: list[Corpus] = [
         open_corpus(paths),
@@ -255,7 +255,7 @@ def test_a_fingerprint_is_of_the_bytes_and_of_how_they_are_read(tmp_path: Path) 
     assert open_corpus(paths).fingerprint() != prints[0]
 
 
-def test_counts_are_compared_before_the_first_pair_is_given(tmp_path: Path) -> None:
+def test_numbers_of_lines_are_compared_before_the_first_pair(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
     (tmp_path / "a.de").write_text("eins\ndrei\n")
     with pytest.raises(UserError, match=r"a\.en: 3 lines, but .*a\.de has 2"):
@@ -274,19 +274,19 @@ def test_the_first_shifted_line_is_found(
     folder = tmp_path_factory.mktemp("shift")
     for name, lines in zip("ab", sides, strict=True):
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
-    found = first_shifted_line(folder / "a", folder / "b")
-    assert found is not None
-    assert abs(found - (at + 1)) <= 3
+    line = first_shifted_line(folder / "a", folder / "b")
+    assert line is not None
+    assert abs(line - (at + 1)) <= 3
 
 
-def test_no_shifted_line_is_made_up(tmp_path: Path) -> None:
+def test_no_shifted_line_is_guessed_without_evidence(tmp_path: Path) -> None:
     draw = random.Random(5)
     for name, n in (("a", 400), ("b", 401)):
         (tmp_path / name).write_text("".join("x" * draw.randrange(100) + "\n" for _ in range(n)))
     assert first_shifted_line(tmp_path / "a", tmp_path / "b") is None
 
 
-def test_what_is_shown_is_one_harmless_line() -> None:
+def test_an_excerpt_is_one_line_without_control_characters() -> None:
     assert excerpt("a\x1b[31m\u202e\n\U000e0001") == "a\\x1b[31m\\u202e\\x0a\\U000e0001"
     assert excerpt("x" * 100) == "x" * 59 + "…"
 
@@ -301,7 +301,7 @@ def test_real_corpora_have_the_published_counts() -> None:
     assert sum(1 for _ in open_corpus([data / "enja" / "dev.en.xz", data / "enja" / "dev.ja.xz"])) == 500
 
 
-def test_a_line_without_a_label_is_refused_in_the_words_of_labels(tmp_path: Path) -> None:
+def test_the_error_of_a_line_without_a_label_speaks_of_labels(tmp_path: Path) -> None:
     path = tmp_path / "labels.txt"
     path.write_text("a dog\tgood\na cat\n")
     with pytest.raises(UserError, match=r"line 2 \(byte 11\): 1 column, 2 are needed.*Each line needs text TAB label"):
@@ -309,11 +309,11 @@ def test_a_line_without_a_label_is_refused_in_the_words_of_labels(tmp_path: Path
 
 
 @pytest.mark.parametrize("begin", ["", "\n", "a heading\n", "\n \nshort\n"])
-def test_the_first_whole_line_says_how_many_columns_there_are(begin: str, tmp_path: Path) -> None:
-    """A blank or short line at the top must not make all others too wide."""
+def test_the_first_complete_line_sets_the_number_of_columns(begin: str, tmp_path: Path) -> None:
+    """A blank or short first line must not make all other lines too wide."""
     path = tmp_path / "a.tsv"
     path.write_text(f"{begin}a dog\tein Hund\tnote\na cat\teine Katze\tnote\na\tman\tein Mann\tnote\n")
     records = list(open_corpus(path).records())[begin.count("\n") :]
-    found = [[problem for part in record.fields for problem in part.problems] for record in records]
+    problems = [[problem for part in record.fields for problem in part.problems] for record in records]
     first = begin.count("\n") + 1
-    assert found == [[], [], [Problem("extra-columns", f"4 columns, line {first} has 3")]]
+    assert problems == [[], [], [Problem("extra-columns", f"4 columns, line {first} has 3")]]

@@ -1,6 +1,6 @@
-"""Files that break other toolkits, each with its documented outcome: nothing shifts, nothing is a traceback.
+"""Files that break other toolkits, each with its documented outcome: no pair is shifted, nothing ends in a traceback.
 
-Every pair carries its number on both sides, so that a shift anywhere is seen.
+Every pair has its number on both sides, so that any shift is noticed.
 """
 
 import bz2
@@ -21,7 +21,7 @@ from heedful.cli.main import run
 from heedful.data import Corpus, open_corpus
 from heedful.errors import UserError
 
-N = 60  # enough for something to be usual
+N = 60  # enough pairs for a usual ratio and usual words
 Sides = tuple[list[bytes], list[bytes]]
 
 
@@ -32,17 +32,17 @@ def good() -> Sides:
 
 
 @dataclass(frozen=True)
-class Poison:
-    """What is planted, what the check-up says of it (kind -> count), and what the reader gives or how it refuses."""
+class Damage:
+    """A kind of damage, the problems that `heedful check` finds (kind -> count), and what the reader does."""
 
     name: str
     make: Callable[[Path], list[Path]]
     finds: dict[str, int] = field(default_factory=dict)
     reads: int = N
-    refuses: tuple[str, ...] = ()  # words of the reader's refusal
-    with_skip: int | None = None  # what is left with on_bad_line="skip"
+    refuses: tuple[str, ...] = ()  # words of the reader's error
+    with_skip: int | None = None  # number of pairs with on_bad_line="skip"
     fatal: bool = False
-    says: tuple[str, ...] = ()  # words of the check-up's refusal, where it cannot even begin
+    says: tuple[str, ...] = ()  # words of the error of `heedful check`, if it cannot begin
 
 
 def write(folder: Path, sides: Sides, *, end: bytes = b"\n") -> list[Path]:
@@ -53,7 +53,7 @@ def write(folder: Path, sides: Sides, *, end: bytes = b"\n") -> list[Path]:
 
 
 def line(source: bytes | None = None, target: bytes | None = None, *, at: int = 30) -> Callable[[Path], list[Path]]:
-    """Plant something in line 31: `{}` keeps the pair's own text there."""
+    """Replace line 31 on one side or both; `{}` stands for the original text."""
 
     def make(folder: Path) -> list[Path]:
         sides = good()
@@ -66,7 +66,7 @@ def line(source: bytes | None = None, target: bytes | None = None, *, at: int = 
 
 
 def whole(change: Callable[[bytes], bytes], *, name: str = "a.en") -> Callable[[Path], list[Path]]:
-    """Change the bytes of the source file as a whole, and perhaps its name."""
+    """Change all bytes of the source file, and optionally its name."""
 
     def make(folder: Path) -> list[Path]:
         source, target = write(folder, good())
@@ -79,7 +79,7 @@ def whole(change: Callable[[bytes], bytes], *, name: str = "a.en") -> Callable[[
 
 
 def one(name: str, content: Callable[[list[str], list[str]], bytes]) -> Callable[[Path], list[Path]]:
-    """A single file made from the good pairs."""
+    """Write the good pairs as a single file."""
 
     def make(folder: Path) -> list[Path]:
         path = folder / name
@@ -136,7 +136,7 @@ def only(n: int, source: bytes, target: bytes) -> Callable[[Path], list[Path]]:
 def remove(side: int, at: int) -> Callable[[Path], list[Path]]:
     def make(folder: Path) -> list[Path]:
         sides = good()
-        for i in range(N):  # lengths of lines that say where the sides stop fitting
+        for i in range(N):  # lengths that show where the sides no longer match
             sides[0][i] += b" and on" * (i * 7 % 11)
             sides[1][i] += b" und so" * (i * 7 % 11)
         del sides[side][at]
@@ -165,7 +165,7 @@ def write_target(folder: Path) -> Path:
 
 
 def bomb(folder: Path) -> list[Path]:
-    """200 MB of one letter without a newline, in 200 kB."""
+    """Write 200 MB of one letter without a newline, compressed to 200 kB."""
     with gzip.open(folder / "a.en.gz", "wb", compresslevel=1) as file:
         for _ in range(200):
             file.write(b"a" * 1_000_000)
@@ -177,25 +177,25 @@ EXTERNAL = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
 UNKNOWN_ENTITY = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
 DEEP = "[" * 200_000
 
-POISONS = [
-    Poison("good", line()),
-    # marks and line ends
-    Poison("BOM", whole(lambda text: b"\xef\xbb\xbf" + text), {"bom": 1}),
-    Poison("BOM inside, as cat joins files", line(b"\xef\xbb\xbf{}"), {"inner-bom": 1}),
-    Poison("CRLF", lambda folder: write(folder, good(), end=b"\r\n"), {"crlf": 2 * N}),
-    Poison("CRLF on one side", whole(lambda text: text.replace(b"\n", b"\r\n")), {"crlf": N}),
-    Poison("no final newline", whole(lambda text: text[:-1]), {"unterminated": 1}),
-    Poison("lone CR", line(b"{} and\rmore"), {"carriage-return": 1}),
-    Poison(
+DAMAGES = [
+    Damage("good", line()),
+    # byte order marks and line ends
+    Damage("BOM", whole(lambda text: b"\xef\xbb\xbf" + text), {"bom": 1}),
+    Damage("BOM inside, as cat joins files", line(b"\xef\xbb\xbf{}"), {"inner-bom": 1}),
+    Damage("CRLF", lambda folder: write(folder, good(), end=b"\r\n"), {"crlf": 2 * N}),
+    Damage("CRLF on one side", whole(lambda text: text.replace(b"\n", b"\r\n")), {"crlf": N}),
+    Damage("no final newline", whole(lambda text: text[:-1]), {"unterminated": 1}),
+    Damage("lone CR", line(b"{} and\rmore"), {"carriage-return": 1}),
+    Damage(
         "old Mac line ends",
         whole(lambda text: text.replace(b"\n", b"\r")),
         {"counts": 1, "carriage-return": 1, "long": 1, "ratio": 1, "unterminated": 1},
         refuses=("a.en: 1 line, but", "a.de has 60"),
         fatal=True,
     ),
-    # characters at which other tools break a line
+    # characters at which other tools split a line
     *(
-        Poison(
+        Damage(
             f"U+{ord(character):04X}", line(f"{{}} a{character}b".encode(), f"{{}} a{character}b".encode()), {kind: 2}
         )
         for character, kind in [
@@ -203,9 +203,9 @@ POISONS = [
             *(("\0", "nul"), ("\x1b", "control"), ("\x92", "control"), ("\ufffd", "replacement")),
         ]
     ),
-    # bytes that are no UTF-8
+    # bytes that are not UTF-8
     *(
-        Poison(
+        Damage(
             name,
             line(None, b"{} " + planted),
             {"encoding": 1},
@@ -222,7 +222,7 @@ POISONS = [
             ("above U+10FFFF", b"\xf4\x90\x80\x80", "Latin-1"),
         ]
     ),
-    Poison(
+    Damage(
         "no text at all",
         line(None, b"\x89PNG\0\0\0\rIHDR"),
         {"binary": 1},
@@ -231,7 +231,7 @@ POISONS = [
         fatal=True,
     ),
     *(
-        Poison(
+        Damage(
             encoding,
             whole(lambda text, encoding=encoding: text.decode().encode(encoding)),
             {"utf16": 1},
@@ -246,16 +246,16 @@ POISONS = [
         ]
     ),
     # lengths
-    Poison("empty files", only(0, b"", b""), {"empty-file": 1}, refuses=("a.en + a.de", "no line"), fatal=True),
-    Poison(
+    Damage("empty files", only(0, b"", b""), {"empty-file": 1}, refuses=("a.en + a.de", "no line"), fatal=True),
+    Damage(
         "one empty file",
         whole(lambda text: b""),
         {"counts": 1},
         refuses=("a.en: 0 lines", "a.de has 60"),
         fatal=True,
     ),
-    Poison("10 MB line", line(b"{} " + b"long " * 2_000_000, b"{} " + b"lang " * 2_000_000), {"long": 2}),
-    Poison(
+    Damage("10 MB line", line(b"{} " + b"long " * 2_000_000, b"{} " + b"lang " * 2_000_000), {"long": 2}),
+    Damage(
         "17 MiB line",
         line(b"{} " + b"x" * (17 << 20)),
         {"too-long": 1},
@@ -263,73 +263,73 @@ POISONS = [
         with_skip=N - 1,
         fatal=True,
     ),
-    Poison(
+    Damage(
         "decompression bomb",
         bomb,
         {"too-long": 1, "unterminated": 0},
         refuses=("a.en.gz: line 1", "200,000,000"),
         fatal=True,
     ),
-    Poison(
+    Damage(
         "one line less at the end",
         remove(1, N - 1),
         {"counts": 1},
         refuses=("60 lines", "has 59", "the first 59 fit"),
         fatal=True,
     ),
-    Poison(
+    Damage(
         "one line less in the middle",
         remove(0, 20),
         {"counts": 1, "language": 0},
         refuses=("59 lines", "has 60", "about line 21"),
         fatal=True,
     ),
-    Poison("one side empty", line(b""), {"empty": 1}, reads=N - 1),
-    Poison("one side nothing but spaces", line(None, " \t\u3000".encode()), {"empty": 1}, reads=N - 1),
-    Poison("both sides empty", line(b"", b""), {"empty": 1}, reads=N - 1),
-    Poison("length ratio", line(None, b"{}" + b" und so weiter" * 40), {"ratio": 1}),
+    Damage("one side empty", line(b""), {"empty": 1}, reads=N - 1),
+    Damage("one side nothing but spaces", line(None, " \t\u3000".encode()), {"empty": 1}, reads=N - 1),
+    Damage("both sides empty", line(b"", b""), {"empty": 1}, reads=N - 1),
+    Damage("length ratio", line(None, b"{}" + b" und so weiter" * 40), {"ratio": 1}),
     # contents
-    Poison("nothing but duplicates", only(N, b"A dog 7.", b"Ein Hund 7."), {"duplicate": N - 1}),
-    Poison("source = target", only(1, b"A dog 7.", b"A dog 7. "), {"copy": 1}, reads=1),
-    Poison("swapped columns", swap_some, {"swapped": 2}),
-    Poison("another script", line("Совсем другой язык, число 30".encode()), {"script": 1}),
-    Poison("untranslated", line(None, b"A dog with the number 30 runs to the garden and the house."), {"language": 1}),
-    # what is no text at all
-    Poison("gz as text", whole(gzip.compress), {"compressed": 1}, refuses=("a.en", "gzip data", ".gz"), fatal=True),
-    Poison("xz as text", whole(lzma.compress), {"compressed": 1}, refuses=("a.en", "xz data"), fatal=True),
-    Poison("bz2 as text", whole(bz2.compress), {"compressed": 1}, refuses=("a.en", "bzip2 data"), fatal=True),
-    Poison("zip as text", zipped, {"compressed": 1}, refuses=("a.en", "zip archive", "unzip"), fatal=True),
-    Poison(
+    Damage("nothing but duplicates", only(N, b"A dog 7.", b"Ein Hund 7."), {"duplicate": N - 1}),
+    Damage("source = target", only(1, b"A dog 7.", b"A dog 7. "), {"copy": 1}, reads=1),
+    Damage("swapped columns", swap_some, {"swapped": 2}),
+    Damage("another script", line("Совсем другой язык, число 30".encode()), {"script": 1}),
+    Damage("untranslated", line(None, b"A dog with the number 30 runs to the garden and the house."), {"language": 1}),
+    # data that is not text
+    Damage("gz as text", whole(gzip.compress), {"compressed": 1}, refuses=("a.en", "gzip data", ".gz"), fatal=True),
+    Damage("xz as text", whole(lzma.compress), {"compressed": 1}, refuses=("a.en", "xz data"), fatal=True),
+    Damage("bz2 as text", whole(bz2.compress), {"compressed": 1}, refuses=("a.en", "bzip2 data"), fatal=True),
+    Damage("zip as text", zipped, {"compressed": 1}, refuses=("a.en", "zip archive", "unzip"), fatal=True),
+    Damage(
         "text as gz",
         whole(lambda text: text, name="a.en.gz"),
         {"compressed": 1},
         refuses=("a.en.gz", "no gzip data"),
         fatal=True,
     ),
-    Poison(
+    Damage(
         "gz cut short",
         whole(lambda text: gzip.compress(text)[:-30], name="a.en.gz"),
         {"damaged": 1},
         refuses=("a.en.gz", "cut off or damaged"),
         fatal=True,
     ),
-    Poison(
+    Damage(
         "xz with a flipped byte",
         whole(lambda text: (packed := lzma.compress(text))[:-40] + b"\xff" * 4 + packed[-36:], name="a.en.xz"),
         {"damaged": 1},
         refuses=("a.en.xz", "cut off or damaged"),
         fatal=True,
     ),
-    Poison("folder", folder_instead, refuses=("a.en", "folder"), says=("a.en", "folder")),
-    Poison(
+    Damage("folder", folder_instead, refuses=("a.en", "folder"), says=("a.en", "folder")),
+    Damage(
         "missing file",
         lambda folder: [folder / "a.en", write_target(folder)],
         refuses=("a.en: no such file", "did you mean 'a.de'"),
         says=("a.en: no such file",),
     ),
-    Poison("CSV", one("a.csv", lambda *_: b"a,b\n"), refuses=("CSV is not read",)),
+    Damage("CSV", one("a.csv", lambda *_: b"a,b\n"), refuses=("CSV is not read",)),
     # TSV
-    Poison(
+    Damage(
         "TSV without TAB",
         tsv(instead="{source} {target}"),
         {"columns": 1},
@@ -337,12 +337,12 @@ POISONS = [
         with_skip=N - 1,
         fatal=True,
     ),
-    Poison("TSV with quotes", tsv(instead='"{source}\t"{target}'), {}),
-    Poison("TSV with one TAB more", tsv(instead="{source}\tx\t{target}"), {"extra-columns": 1, "ratio": 0}),
-    Poison("TSV with a blank line", tsv(instead=""), {"empty": 1}, reads=N - 1),
+    Damage("TSV with quotes", tsv(instead='"{source}\t"{target}'), {}),
+    Damage("TSV with one TAB more", tsv(instead="{source}\tx\t{target}"), {"extra-columns": 1, "ratio": 0}),
+    Damage("TSV with a blank line", tsv(instead=""), {"empty": 1}, reads=N - 1),
     # JSONL
     *(
-        Poison(name, jsonl(text), {kind: 1}, refuses=("a.jsonl: line 31", words), with_skip=N - 1, fatal=True)
+        Damage(name, jsonl(text), {kind: 1}, refuses=("a.jsonl: line 31", words), with_skip=N - 1, fatal=True)
         for name, text, kind, words in [
             ("JSONL cut short", '{"translation": {"en": "A d', "json", "Unterminated string"),
             ("JSONL nested deeply", DEEP, "json", "nested too deeply"),
@@ -358,24 +358,24 @@ POISONS = [
             ("JSONL with half a pair", '{"translation": {"en": "\\ud800", "de": "x"}}', "encoding", "surrogate"),
         ]
     ),
-    Poison("JSONL with a blank line", jsonl(""), {"blank": 1}, reads=N - 1),
-    Poison("JSONL with null", jsonl('{"translation": {"en": "a", "de": null}}'), {"empty": 1}, reads=N - 1),
+    Damage("JSONL with a blank line", jsonl(""), {"blank": 1}, reads=N - 1),
+    Damage("JSONL with null", jsonl('{"translation": {"en": "a", "de": null}}'), {"empty": 1}, reads=N - 1),
     # TMX
-    Poison(
+    Damage(
         "TMX that laughs",
         tmx(head=LAUGHS, inner="&b;"),
         {"xml": 1},
         refuses=("a.tmx: line 2", "internal declarations"),
         fatal=True,
     ),
-    Poison("TMX that fetches", tmx(head=EXTERNAL, inner="&x;"), {"xml": 1}, refuses=("a.tmx: line 2",), fatal=True),
-    Poison(
+    Damage("TMX that fetches", tmx(head=EXTERNAL, inner="&x;"), {"xml": 1}, refuses=("a.tmx: line 2",), fatal=True),
+    Damage(
         "TMX with unknown entities", tmx(head=UNKNOWN_ENTITY, inner="&x;"), {"xml": 1}, refuses=("&x;",), fatal=True
     ),
-    Poison("TMX cut short", tmx(cut=1000), {"xml": 1}, refuses=("a.tmx: line ", "no element found"), fatal=True),
-    Poison("TMX with inline tags", tmx(inner="<ph>{1}</ph>"), {"markup": N}),
+    Damage("TMX cut short", tmx(cut=1000), {"xml": 1}, refuses=("a.tmx: line ", "no element found"), fatal=True),
+    Damage("TMX with inline tags", tmx(inner="<ph>{1}</ph>"), {"markup": N}),
     # Parquet
-    Poison(
+    Damage(
         "Parquet that is none",
         one("a.parquet", lambda *_: b"PAR1 and nothing more"),
         {"damaged": 1},
@@ -385,8 +385,8 @@ POISONS = [
 ]
 
 
-def numbers_fit(corpus: Corpus) -> int:
-    """How many pairs there are; all with the same number on both sides, or none (what was planted without one)."""
+def count_matching_pairs(corpus: Corpus) -> int:
+    """Count the pairs, after checking that each has the same number on both sides, or none."""
     n = 0
     for example in corpus:
         source, target = (re.search(r"\d+", text) for text in (example.source, example.target))
@@ -401,52 +401,52 @@ def opened(paths: list[Path], **options: str) -> Corpus:
     return open_corpus(paths, **options)  # type: ignore[arg-type]
 
 
-def test_there_are_forty_and_more() -> None:
-    assert len({poison.name for poison in POISONS}) == len(POISONS) >= 40
+def test_there_are_at_least_forty_kinds_of_damage() -> None:
+    assert len({damage.name for damage in DAMAGES}) == len(DAMAGES) >= 40
 
 
-@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
-def test_reader(poison: Poison, tmp_path: Path) -> None:
-    paths = poison.make(tmp_path)
-    if not poison.refuses:
-        assert numbers_fit(opened(paths)) == poison.reads
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_reader(damage: Damage, tmp_path: Path) -> None:
+    paths = damage.make(tmp_path)
+    if not damage.refuses:
+        assert count_matching_pairs(opened(paths)) == damage.reads
         return
     with pytest.raises(UserError) as refusal:
-        numbers_fit(opened(paths))
-    for words in poison.refuses:
+        count_matching_pairs(opened(paths))
+    for words in damage.refuses:
         assert words in str(refusal.value)
-    if poison.with_skip is not None:
+    if damage.with_skip is not None:
         skipping = opened(paths, on_bad_line="skip")
-        assert numbers_fit(skipping) == poison.with_skip
-        assert skipping.skipped.total() == N - poison.with_skip
+        assert count_matching_pairs(skipping) == damage.with_skip
+        assert skipping.skipped.total() == N - damage.with_skip
 
 
-@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
-def test_check_up(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = poison.make(tmp_path)
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_check(damage: Damage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = damage.make(tmp_path)
     code = run(["check", *map(str, paths), "--json"])
     out, err = capsys.readouterr()
     assert "Traceback" not in err
     if not out:
         assert code == 1
-        assert all(words in err for words in poison.says or poison.refuses)
+        assert all(words in err for words in damage.says or damage.refuses)
         return
-    assert code == (1 if poison.fatal else 0)
-    found: dict[str, int] = {}
+    assert code == (1 if damage.fatal else 0)
+    counts: dict[str, int] = {}
     for finding in json.loads(out)["corpora"][0]["findings"]:
-        found[finding["kind"]] = found.get(finding["kind"], 0) + finding["count"]
+        counts[finding["kind"]] = counts.get(finding["kind"], 0) + finding["count"]
         assert 1 <= len(finding["examples"]) <= 3
-        for example in finding["examples"]:  # an empty corpus is named as a whole
+        for example in finding["examples"]:  # an empty corpus is named by both files
             assert example["file"] in {*map(str, paths), "a.en + a.de"}
-    assert {kind: n for kind, n in found.items() if poison.finds.get(kind) != 0} == {
-        kind: n for kind, n in poison.finds.items() if n
+    assert {kind: n for kind, n in counts.items() if damage.finds.get(kind) != 0} == {
+        kind: n for kind, n in damage.finds.items() if n
     }
 
 
-@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
-def test_fix(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A fixed corpus has no fatal finding and no shifted pair; one that cannot be fixed leaves nothing behind."""
-    paths = poison.make(tmp_path)
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_fix(damage: Damage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cleaned corpus has no fatal problem and no shifted pair; a corpus that cannot be cleaned leaves nothing."""
+    paths = damage.make(tmp_path)
     before = {path: path.read_bytes() for path in paths if path.is_file()}
     out = tmp_path / "out"
     code = run(["check", *map(str, paths), "--fix", str(out)])
@@ -464,29 +464,29 @@ def test_fix(poison: Poison, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         numbers += 1
     log = [json.loads(text) for text in (out / "dropped.jsonl").read_text(encoding="utf-8").splitlines()]
     assert numbers + sum(row["action"] == "dropped" for row in log) == (
-        N - 1 if "blank" in poison.finds or poison.name == "source = target" else N
+        N - 1 if "blank" in damage.finds or damage.name == "source = target" else N
     )
     assert run(["check", *map(str, fixed)]) == 0
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """As a user who may not read the file; the superuser may read everything."""
+def another_user() -> Iterator[None]:
+    """Run the block as another user, because the superuser may read every file."""
     if os.geteuid() != 0:
         yield
         return
     try:
         os.seteuid(65534)
     except OSError:
-        pytest.skip("this superuser cannot become anybody else")
+        pytest.skip("this superuser cannot become another user")
     try:
         yield
     finally:
         os.seteuid(0)
 
 
-def test_unreadable_file(tmp_path: Path) -> None:
+def test_a_file_without_read_permission(tmp_path: Path) -> None:
     paths = line()(tmp_path)
     paths[0].chmod(0)
-    with nobody(), pytest.raises(UserError, match=r"a\.en: this user may not read it"):
+    with another_user(), pytest.raises(UserError, match=r"a\.en: this user may not read it"):
         open_corpus(paths)

@@ -28,7 +28,7 @@ def texts_of(batch: Batch) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("keep_text", [False, True])
-def test_rows_come_in_the_order_asked_for(tmp_path, keep_text):
+def test_rows_have_the_requested_order(tmp_path, keep_text):
     pairs = PairDataset(
         prepared(tmp_path, 60, keep_text=keep_text), special_ids=SPECIAL_IDS, tokenizers=tokenizers(sample_alpha=0.1)
     )
@@ -56,8 +56,8 @@ def test_the_seed_of_the_step_decides_the_segmentation_of_both_sides(tmp_path):
         )
 
 
-class Longwinded(SentencePieceTokenizer):
-    """Samples are far too long, save from the attempt `good` on."""
+class LongSamples(SentencePieceTokenizer):
+    """A tokenizer whose first `good` samples are far too long."""
 
     def __init__(self, model: bytes, *, good: int) -> None:
         super().__init__(model)
@@ -70,21 +70,21 @@ class Longwinded(SentencePieceTokenizer):
 
 
 @pytest.mark.parametrize("good", [0, 2, 100])
-def test_what_was_drawn_too_long_is_drawn_again_with_another_seed_and_at_last_segmented_plainly(tmp_path, good):
+def test_samples_that_are_too_long_are_drawn_again_and_finally_replaced_by_the_best_segmentation(tmp_path, good):
     shards = prepared(tmp_path, 60, keep_text=True)
     pieces = tokenizers(sample_alpha=0.1)
-    target = Longwinded(pieces.source.model, good=good)
+    target = LongSamples(pieces.source.model, good=good)
     pairs = PairDataset(shards, special_ids=SPECIAL_IDS, tokenizers=Tokenizers(pieces.source, target))
     batch = pairs.batch(STEP, np.arange(len(STEP)), seed=1)
-    n_draws = min(good + 1, N_ATTEMPTS)
-    assert len(set(target.seeds)) == len(target.seeds) == n_draws
+    n_samples = min(good + 1, N_ATTEMPTS)
+    assert len(set(target.seeds)) == len(target.seeds) == n_samples
     if good == 100:
         assert texts_of(batch) == [(e.source, e.target) for e in (make_examples(60)[i] for i in STEP)]
     else:
         assert (batch.target_out[batch.target_mask].reshape(-1, 2)[:, 0] == 9).all()
 
 
-def test_a_side_that_cannot_sample_is_segmented_plainly(tmp_path):
+def test_a_side_that_cannot_sample_gets_the_best_segmentation(tmp_path):
     mixed = Tokenizers(tokenizers(sample_alpha=0.1).source, tokenizers().target)
     shards = prepare(make_examples(60), mixed, tmp_path, fingerprint="x", keep_text=True, n_workers=1)
     assert shards.target.planned_lengths.tolist() == shards.target.lengths.tolist()
@@ -95,11 +95,11 @@ def test_a_side_that_cannot_sample_is_segmented_plainly(tmp_path):
         )
 
 
-def test_pairs_that_cannot_be_are_refused(tmp_path):
+def test_unsuitable_shards_are_refused(tmp_path):
     kept = prepared(tmp_path / "kept", 10, keep_text=True)
     ids = prepared(tmp_path / "ids", 10)
     text = prepare([], tokenizers().source, tmp_path / "text", fingerprint="x")
-    for given, words in (
+    for make, words in (
         (lambda: PairDataset([], special_ids=SPECIAL_IDS), "no corpus"),
         (lambda: PairDataset(kept, special_ids=SPECIAL_IDS), "tokenizers are needed"),
         (lambda: PairDataset(kept, special_ids=SPECIAL_IDS, tokenizers=tokenizers()), "other tokenizers"),
@@ -110,7 +110,7 @@ def test_pairs_that_cannot_be_are_refused(tmp_path):
         (lambda: PairDataset(text, special_ids=SPECIAL_IDS), "plain text"),
     ):
         with pytest.raises(UserError, match=words):
-            given()
+            make()
 
 
 # Packed rows: each id is predicted once, documents stay apart
@@ -129,7 +129,7 @@ def make_shards(folder, documents=DOCUMENTS) -> Shards:
 
 
 @pytest.mark.parametrize("row_len", [1, 2, 7, 16, 1000])
-def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
+def test_rows_are_documents_with_special_tokens_packed_one_after_the_other(tmp_path, row_len):
     shards = make_shards(tmp_path)
     rows = PackedLmDataset(shards, row_len=row_len, special_ids=SPECIAL_IDS)
     documents = [ids.tolist() for ids in shards.source.ids(np.arange(len(shards)))]
@@ -147,7 +147,7 @@ def test_rows_are_the_packed_stream_of_marked_documents(tmp_path, row_len):
     assert batch.n_target_tokens == lengths.sum()
 
 
-def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
+def test_a_loader_of_rows_is_complete_and_resumes_exactly(tmp_path):
     rows = PackedLmDataset(
         [make_shards(tmp_path / "a"), make_shards(tmp_path / "b", DOCUMENTS[:7])], row_len=8, special_ids=SPECIAL_IDS
     )
@@ -167,7 +167,7 @@ def test_a_loader_over_rows_is_exact_under_resume_and_complete(tmp_path):
     assert all(torch.equal(a.target_in, b.target_in) for a, b in zip(rest, whole[3:], strict=True))
 
 
-def test_micro_batches_of_rows(tmp_path):
+def test_micro_batches_of_packed_rows(tmp_path):
     rows = PackedLmDataset(make_shards(tmp_path), row_len=8, special_ids=SPECIAL_IDS)
     batch = rows.batch(np.arange(3), np.arange(3), seed=0)
     parts = batch.split(5)
@@ -176,6 +176,6 @@ def test_micro_batches_of_rows(tmp_path):
     assert batch.to("meta").positions.device.type == "meta"
 
 
-def test_rows_need_plain_text_as_ids(tmp_path):
+def test_packed_rows_need_plain_text_as_ids(tmp_path):
     with pytest.raises(UserError, match="plain text prepared as ids"):
         PackedLmDataset(prepared(tmp_path, 5), row_len=8, special_ids=SPECIAL_IDS)

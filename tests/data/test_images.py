@@ -1,4 +1,4 @@
-"""Images from folders, arrays and tables; bytes into numbers; changes that depend on a generator alone."""
+"""Images from folders, arrays and tables; normalisation; random changes that depend on a generator alone."""
 
 import gzip
 from pathlib import Path
@@ -31,11 +31,11 @@ def test_a_folder_with_a_folder_for_each_label(tmp_path: Path) -> None:
     images = open_images(folder_of(tmp_path / "pets"))
     assert (images.labels, images.targets.tolist(), images.name) == (("cat", "dog"), [0, 0, 1], "pets")
     assert images.pixels.shape == (3, 3, 6, 6) and images.pixels.dtype == np.uint8
-    assert np.array_equal(images.pixels[0], picture(1).transpose(2, 0, 1))  # a before b
+    assert np.array_equal(images.pixels[0], picture(1).transpose(2, 0, 1))  # sorted by name: a before b
     assert splits_of(tmp_path / "pets") == ()
 
 
-def test_pictures_without_labels(tmp_path: Path) -> None:
+def test_images_without_labels(tmp_path: Path) -> None:
     flat = folder_of(tmp_path / "pets") / "cat"
     np.savez(tmp_path / "pets.npz", x=np.stack([picture(1), picture(2)]))
     for images in (open_images(flat), open_images(tmp_path / "pets.npz")):
@@ -54,7 +54,7 @@ def test_splits_of_a_folder(tmp_path: Path) -> None:
     assert len(open_images(tmp_path, split="train")) == len(open_images(tmp_path, split="test")) == 3
 
 
-def test_sizes_must_agree_or_be_given(tmp_path: Path) -> None:
+def test_images_of_several_sizes_need_a_size(tmp_path: Path) -> None:
     folder_of(tmp_path)
     pillow.fromarray(picture(9, size=8)).save(tmp_path / "dog" / "d.png")
     with pytest.raises(UserError, match=r"d\.png: the images have several sizes"):
@@ -75,8 +75,8 @@ def test_an_array_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("x", "y"), [("x", "y"), ("images", "labels")])
-def test_an_array_file_has_two_parts_under_either_name(x: str, y: str, tmp_path: Path) -> None:
-    """Otherwise a run that is given the file twice would validate on what it learns."""
+def test_the_splits_of_an_array_file_have_several_names(x: str, y: str, tmp_path: Path) -> None:
+    """Otherwise a run with this file for training and validation would validate on its training images."""
     pixels = np.stack([picture(n) for n in range(5)])
     arrays = {f"{x}_train": pixels[:3], f"{y}_train": [0, 1, 1], f"{x}_val": pixels[3:], f"{y}_val": [0, 1]}
     np.savez(tmp_path / "a.npz", **arrays)
@@ -106,7 +106,7 @@ def test_the_label_of_a_table_without_a_heading_is_never_guessed(tmp_path: Path)
     assert open_images(tmp_path / "digits.csv", label="first").targets.tolist() == [1, 2]
 
 
-def test_the_images_at_hand_are_read() -> None:
+def test_mnist_and_cifar_are_read() -> None:
     if not SHARED.is_dir():
         pytest.skip("the folder shared/data/images is not there")
     digits = open_images(SHARED / "mnist_5k.csv.gz", label="last")
@@ -122,7 +122,7 @@ def images(n: int = 40) -> Images:
     return Images(pixels, np.arange(n) % 4, ("a", "b", "c", "d"), name="made up")
 
 
-def test_a_share_of_each_label_is_put_aside() -> None:
+def test_a_share_of_each_label_is_held_out() -> None:
     rest, aside = images().hold_out(0.3, seed=5)
     assert np.bincount(aside.targets).tolist() == [3] * 4 and len(rest) == 28
     together = np.concatenate([rest.pixels, aside.pixels])
@@ -131,8 +131,8 @@ def test_a_share_of_each_label_is_put_aside() -> None:
     assert images().hold_out(0.3, seed=6)[1].fingerprint != aside.fingerprint
 
 
-def test_small_labels_together_give_their_share() -> None:
-    """A thirtieth of 20 pictures rounds to 1, a sixtieth to none: 60,000 pictures were too few to hold some out."""
+def test_of_small_labels_a_share_of_all_images_is_held_out() -> None:
+    """A sixtieth of the 20 images of a label rounds to 0: so nothing was held out of 60,000 images."""
     many = Images(np.zeros((600, 1, 2, 2), np.uint8), np.arange(600) % 30, tuple(map(str, range(30))), name="made up")
     rest, aside = many.hold_out(1 / 60, seed=5)
     assert (len(rest), len(aside)) == (590, 10)
@@ -141,22 +141,22 @@ def test_small_labels_together_give_their_share() -> None:
     assert len(many.hold_out(1 / 30, seed=5)[1]) == 30
 
 
-def test_the_fingerprint_sees_every_pixel_and_label() -> None:
+def test_the_fingerprint_depends_on_every_pixel_and_label() -> None:
     changed = images().pixels.copy()
     changed[3, 1, 2, 2] ^= 1
-    found = {images().fingerprint, Images(changed, images().targets, images().labels, name="x").fingerprint}
-    found.add(Images(images().pixels, images().targets[::-1].copy(), images().labels, name="x").fingerprint)
-    assert len(found) == 3
+    fingerprints = {images().fingerprint, Images(changed, images().targets, images().labels, name="x").fingerprint}
+    fingerprints.add(Images(images().pixels, images().targets[::-1].copy(), images().labels, name="x").fingerprint)
+    assert len(fingerprints) == 3
 
 
-def test_bytes_become_numbers() -> None:
+def test_normalisation() -> None:
     pixels = np.array([[[[0, 255]], [[51, 102]], [[0, 0]]]], np.uint8)
-    found = normalised(pixels, (0.0, 0.5, 0.1), (1.0, 0.5, 0.2))
-    assert torch.allclose(found.flatten(), torch.tensor([0.0, 1.0, -0.6, -0.2, -0.5, -0.5]))
-    assert found.dtype == torch.float32
+    tensor = normalised(pixels, (0.0, 0.5, 0.1), (1.0, 0.5, 0.2))
+    assert torch.allclose(tensor.flatten(), torch.tensor([0.0, 1.0, -0.6, -0.2, -0.5, -0.5]))
+    assert tensor.dtype == torch.float32
 
 
-def test_changes_are_a_function_of_the_generator() -> None:
+def test_random_changes_depend_on_the_generator_alone() -> None:
     pixels = images().pixels
     for change in (flip, lambda p, g: shift(p, g, by=2)):
         one, same = (change(pixels, np.random.default_rng(3)) for _ in range(2))
@@ -173,7 +173,7 @@ def test_a_flip_is_the_image_or_its_mirror() -> None:
     assert 5 < sum(kinds) < 35
 
 
-def test_a_shift_moves_all_channels_alike_and_keeps_what_stays_inside() -> None:
+def test_a_shift_moves_all_channels_equally_and_keeps_the_rest() -> None:
     pixels = images().pixels
     moved = shift(pixels, np.random.default_rng(0), by=1)
     places = []
@@ -183,7 +183,7 @@ def test_a_shift_moves_all_channels_alike_and_keeps_what_stays_inside() -> None:
         [place] = [place for place, window in windows.items() if np.array_equal(after, window)]
         places.append(place)
     assert {y for y, _ in places} == {x for _, x in places} == {0, 1, 2}
-    assert len(set(places)) > 6  # down and aside are drawn apart
+    assert len(set(places)) > 6  # the two directions are drawn independently
     assert np.array_equal(shift(pixels, np.random.default_rng(0), by=0), pixels)
 
 
@@ -193,32 +193,32 @@ def test_one_image_file(tmp_path: Path) -> None:
     assert read_image(tmp_path / "a.png", n_channels=1, size=4).shape == (1, 4, 4)
 
 
-def test_sixteen_bits_of_grey_are_the_eight_upper_ones(tmp_path: Path) -> None:
-    """Pillow's own conversion cuts at 255: all but the darkest pixels would be white."""
+def test_of_sixteen_bits_of_grey_the_upper_eight_are_read(tmp_path: Path) -> None:
+    """Pillow's own conversion clips at 255: all but the darkest pixels would be white."""
     deep = np.linspace(0, 65535, 36).reshape(6, 6).astype(np.uint16)
     pillow.fromarray(deep).save(tmp_path / "deep.png")
     for n_channels in (1, 3):
-        found = read_image(tmp_path / "deep.png", n_channels=n_channels)
-        assert all(np.array_equal(channel, deep >> 8) for channel in found)
+        pixels = read_image(tmp_path / "deep.png", n_channels=n_channels)
+        assert all(np.array_equal(channel, deep >> 8) for channel in pixels)
 
 
-def test_an_image_stands_upright_as_its_camera_says(tmp_path: Path) -> None:
+def test_an_image_is_rotated_according_to_its_exif_data(tmp_path: Path) -> None:
     image = pillow.fromarray(picture(0))
-    said = image.getexif()
-    said[0x0112] = 6  # turn it by a quarter, clockwise
-    image.save(tmp_path / "a.png", exif=said)
-    wanted = np.rot90(picture(0), -1).transpose(2, 0, 1)
-    assert np.array_equal(read_image(tmp_path / "a.png", n_channels=3), wanted)
-    assert np.array_equal(read_image(pillow.open(tmp_path / "a.png"), n_channels=3), wanted)
+    exif = image.getexif()
+    exif[0x0112] = 6  # rotate by 90 degrees, clockwise
+    image.save(tmp_path / "a.png", exif=exif)
+    expected = np.rot90(picture(0), -1).transpose(2, 0, 1)
+    assert np.array_equal(read_image(tmp_path / "a.png", n_channels=3), expected)
+    assert np.array_equal(read_image(pillow.open(tmp_path / "a.png"), n_channels=3), expected)
 
 
-def test_images_of_another_kind_are_not_left_out_in_silence(tmp_path: Path) -> None:
+def test_images_of_other_kinds_are_left_out_with_a_warning(tmp_path: Path) -> None:
     folder_of(tmp_path)
     for name in ("cat/x.gif", "dog/y.TIFF", "dog/notes.txt"):
         pillow.fromarray(picture(7)).save(tmp_path / name, "GIF")
-    with pytest.warns(UserWarning, match=r"2 images .* left out .*cat/x\.gif, dog/y\.TIFF") as said:
+    with pytest.warns(UserWarning, match=r"2 images .* left out .*cat/x\.gif, dog/y\.TIFF") as warnings:
         assert len(open_images(tmp_path)) == 3
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
@@ -259,7 +259,7 @@ def hostile(tmp_path: Path) -> dict[str, tuple[Path, str]]:
     return made
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_errors_name_the_file_that_cannot_be_read(tmp_path: Path) -> None:
     for case, (path, words) in hostile(tmp_path).items():
         with pytest.raises(UserError, match=words):
             open_images(path)
@@ -282,8 +282,8 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("n_channels", [1, 3])
-def test_pixels_are_ones_own(tmp_path: Path, n_channels: int) -> None:
-    """Pillow lends its memory to read only, and torch warns of that."""
+def test_pixels_are_writable(tmp_path: Path, n_channels: int) -> None:
+    """Arrays that share Pillow's memory are read-only, and torch warns about them."""
     pillow.new("L", (8, 8), 100).save(tmp_path / "grey.png")
     pixels = read_image(tmp_path / "grey.png", n_channels=n_channels)
     pixels[:, 0, 0] = 7

@@ -1,4 +1,4 @@
-"""The line rule: bytes, split at LF only, one trailing CR off."""
+"""Lines: bytes, split at LF only, without one trailing CR."""
 
 import bz2
 import gzip
@@ -28,14 +28,14 @@ POISONED = st.lists(
 
 
 def plain_rule(content: bytes) -> list[bytes]:
-    """The rule, written the short way: everything in memory."""
+    """Split a file that is in memory: the reference."""
     lines = content.split(b"\n")
     terminated, last = lines[:-1], lines[-1]
     return [line.removesuffix(b"\r") for line in terminated] + ([last] if last else [])
 
 
 @given(POISONED)
-def test_lines_are_those_between_line_feeds(content: bytes) -> None:
+def test_lines_are_split_at_line_feeds_only(content: bytes) -> None:
     lines = list(split_lines(io.BytesIO(content)))
     assert [line.content for line in lines] == plain_rule(content)
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
@@ -43,7 +43,7 @@ def test_lines_are_those_between_line_feeds(content: bytes) -> None:
 
 
 @given(POISONED, st.integers(1, 8))
-def test_a_bound_on_length_moves_no_line(content: bytes, max_bytes: int) -> None:
+def test_a_maximum_length_shifts_no_line(content: bytes, max_bytes: int) -> None:
     lines = list(split_lines(io.BytesIO(content), max_bytes=max_bytes))
     free = list(split_lines(io.BytesIO(content)))
     assert [(line.number, line.byte) for line in lines] == [(line.number, line.byte) for line in free]
@@ -53,15 +53,17 @@ def test_a_bound_on_length_moves_no_line(content: bytes, max_bytes: int) -> None
         assert too_long or line.content == whole.content
 
 
-def test_count_is_that_of_wc_in_1000_random_files(tmp_path: Path) -> None:
-    """`wc -l` counts LFs; a last line without one is a line too."""
+def test_lines_are_counted_like_wc_in_1000_random_files(tmp_path: Path) -> None:
+    """`wc -l` counts LFs; a last line without LF is a line, too."""
     draw = random.Random(7)
     alphabet = [
         *(bytes([byte]) for byte in range(256)),
         *[b"\n", b"\r\n", b"\r", b"\0", b"\xe2\x80\xa8", b"\xc2\x85"] * 20,
     ]
     for number in range(1000):
-        content = b"." + b"".join(draw.choices(alphabet, k=draw.randrange(200)))  # a dot: no magic number
+        content = b"." + b"".join(
+            draw.choices(alphabet, k=draw.randrange(200))
+        )  # begins with a dot, so that it has no magic number
         path = tmp_path / f"{number:04}.txt"
         path.write_bytes(content)
         expected = content.count(b"\n") + (not content.endswith(b"\n"))
@@ -72,7 +74,7 @@ def test_count_is_that_of_wc_in_1000_random_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress], ids=[".gz", ".xz", ".bz2"])
-def test_compressed_or_not_the_lines_are_the_same(tmp_path: Path, pack: object) -> None:
+def test_compression_does_not_change_the_lines(tmp_path: Path, pack: object) -> None:
     content = b"\xef\xbb\xbfone\r\ntwo\x0b\xe2\x80\xa8\n\nfour" * 1000
     suffix = {gzip.compress: ".gz", lzma.compress: ".xz", bz2.compress: ".bz2"}[pack]  # type: ignore[index]
     (tmp_path / "a.txt").write_bytes(content)
@@ -81,13 +83,13 @@ def test_compressed_or_not_the_lines_are_the_same(tmp_path: Path, pack: object) 
     assert count_lines(tmp_path / "a.txt") == count_lines(tmp_path / f"a.txt{suffix}")
 
 
-def test_several_gzip_members_are_one_text(tmp_path: Path) -> None:
+def test_several_gzip_members_are_read_as_one_file(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"one\nt") + gzip.compress(b"wo\n"))
     assert [line.content for line in read_lines(path)] == [b"one", b"two"]
 
 
-def test_an_endless_line_takes_no_memory(tmp_path: Path) -> None:
+def test_a_very_long_line_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(64):
@@ -102,15 +104,15 @@ def test_an_endless_line_takes_no_memory(tmp_path: Path) -> None:
     assert peak < 12 << 20
 
 
-def test_the_byte_of_a_problem_counts_from_the_start_of_the_file(tmp_path: Path) -> None:
+def test_the_byte_of_a_problem_is_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfab\xff\n")
     (tmp_path / "a.de").write_bytes(b"x\n")
     with pytest.raises(UserError, match=r"a\.en: line 1 \(byte 5\): invalid UTF-8 byte 0xFF"):
         list(open_corpus([tmp_path / "a.en", tmp_path / "a.de"]))
 
 
-def test_a_hundred_thousand_marked_pairs_never_mix(tmp_path: Path) -> None:
-    """Pair i carries i on both sides, among everything that splits lines elsewhere, at random and not in pairs."""
+def test_a_hundred_thousand_numbered_pairs_stay_aligned(tmp_path: Path) -> None:
+    """Pair i has i on both sides, among random characters at which other tools split lines."""
     trouble = [
         "\u2028",
         "\u2029",
@@ -143,7 +145,7 @@ def test_a_hundred_thousand_marked_pairs_never_mix(tmp_path: Path) -> None:
     assert (i + 1, mixed) == (n, 0)
 
 
-def test_pipes_are_read_once(tmp_path: Path) -> None:
+def test_a_pipe_is_read_only_once(tmp_path: Path) -> None:
     for name, content in (("source", b"a\nb\n"), ("target", b"x\ny\n")):
         os.mkfifo(tmp_path / name)
         threading.Thread(target=(tmp_path / name).write_bytes, args=(content,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""The loader's state: three numbers from which every later batch follows, whatever the workers and the ranks."""
+"""The loader: its three-number state determines all later batches, for any number of workers and ranks."""
 
 import dataclasses
 import itertools
@@ -46,7 +46,7 @@ def indices(batches: list[Batch]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
-def test_restored_anywhere_in_three_epochs_it_gives_the_same_remaining_batches(pairs, n_workers):
+def test_a_loader_restored_anywhere_in_three_epochs_yields_the_same_remaining_batches(pairs, n_workers):
     whole = make_loader(pairs, epochs=3)
     states, batches = [whole.state], []
     for batch in whole:
@@ -61,13 +61,13 @@ def test_restored_anywhere_in_three_epochs_it_gives_the_same_remaining_batches(p
         assert rest.state == states[-1]
 
 
-def test_workers_change_nothing(pairs):
+def test_workers_do_not_change_the_batches(pairs):
     inline = list(make_loader(pairs, epochs=2))
     for n_workers in (1, 2, 4):
         assert all_same(list(make_loader(pairs, epochs=2, n_workers=n_workers)), inline)
 
 
-def test_each_epoch_has_every_example_once_and_another_order(pairs):
+def test_each_epoch_has_every_example_once_in_another_order(pairs):
     for epoch in range(3):
         loader = make_loader(pairs, state=LoaderState(epoch=epoch, position=0, seed=3), epochs=epoch + 1)
         assert sorted(itertools.chain.from_iterable(indices(list(loader)))) == list(range(60))
@@ -75,8 +75,8 @@ def test_each_epoch_has_every_example_once_and_another_order(pairs):
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
 
 
-def test_the_ceiling_holds_for_what_is_really_given(pairs):
-    """Sampled segmentations are longer than plain ones, by chance: they too stay below."""
+def test_sampled_batches_stay_within_the_token_budget(pairs):
+    """Sampled segmentations are longer than the best ones, by a random amount."""
     for batch in make_loader(pairs, epochs=5):
         assert batch.target_out.numel() <= BATCH_TOKENS
         assert batch.source.numel() <= 2 * BATCH_TOKENS * 1.2
@@ -96,18 +96,18 @@ def test_the_ids_are_those_of_the_corpus(pairs):
 def test_sampling_differs_from_epoch_to_epoch_and_from_the_plain_segmentation(tmp_path):
     pieces = tokenizers(sample_alpha=0.1)
     pairs = PairDataset(prepared(tmp_path, 60, keep_text=True), special_ids=SPECIAL_IDS, tokenizers=pieces)
-    seen: list[dict[int, list[int]]] = []
+    segmentations: list[dict[int, list[int]]] = []
     for epoch in range(2):
         loader = make_loader(pairs, state=LoaderState(epoch, 0, 3), epochs=epoch + 1)
         rows = {}
         for batch in loader:
             for row, number in enumerate(batch.indices.tolist()):
                 rows[number] = batch.target_out[row][batch.target_mask[row]].tolist()[:-1]
-        seen.append(rows)
+        segmentations.append(rows)
     texts = pairs.corpora.shards[0].target.texts(np.arange(60))
     plain = dict(enumerate(pieces.target.encode_batch(texts)))
-    assert sum(seen[0][n] != seen[1][n] for n in range(60)) > 50
-    assert sum(seen[0][n] != plain[n] for n in range(60)) > 50
+    assert sum(segmentations[0][n] != segmentations[1][n] for n in range(60)) > 50
+    assert sum(segmentations[0][n] != plain[n] for n in range(60)) > 50
 
 
 @pytest.mark.parametrize("n_ranks", [2, 4, 7])
@@ -127,16 +127,16 @@ def test_ranks_share_each_step_without_changing_it(pairs, n_ranks):
                 assert torch.equal(part.target_out[row][part.target_mask[row]], ids[int(i)])
 
 
-def test_from_one_rank_to_two_and_back_the_steps_stay_the_same(pairs):
+def test_changing_the_number_of_ranks_does_not_change_the_steps(pairs):
     whole = list(make_loader(pairs, epochs=2))
-    done, state, found = 0, None, []
+    done, state, members = 0, None, []
     for n_ranks, n_steps in ((1, 3), (2, 5), (1, None)):
         ranks = [make_loader(pairs, epochs=2, state=state, rank=rank, n_ranks=n_ranks) for rank in range(n_ranks)]
         steps = list(itertools.islice(zip(*ranks, strict=True), n_steps))
-        found += [sorted(i for part in step for i in part.indices.tolist()) for step in steps]
+        members += [sorted(i for part in step for i in part.indices.tolist()) for step in steps]
         assert len({loader.state for loader in ranks}) == 1
         state, done = ranks[0].state, done + len(steps)
-    assert found == indices(whole)
+    assert members == indices(whole)
 
 
 def test_a_step_with_fewer_rows_than_ranks_gives_the_last_ranks_empty_batches(plain):
@@ -155,7 +155,7 @@ def test_the_shuffle_is_not_replayed_from_epoch_0(plain):
     assert not same(next(make_loader(plain, state=LoaderState(2, 1, 3))), fresh[1])
 
 
-def test_on_the_end_of_an_epoch_the_next_one_follows(plain):
+def test_a_state_at_the_end_of_an_epoch_continues_with_the_next(plain):
     """verl#5725, fairseq#1275, mosaicml/streaming#700: no batch at all, and no error."""
     loader = make_loader(plain)
     for _ in range(loader.n_batches):
@@ -163,14 +163,14 @@ def test_on_the_end_of_an_epoch_the_next_one_follows(plain):
     assert loader.state == LoaderState(epoch=1, position=0, seed=3)
     expected = next(loader)
     assert same(next(make_loader(plain, state=LoaderState(1, 0, 3))), expected)
-    # The same place in its other form: all of epoch 0 is done.
+    # The same position in its other form: all batches of epoch 0 are done.
     n_batches = make_loader(plain).n_batches
     other = make_loader(plain, state=LoaderState(epoch=0, position=n_batches, seed=3))
     assert other.state == LoaderState(1, 0, 3)
     assert same(next(other), expected)
 
 
-def test_the_epoch_after_a_resumed_one_is_whole(plain):
+def test_the_epoch_after_a_resumed_one_is_complete(plain):
     """allenai/OLMo#650: the start index was used again in the next epoch."""
     loader = make_loader(plain, state=LoaderState(epoch=0, position=3, seed=3), epochs=2)
     batches = list(loader)
@@ -180,7 +180,7 @@ def test_the_epoch_after_a_resumed_one_is_whole(plain):
 
 
 class Seeds:
-    """A dataset whose batches are the seeds that it was given."""
+    """A dataset whose batches are the seeds that it receives."""
 
     def __init__(self, pairs: PairDataset) -> None:
         self.keys, self.sizes = pairs.keys, pairs.sizes
@@ -190,7 +190,7 @@ class Seeds:
         return seed
 
 
-def test_every_step_has_a_seed_of_its_own_and_all_ranks_the_same(plain):
+def test_every_step_has_its_own_seed_which_all_ranks_share(plain):
     def seeds(**options: object) -> list[int]:
         return list(Loader(Seeds(plain), **{"batch_tokens": BATCH_TOKENS, "seed": 3, "epochs": 20} | options))
 
@@ -199,17 +199,17 @@ def test_every_step_has_a_seed_of_its_own_and_all_ranks_the_same(plain):
     assert not set(seeds()) & set(seeds(seed=4))
 
 
-def test_the_state_is_what_was_consumed_not_what_was_made_ahead(pairs):
+def test_the_state_counts_consumed_batches_not_those_made_ahead(pairs):
     loader = make_loader(pairs, n_workers=2)
     assert loader.state == LoaderState(0, 0, 3)
     for n in range(1, 4):
         next(loader)
-        time.sleep(0.02)  # let the workers run ahead
+        time.sleep(0.02)  # let the workers make batches ahead
         assert loader.state == LoaderState(0, n, 3)
 
 
-def test_iterating_again_goes_on_and_does_not_begin_anew(plain):
-    """PrimeIntellect-ai/prime-rl#3332: a new iterator began at the front whatever the state said."""
+def test_a_second_iterator_continues_instead_of_starting_again(plain):
+    """PrimeIntellect-ai/prime-rl#3332: a new iterator began at the start, whatever the state was."""
     loader = make_loader(plain, n_workers=2)
     first = list(itertools.islice(iter(loader), 3))
     second = list(itertools.islice(iter(loader), 3))
@@ -228,7 +228,7 @@ def test_a_failing_batch_is_not_skipped(plain, monkeypatch):
     assert same(next(loader), expected[1])
 
 
-def test_when_all_epochs_are_done_there_is_nothing_more(plain):
+def test_the_loader_ends_after_its_epochs(plain):
     loader = make_loader(plain, epochs=1)
     list(loader)
     assert loader.state == LoaderState(1, 0, 3)
@@ -236,7 +236,7 @@ def test_when_all_epochs_are_done_there_is_nothing_more(plain):
     assert list(make_loader(plain, epochs=1, state=loader.state)) == []
 
 
-def test_a_state_that_does_not_fit_is_refused(plain):
+def test_an_unsuitable_state_is_refused(plain):
     with pytest.raises(UserError, match="seed 4"):
         make_loader(plain, state=LoaderState(0, 0, 4))
     with pytest.raises(UserError, match=r"cannot resume the data from .*10000.*batches"):
@@ -246,7 +246,7 @@ def test_a_state_that_does_not_fit_is_refused(plain):
             make_loader(plain, state=state, seed=state.seed)
 
 
-def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_with_nothing_else(plain, tmp_path):
+def test_the_fingerprint_changes_if_and_only_if_the_batches_change(plain, tmp_path):
     base = make_loader(plain).fingerprint
     assert make_loader(plain, rank=1, n_ranks=4, n_workers=2, state=LoaderState(1, 2, 3)).fingerprint == base
     other = PairDataset(prepared(tmp_path, 60, seed=9), special_ids=SPECIAL_IDS)
@@ -260,8 +260,8 @@ def test_the_fingerprint_changes_with_everything_that_changes_the_batches_and_wi
     assert len({base, *(loader.fingerprint for loader in changed)}) == 6
 
 
-def test_only_plans_that_another_version_makes_otherwise_have_another_fingerprint(plain, monkeypatch):
-    """Since version 2 parts of examples add up over the epochs; where there are none, an old state means the same."""
+def test_the_version_of_the_plan_changes_only_the_fingerprints_of_plans_that_differ(plain, monkeypatch):
+    """Version 2 differs from version 1 only where fractions of examples add up over the epochs."""
     weights = {"whole": [1.0], "half": [0.5], "tenths": [0.3], "thirds": [1 / 3], "parts": [0.51]}
     before = {name: make_loader(plain, weights=one).fingerprint for name, one in weights.items()}
     monkeypatch.setattr("heedful.data.loader.PLAN_VERSION", 3)
@@ -269,7 +269,7 @@ def test_only_plans_that_another_version_makes_otherwise_have_another_fingerprin
     assert [name for name in weights if before[name] != after[name]] == ["parts"]
 
 
-def test_what_is_too_long_is_listed(plain):
+def test_examples_that_are_too_long_are_listed(plain):
     loader = make_loader(plain, max_len=20, epochs=1)
     long = np.flatnonzero((plain.source_lengths > 20) | (plain.target_lengths > 20))
     assert 0 < len(long) < 60
@@ -277,15 +277,15 @@ def test_what_is_too_long_is_listed(plain):
     assert sorted(itertools.chain.from_iterable(indices(list(loader)))) == sorted(set(range(60)) - set(long.tolist()))
 
 
-def test_nothing_to_give_is_an_error_not_an_endless_loop(plain):
+def test_a_loader_without_any_batch_is_refused(plain):
     with pytest.raises(UserError, match=r"60 of 60 examples are longer than data\.batch_tokens = 2"):
         make_loader(plain, batch_tokens=2)
-    for weight in (0.0, 0.01):  # six tenths of an example are none in the first epoch
+    for weight in (0.0, 0.01):  # 0.6 of an example is none in the first epoch
         with pytest.raises(UserError, match=rf"with the weights \[{weight}\], epoch 0 has none of the 60 examples"):
             make_loader(plain, weights=[weight])
 
 
-def test_several_corpora_by_weight_are_exact_under_resume(tmp_path):
+def test_weighted_corpora_resume_exactly(tmp_path):
     pairs = PairDataset([prepared(tmp_path / "a", 40), prepared(tmp_path / "b", 30, seed=5)], special_ids=SPECIAL_IDS)
     whole = make_loader(pairs, weights=[0.5, 2.0], epochs=4)
     states, batches = [whole.state], []

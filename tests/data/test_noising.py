@@ -1,4 +1,4 @@
-"""Noise for masked, span and denoising models: rates, exact restoration, what is never touched."""
+"""Noise for masked, span and denoising models: rates, exact restoration, protected ids."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ NOISES = {
 
 @pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 @given(ids=mixed, seed=seeds)
-def test_noise_is_a_function_of_ids_and_generator_and_leaves_its_input_alone(noise, ids, seed):
+def test_noise_depends_on_ids_and_generator_alone_and_does_not_change_its_input(noise, ids, seed):
     before = ids.copy()
     first, second = noise(ids, random(seed)), noise(ids, random(seed))
     assert first.input.tolist() == second.input.tolist()
@@ -55,7 +55,7 @@ def test_noise_is_a_function_of_ids_and_generator_and_leaves_its_input_alone(noi
 
 @pytest.mark.parametrize("noise", [NOISES[name] for name in ("mask", "spans", "infill")])
 @given(ids=mixed, seed=seeds)
-def test_special_ids_are_never_hidden(noise, ids, seed):
+def test_special_ids_are_never_removed(noise, ids, seed):
     kept = [number for number in noise(ids, random(seed)).input.tolist() if number in SPECIALS]
     assert Counter(kept) == Counter(number for number in ids.tolist() if number in SPECIALS)
 
@@ -67,15 +67,15 @@ def test_another_generator_gives_other_noise(noise):
 
 
 @given(mixed, seeds)
-def test_masking_is_undone_by_its_target(ids, seed):
+def test_the_target_of_masking_restores_the_text(ids, seed):
     noised, target = masked(ids, seed)
     assert np.where(target != SPECIAL_IDS.pad_id, target, noised).tolist() == ids.tolist()
     n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
-    wanted = max(1, round(0.15 * n_ordinary)) if n_ordinary else 0
-    assert np.count_nonzero(target) == wanted
+    expected = max(1, round(0.15 * n_ordinary)) if n_ordinary else 0
+    assert np.count_nonzero(target) == expected
 
 
-def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
+def test_of_the_chosen_ids_80_percent_are_masked_10_random_10_kept():
     ids = np.tile(np.arange(5, 95), 1000)
     noised, target = masked(ids, 1)
     chosen = target != SPECIAL_IDS.pad_id
@@ -84,7 +84,7 @@ def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
     is_same = noised[chosen] == ids[chosen]
     swapped = noised[chosen][~is_mask & ~is_same]
     assert abs(is_mask.mean() - 0.8) < 0.01
-    assert abs(is_same.mean() - 0.1) < 0.01  # and the one random id in two hundred that is the same by chance
+    assert abs(is_same.mean() - 0.1) < 0.01  # and one random id in two hundred that happens to be the same
     assert abs(len(swapped) / chosen.sum() - 0.1) < 0.01
     assert not np.isin(swapped, [*SPECIALS, MASK]).any()
     assert set(range(5, VOCAB)) == set(swapped.tolist())  # every ordinary id, the first and the last among them
@@ -92,17 +92,17 @@ def test_of_the_chosen_80_percent_are_masked_10_random_10_kept():
 
 
 @given(texts, seeds, st.integers(1, 4))
-def test_whole_words_are_chosen_whole(ids, seed, word):
+def test_with_starts_whole_words_are_chosen(ids, seed, word):
     starts = np.arange(len(ids)) % word == 0
     _, target = masked(ids, seed, starts=starts)
     chosen = (target != SPECIAL_IDS.pad_id).tolist()
     words = [chosen[begin : begin + word] for begin in range(0, len(ids), word)]
     assert all(len(set(one)) == 1 for one in words)
-    wanted = max(1, round(0.15 * len(ids))) if len(ids) else 0
-    assert wanted <= sum(chosen) < wanted + word
+    expected = max(1, round(0.15 * len(ids))) if len(ids) else 0
+    assert expected <= sum(chosen) < expected + word
 
 
-def test_protected_ids_are_neither_hidden_nor_drawn():
+def test_protected_ids_are_neither_masked_nor_drawn():
     ids = np.tile(np.arange(5, 95), 200)
     protected = [50, 60, 199]
     noised, target = masked(ids, 3, rate=0.5, protected=protected)
@@ -124,7 +124,7 @@ def test_the_special_ids_of_a_converted_model_are_protected_and_no_others():
 
 
 def restore_spans(noised: np.ndarray, target: np.ndarray) -> list[int]:
-    """What a reader of T5's format makes of the two: each sentinel replaced by what follows it in the target."""
+    """Replace each sentinel of the input by the ids that follow it in the target."""
     spans: dict[int, list[int]] = {}
     for number in target.tolist():
         if number in SENTINELS:
@@ -136,7 +136,7 @@ def restore_spans(noised: np.ndarray, target: np.ndarray) -> list[int]:
 
 
 @given(mixed, seeds, st.floats(0.05, 0.6), st.floats(1, 6))
-def test_spans_are_put_back_exactly(ids, seed, rate, mean_span):
+def test_the_target_of_span_corruption_restores_the_text(ids, seed, rate, mean_span):
     noised, target = corrupt_spans(
         ids, random(seed), special_ids=SPECIAL_IDS, sentinels=SENTINELS, rate=rate, mean_span=mean_span
     )
@@ -146,7 +146,7 @@ def test_spans_are_put_back_exactly(ids, seed, rate, mean_span):
     assert [number for number in target.tolist() if number in SENTINELS] == marks
 
 
-def test_spans_hide_15_percent_in_spans_of_three():
+def test_span_corruption_removes_15_percent_in_spans_of_three():
     ids = np.tile(np.arange(5, 95), 10)
     hidden, lengths = [], []
     for seed in range(100):
@@ -160,7 +160,7 @@ def test_spans_hide_15_percent_in_spans_of_three():
     assert min(lengths) == 1 and max(lengths) > 6
 
 
-def test_too_few_sentinels_are_the_users_to_know():
+def test_too_few_sentinels_are_a_user_error():
     with pytest.raises(UserError, match="5 sentinels, the vocabulary has 2"):
         corrupt_spans(np.arange(5, 105), random(0), special_ids=SPECIAL_IDS, sentinels=[150, 151])
 
@@ -171,7 +171,7 @@ def is_subsequence(short: list[int], long: list[int]) -> bool:
 
 
 @given(texts, seeds)
-def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed):
+def test_infilling_removes_exactly_its_rate_and_keeps_the_order(ids, seed):
     noised, target = infill(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK)
     kept = noised[noised != MASK].tolist()
     assert target.tolist() == ids.tolist()
@@ -181,7 +181,7 @@ def test_infilling_keeps_the_rest_in_order_and_hides_exactly_its_rate(ids, seed)
 
 @given(st.integers(0, 60), seeds, st.floats(0.05, 1.0), st.floats(0.5, 6))
 def test_infilling_never_makes_a_text_longer(n, seed, rate, mean_span):
-    """A text may fill all positions of a model already: masks in between have only the room that spans have left."""
+    """The text may already fill all positions of a model: masks are inserted only into the room that spans leave."""
     ids = random(seed).choice([*SPECIALS, *range(5, 30)], size=n)
     noised, _ = infill(ids, random(seed), special_ids=SPECIAL_IDS, mask_id=MASK, rate=rate, mean_span=mean_span)
     n_ordinary = int((~np.isin(ids, SPECIALS)).sum())
@@ -189,7 +189,7 @@ def test_infilling_never_makes_a_text_longer(n, seed, rate, mean_span):
     assert len(noised) <= len(ids)
 
 
-def test_masks_in_between_stay_while_there_is_room():
+def test_inserted_masks_stay_while_there_is_room():
     lengths = [
         len(infill(np.arange(5, 405), random(seed), special_ids=SPECIAL_IDS, mask_id=MASK, mean_span=1.0).input)
         for seed in range(50)
@@ -197,7 +197,7 @@ def test_masks_in_between_stay_while_there_is_room():
     assert max(lengths) == 400 and np.mean(lengths) > 390
 
 
-def test_infilling_has_poisson_spans_with_one_mask_each():
+def test_infilled_spans_are_poisson_with_one_mask_each():
     ids = np.arange(5, 4005)
     hidden, gaps, inserted = [], [], 0
     for seed in range(20):
@@ -230,7 +230,7 @@ def test_permuted_sentences_are_the_same_sentences(flags, seed):
 
 
 @pytest.mark.parametrize("options", [{"rate": 1.5}, {"rate": -0.1}, {"mean_span": 0.0}, {"mean_span": float("nan")}])
-def test_impossible_settings_are_refused_and_do_not_hang(options):
+def test_impossible_settings_are_refused(options):
     for noise, more in ((corrupt_spans, {"sentinels": SENTINELS}), (infill, {"mask_id": MASK})):
         with pytest.raises(UserError, match="expected"):
             noise(np.arange(5, 50), random(0), special_ids=SPECIAL_IDS, **more, **options)

@@ -1,4 +1,4 @@
-"""Prepared shards: what goes in comes out, only whole and matching folders are used again, memory stays flat."""
+"""Prepared shards: exact contents, reuse of valid and matching folders only, and constant memory."""
 
 import gc
 import json
@@ -15,7 +15,7 @@ from heedful.data import Example, Shards, binarize, open_corpus, prepare, shards
 from heedful.errors import UserError
 from prepared_corpus import make_examples, prepared, tokenizers
 
-EVERY = np.arange(300)
+ALL = np.arange(300)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -23,7 +23,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def rebuilt(folder: Path, n: int = 300) -> bool:
-    """Whether preparing again had to read the corpus again."""
+    """Prepare again, and return whether the corpus had to be read."""
     read = []
 
     def examples() -> Iterator[Example]:
@@ -40,9 +40,9 @@ def test_ids_come_back_in_order_on_both_sides(tmp_path, joint):
     pieces = tokenizers(joint=joint)
     made = prepare(examples, pieces, tmp_path, fingerprint="x", n_workers=1)
     assert len(made) == 300
-    for i, ids in enumerate(made.source.ids(EVERY)):
+    for i, ids in enumerate(made.source.ids(ALL)):
         assert ids.tolist() == pieces.source.encode(examples[i].source)
-    for i, ids in enumerate(made.target.ids(EVERY)):
+    for i, ids in enumerate(made.target.ids(ALL)):
         assert ids.tolist() == pieces.target.encode(examples[i].target)
     some = np.array([299, 0, 7, 7], np.uint32)
     assert [ids.tolist() for ids in made.source.ids(some)] == [
@@ -52,7 +52,7 @@ def test_ids_come_back_in_order_on_both_sides(tmp_path, joint):
     assert made.manifest.sides["source"].tokens == made.source.lengths.sum()
 
 
-def test_kept_text_is_the_normalised_text_and_its_lengths_are_those_of_plain_ids(tmp_path):
+def test_kept_text_is_normalised_and_has_the_lengths_of_its_best_segmentation(tmp_path):
     pieces = tokenizers(sample_alpha=0.1)
     examples = [*make_examples(50), Example("e\u0301té \u2581 x", ""), Example("", "größe")]
     made = prepare(examples, pieces, tmp_path, fingerprint="x", keep_text=True, n_workers=1)
@@ -63,7 +63,7 @@ def test_kept_text_is_the_normalised_text_and_its_lengths_are_those_of_plain_ids
     assert (made.source.planned_lengths >= made.source.lengths).all()
 
 
-def test_most_samples_keep_within_the_planned_length(tmp_path):
+def test_most_samples_stay_below_the_planned_length(tmp_path):
     made = prepared(tmp_path, 400, keep_text=True)
     pieces = tokenizers(sample_alpha=0.1)
     sampled = pieces.source.sample_batch(made.source.texts(np.arange(400)), seed=77)
@@ -71,7 +71,7 @@ def test_most_samples_keep_within_the_planned_length(tmp_path):
     assert 0.8 < within < 0.99
 
 
-def test_one_sided_text_has_no_target_and_keeps_its_documents_apart(tmp_path):
+def test_plain_text_has_no_target_and_keeps_its_documents_apart(tmp_path):
     pieces = tokenizers().source
     documents = ["a dog", "", "the cat\nsits", "a man walks"]
     made = prepare(map(Example, documents), pieces, tmp_path, fingerprint="x", n_workers=1)
@@ -90,7 +90,7 @@ def test_a_large_vocabulary_takes_four_bytes_for_an_id_and_a_small_one_two(tmp_p
     small = prepared(tmp_path / "small", 20)
 
     class Large:
-        """A vocabulary that no tokenizer of these tests reaches: ids from 70,000 on."""
+        """A tokenizer with a vocabulary of more than 65,536 ids."""
 
         vocab_size, can_sample, fingerprint = 80_000, False, "large"
 
@@ -103,7 +103,7 @@ def test_a_large_vocabulary_takes_four_bytes_for_an_id_and_a_small_one_two(tmp_p
     assert large.source.ids(np.array([0]))[0].tolist() == [70_000 + len(make_examples(20)[0].source), 3]
 
 
-def test_an_id_outside_the_vocabulary_is_not_narrowed_in_silence(tmp_path):
+def test_an_id_outside_the_vocabulary_is_an_error(tmp_path):
     class Wrong:
         vocab_size, can_sample, fingerprint = 100, False, "wrong"
 
@@ -124,7 +124,7 @@ def test_the_files_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch)
         assert files_of(folders[0]) == files_of(folders[1])
 
 
-def test_what_was_made_from_the_same_is_used_again_and_what_was_not_is_rebuilt(tmp_path):
+def test_shards_are_reused_for_equal_inputs_and_rebuilt_for_others(tmp_path):
     prepared(tmp_path, 300)
     before = files_of(tmp_path)
     assert not rebuilt(tmp_path)
@@ -149,9 +149,9 @@ def test_what_was_made_from_the_same_is_used_again_and_what_was_not_is_rebuilt(t
     assert kept.key != ids.key and kept.keep_text and not ids.keep_text
 
 
-def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
+def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path):
     prepared(tmp_path, 300)
-    chance = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     names = [name for name in files_of(tmp_path) if name != "lock"]
     assert len(names) == 5
     for name in names:
@@ -159,13 +159,13 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
         whole = path.read_bytes()
         for _ in range(20):
             damaged = bytearray(whole)
-            damaged[chance.integers(len(whole))] ^= 1 << chance.integers(8)
+            damaged[generator.integers(len(whole))] ^= 1 << generator.integers(8)
             path.write_bytes(damaged)
             with pytest.raises(UserError, match=name):
                 Shards.open(tmp_path, verify=True)
         assert rebuilt(tmp_path)
         assert path.read_bytes() == whole
-        path.write_bytes(whole[: int(chance.integers(len(whole)))])
+        path.write_bytes(whole[: int(generator.integers(len(whole)))])
         with pytest.raises(UserError, match=name):
             Shards.open(tmp_path)
         path.unlink()
@@ -191,8 +191,8 @@ def test_a_manifest_of_another_format_or_with_other_files_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["first write", "last write", "manifest"])
-def test_a_build_that_stops_anywhere_leaves_nothing_that_is_believed(tmp_path, monkeypatch, stage):
-    prepared(tmp_path, 300, seed=1)  # older shards lie there
+def test_a_build_that_stops_anywhere_leaves_no_valid_shards(tmp_path, monkeypatch, stage):
+    prepared(tmp_path, 300, seed=1)  # older shards
     writes = []
 
     def write(self: binarize.SideWriter, encoded: object) -> None:
@@ -220,7 +220,7 @@ def test_a_build_that_stops_anywhere_leaves_nothing_that_is_believed(tmp_path, m
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_files_are_synced_before_the_manifest_is_seen(tmp_path, monkeypatch):
+def test_files_are_synced_before_the_manifest_appears(tmp_path, monkeypatch):
     events = []
     true_fsync, true_replace = os.fsync, Path.replace
 
@@ -241,7 +241,7 @@ def test_files_are_synced_before_the_manifest_is_seen(tmp_path, monkeypatch):
     assert events[rename + 1 :] == [("sync", tmp_path.name)]
 
 
-def test_a_full_disk_is_told_with_the_file_and_the_free_bytes(tmp_path):
+def test_the_error_of_a_full_disk_has_the_file_and_the_free_bytes(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
     try:
@@ -274,7 +274,7 @@ def test_only_a_few_chunks_are_in_memory(tmp_path, monkeypatch, n_workers):
     assert most <= (2 * n_workers + 3) * 50
 
 
-def test_a_second_builder_waits_and_uses_what_the_first_has_made(tmp_path):
+def test_a_second_process_waits_and_uses_the_shards_of_the_first(tmp_path):
     begun, go_on = threading.Event(), threading.Event()
     opened = []
 
@@ -302,12 +302,12 @@ def test_a_second_builder_waits_and_uses_what_the_first_has_made(tmp_path):
     assert len(opened[0]) == 100
 
 
-def test_a_rebuild_leaves_shards_in_use_as_they_were_and_no_file_of_theirs_behind(tmp_path):
-    """Writing into a mapped file would change it under a running training, or kill that with SIGBUS."""
+def test_a_rebuild_does_not_change_open_shards_and_leaves_none_of_their_files(tmp_path):
+    """Writing into a mapped file would change the data of a running training, or kill it with SIGBUS."""
     used = prepared(tmp_path, 300)
-    before = [ids.tolist() for ids in used.source.ids(EVERY)]
+    before = [ids.tolist() for ids in used.source.ids(ALL)]
     prepared(tmp_path, 5, keep_text=True, seed=1)
-    assert [ids.tolist() for ids in used.source.ids(EVERY)] == before
+    assert [ids.tolist() for ids in used.source.ids(ALL)] == before
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [
             "lock",
@@ -317,12 +317,12 @@ def test_a_rebuild_leaves_shards_in_use_as_they_were_and_no_file_of_theirs_behin
     )
 
 
-def test_text_is_kept_only_for_tokenizers_that_sample(tmp_path):
+def test_keep_text_needs_a_tokenizer_that_samples(tmp_path):
     with pytest.raises(UserError, match="sample_alpha"):
         prepare(make_examples(3), tokenizers(), tmp_path, fingerprint="x", keep_text=True)
 
 
-def test_a_corpus_of_files_goes_in_with_its_own_fingerprint(tmp_path):
+def test_a_corpus_is_prepared_with_its_own_fingerprint(tmp_path):
     examples = make_examples(30)
     sides = [tmp_path / "a.en", tmp_path / "a.de"]
     sides[0].write_text("".join(f"{e.source}\n" for e in examples), encoding="utf-8")
@@ -338,18 +338,18 @@ def test_a_corpus_of_files_goes_in_with_its_own_fingerprint(tmp_path):
     assert again.key != made.key
 
 
-def test_a_large_file_is_read_alike_without_becoming_part_of_the_memory(tmp_path, monkeypatch):
+def test_a_large_file_is_read_equally_without_being_mapped(tmp_path, monkeypatch):
     small = prepared(tmp_path, 300)
     assert "source.ids" in Path("/proc/self/maps").read_text()
-    mapped = [ids.tolist() for ids in small.source.ids(EVERY)]
+    mapped = [ids.tolist() for ids in small.source.ids(ALL)]
     lengths = small.source.lengths.tolist()
     del small
     gc.collect()
     monkeypatch.setattr(shards, "MAPPED_BYTES", 0)
     large = Shards.open(tmp_path)
     assert "source.ids" not in Path("/proc/self/maps").read_text()
-    assert [ids.tolist() for ids in large.source.ids(EVERY)] == mapped
+    assert [ids.tolist() for ids in large.source.ids(ALL)] == mapped
     assert large.source.lengths.tolist() == lengths
     os.truncate(tmp_path / "source.ids", 10)
     with pytest.raises(UserError, match=r"source\.ids: was cut short"):
-        large.source.ids(EVERY)
+        large.source.ids(ALL)

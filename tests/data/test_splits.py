@@ -25,7 +25,7 @@ def test_each_record_is_a_document(unit, tmp_path: Path) -> None:
     assert [document.source for document in every_document(corpus, unit)] == TEXTS
 
 
-def test_too_few_paragraphs_may_be_lines(tmp_path: Path) -> None:
+def test_too_few_paragraphs_are_refused_with_the_advice_to_use_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {number}\n" for number in range(200)), encoding="utf-8")
     corpus = read_text(path, keep_empty=True)
@@ -35,7 +35,7 @@ def test_too_few_paragraphs_may_be_lines(tmp_path: Path) -> None:
     assert len(list(training[0])) + len(list(held_out[0])) == 200
 
 
-def test_lines_become_documents():
+def test_blank_lines_separate_documents():
     lines = [Example(text) for text in ["", "a", "b", " ", "", "c", "", "d", "e"]]
     assert [document.source for document in join_lines(lines)] == ["a\nb", "c", "d\ne"]
     long = [Example("word " * 10) for _ in range(10)]

@@ -1,6 +1,6 @@
-"""Run by test_files: a writer is killed before each of its calls that touch the disk, and the rest is looked at.
+"""Run by test_atomic_io: kill a writer before each of its calls that touch the disk, and look at what is left.
 
-kill_while_writing.py FOLDER exchange|rename old|nothing   ->   JSON: for each moment, what there was afterwards
+kill_while_writing.py FOLDER exchange|rename old|nothing   ->   JSON: for each call, the contents afterwards
 """
 
 import json
@@ -18,8 +18,8 @@ def write(folder: Path, text: str) -> None:
             (aside / name).write_text(text)
 
 
-def found(parent: Path) -> list[str]:
-    """Each visible folder and what it holds; a damaged one would raise."""
+def contents(parent: Path) -> list[str]:
+    """List each visible folder with its contents; check_manifest raises for a damaged one."""
     result = []
     for folder in sorted(parent.glob("[!.]*")):
         atomic_io.check_manifest(folder)
@@ -29,7 +29,7 @@ def found(parent: Path) -> list[str]:
 
 
 def die_before(call: int) -> None:
-    """From here on, count the calls that touch the disk, and exit before the given one as if killed."""
+    """Count the calls that touch the disk from now on, and exit before the given one as if killed."""
     left = call
 
     def counted(function):
@@ -60,20 +60,20 @@ def main(parent: Path, system: str, before: str) -> None:
         atomic_io._exchange = lambda a, b: False
     moments = []
     for call in range(100):
-        place = parent / f"{call}"
-        place.mkdir()
+        folder = parent / f"{call}"
+        folder.mkdir()
         if before == "old":
-            write(place / "model", "old")
+            write(folder / "model", "old")
         child = os.fork()
         if child == 0:
             die_before(call)
-            write(place / "model", "new")
+            write(folder / "model", "new")
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        moment = {"call": call, "at once": found(place)}
-        atomic_io.clear_unfinished(place)
-        moments.append({**moment, "after clearing": found(place), "left": [p.name for p in place.glob(".*")]})
-        shutil.rmtree(place)
+        moment = {"call": call, "at once": contents(folder)}
+        atomic_io.clear_unfinished(folder)
+        moments.append({**moment, "after clearing": contents(folder), "left": [p.name for p in folder.glob(".*")]})
+        shutil.rmtree(folder)
         if os.waitstatus_to_exitcode(status) == 0:
             break
     assert all(not moment["left"] for moment in moments)

@@ -1,4 +1,4 @@
-"""A small corpus and its tokenizers, prepared once for each process that runs tests."""
+"""A small corpus and its tokenizers; the tokenizers are learnt once per test process."""
 
 import functools
 import random
@@ -11,11 +11,11 @@ TEXT = "a an the dog cat man woman child runs walks sits red blue green small bi
 
 
 def make_examples(n: int, *, seed: int = 0, longest: int = 20) -> list[Example]:
-    """Pairs whose number stands on both sides, so that a shifted pair shows."""
-    chance = random.Random(seed)
+    """Make pairs with their number on both sides, so that a shifted pair is noticed."""
+    generator = random.Random(seed)
     examples = []
     for number in range(n):
-        words = chance.choices(TEXT.split(), k=chance.randint(1, longest))
+        words = generator.choices(TEXT.split(), k=generator.randint(1, longest))
         examples.append(Example(f"{number} {' '.join(words)}", f"{' '.join(reversed(words))} ü {number}"))
     return examples
 
