@@ -7,14 +7,15 @@ A reader skips nothing and raises nothing because of one bad line: it yields a r
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.data.lines import Line, count_lines, is_pipe, open_bytes, plain_name, read_lines
 from heedful.data.problems import BadData, Content, Place, Problem, excerpt
 from heedful.errors import MissingExtra, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 HOW_TO_CHOOSE = 'heedful check --languages en,de; heedful train --set \'data.languages=["en","de"]\''
 PARQUET_ROWS = 4096  # read at a time
@@ -93,6 +94,8 @@ def first_shifted_line(source: Path, target: Path) -> int | None:
     Translations are about as long as their sources. So before the break line i fits line i, after it line i + k, where
     k is the difference of the numbers of lines; the break is where the sum of the misfits is smallest.
     """
+    import numpy as np  # readers of lines, such as heedful translate, start without it
+
     if is_pipe(source) or is_pipe(target):
         return None
     lengths = [_log_lengths(path) for path in (source, target)]
@@ -111,7 +114,9 @@ def first_shifted_line(source: Path, target: Path) -> int | None:
     return best + 1 if misfits[best] < 0.8 * opposite else None
 
 
-def _log_lengths(path: Path) -> npt.NDArray[np.float32]:
+def _log_lengths(path: Path) -> "npt.NDArray[np.float32]":
+    import numpy as np
+
     sizes = np.fromiter((len(line.content) for line in read_lines(path)), dtype=np.float32)
     return np.log(sizes + 10)  # + 10: among short lines a few letters more mean nothing
 

@@ -25,7 +25,6 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.devices import device_name
 from heedful.errors import UserError, invalid_choice
 from heedful.interop.ctranslate2.cache import Converted, NotConvertible, convert, find_conversion, refusal
-from heedful.interop.ctranslate2.spec import why_not_values
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, card_languages, find_model_folder, require_family
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
 
@@ -96,6 +95,8 @@ def _open_decoder_only(
     folder: Path, engine: str, compute: Compute, device: str, threads: int | None
 ) -> DecoderOnlyEngine:
     """Open a decoder-only model. CTranslate2 is chosen on CPUs only, since nobody has measured it on a GPU."""
+    from heedful.interop.ctranslate2.spec import why_not_values  # not needed by models that translate
+
     reason = why_not_values(read_json(folder / CONFIG))
     if engine == "ctranslate2" and reason is not None:
         raise refusal(folder, reason)

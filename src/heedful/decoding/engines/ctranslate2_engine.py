@@ -27,8 +27,7 @@ from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import Converted
-from heedful.interop.ctranslate2.library import WEIGHTS, library, placed, threads_for_one
-from heedful.interop.ctranslate2.spec import source_token, target_token
+from heedful.interop.ctranslate2.library import WEIGHTS, library, placed, source_token, target_token, threads_for_one
 
 LARGE = 100_000_000  # bytes of weights: of such a model there is one copy at a time, in a server too
 

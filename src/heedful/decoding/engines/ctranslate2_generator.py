@@ -18,8 +18,7 @@ from heedful.decoding.search.settings import SearchSettings, length_norm
 from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import Converted
-from heedful.interop.ctranslate2.library import library, placed, threads_for_one
-from heedful.interop.ctranslate2.spec import target_token
+from heedful.interop.ctranslate2.library import library, placed, target_token, threads_for_one
 
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt

@@ -19,8 +19,7 @@ from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.devices import n_cores
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import FACTS, user_cache
-from heedful.interop.ctranslate2.library import library, placed
-from heedful.interop.ctranslate2.spec import source_token
+from heedful.interop.ctranslate2.library import library, placed, source_token
 from heedful.text import SPECIAL_IDS
 
 LENGTH = 12  # tokens of each sentence that is measured, and of its translation

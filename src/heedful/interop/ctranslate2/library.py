@@ -62,3 +62,17 @@ def _load() -> Library:
         return Library(importlib.import_module("ctranslate2"), True)
     finally:
         del os.environ[TURNS]
+
+
+def source_token(number: int) -> str:
+    """Return the name of a source id in a converted model.
+
+    It differs from the name of a target id: CTranslate2 answers a source of special tokens alone, which it knows by
+    their names, without running the model.
+    """
+    return f"s{number}"
+
+
+def target_token(number: int) -> str:
+    """Return the name of a target id in a converted model."""
+    return str(number)

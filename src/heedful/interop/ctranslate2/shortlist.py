@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import Converted
-from heedful.interop.ctranslate2.spec import source_token, target_token
+from heedful.interop.ctranslate2.library import source_token, target_token
 
 VMAP = "vmap.txt"  # where CTranslate2 looks for it
 MOST_LINKS = 12_000_000  # pairs of a source and a target token in one sentence: about 400 MB while learning

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from heedful.config import config_to_dict
 from heedful.errors import UserError
+from heedful.interop.ctranslate2.library import source_token, target_token
 from heedful.interop.ctranslate2.model_config import DECODERS, EPSILONS, OUTLINES, POSITIONS, Ct2ModelConfig, outline_of
 
 if TYPE_CHECKING:
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
     from heedful.models.seq2seq import Seq2SeqConfig
     from heedful.models.t5 import T5Config
     from heedful.text import Tokenizer, Tokenizers
-
-
-def source_token(number: int) -> str:
-    """What a source id is called there. Not as the target's: CTranslate2 answers a source that holds only marks
-    without asking the model, and knows marks by their names.
-    """
-    return f"s{number}"
-
-
-def target_token(number: int) -> str:
-    return str(number)
 
 
 Floats = npt.NDArray[np.float32]
