@@ -11,8 +11,7 @@ from torch import Tensor
 from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.generator import Generator
 from heedful.errors import UserError
-from heedful.interop.huggingface import gpt2, llama
-from heedful.interop.huggingface.checkpoint import MODEL_TYPES, export_huggingface, fitting, import_huggingface
+from heedful.interop.huggingface.checkpoint import MODEL_TYPES, export_huggingface, import_huggingface, rename_tensors
 from heedful.interop.huggingface.tensor_map import write_table
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import load_model, save_model, weights_of
@@ -83,7 +82,7 @@ def converted(theirs) -> Gpt:
     values = json.loads(theirs.config.to_json_string(use_diff=False))
     family = MODEL_TYPES[kind]
     ours = Gpt(family.config_from(values, where="config.json"))
-    ours.load_state_dict(fitting(family, theirs.state_dict(), ours.config, where=""), strict=False, assign=True)
+    ours.load_state_dict(rename_tensors(family, theirs.state_dict(), ours.config, where=""), strict=False, assign=True)
     ours.tie()
     return ours.eval()
 
@@ -142,7 +141,7 @@ def test_logits_hidden_states_and_gradients(case: str, dtype: torch.dtype, monke
     (logits * goal).sum().backward()
     of_theirs = {name: one.grad for name, one in theirs.named_parameters()}
     of_ours = write_table(
-        MODEL_TYPES[theirs.config.model_type].table(ours.config),
+        MODEL_TYPES[theirs.config.model_type].tensor_map(ours.config),
         {name: one.grad for name, one in ours.named_parameters()},
     )
     assert set(of_ours) == set(of_theirs)
@@ -303,12 +302,12 @@ def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
     old = {name.removeprefix("transformer."): tensor for name, tensor in theirs.state_dict().items()}
     del old["lm_head.weight"]
     old |= {"h.0.attn.bias": torch.ones(1, 1, 48, 48).tril(), "h.0.attn.masked_bias": torch.tensor(-1e4)}
-    read = fitting(family, old, ours.config, where="")
+    read = rename_tensors(family, old, ours.config, where="")
     assert all(torch.equal(read[name], tensor) for name, tensor in weights_of(ours).items())
     theirs = reference("llama")
     old = dict(theirs.state_dict()) | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(3)}
     ours = converted(theirs)
-    assert set(fitting(MODEL_TYPES["llama"], old, ours.config, where="")) == set(weights_of(ours))
+    assert set(rename_tensors(MODEL_TYPES["llama"], old, ours.config, where="")) == set(weights_of(ours))
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
@@ -346,7 +345,7 @@ def test_a_base_model_that_needs_one_is_refused(case: str, tmp_path: Path) -> No
 )
 def test_what_has_no_place_here_is_refused_by_name(values: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        MODEL_TYPES[values["model_type"]].config_from(values, where="some/config.json")
+        MODEL_TYPES[values["model_type"]].config_from_hf(values, where="some/config.json")
     assert "some/config.json" in str(caught.value)
 
 
@@ -355,12 +354,14 @@ def test_settings_of_before_version_5() -> None:
         "rope_theta": 500_000.0,
         "rope_scaling": {name: value for name, value in LLAMA3.items() if name != "rope_theta"},
     }
-    read = llama.config_from({**LLAMA, **old}, where="").rotary
+    read = MODEL_TYPES["llama"].config_from_hf({**LLAMA, **old}, where="").rotary
     assert read == RotaryConfig(
         base=500_000.0, factor=4.0, original_max_len=16, low_freq_factor=1.0, high_freq_factor=4.0
     )
     kind = {"type": "linear", "factor": 2.0}
-    assert llama.config_from({**LLAMA, "rope_scaling": kind}, where="").rotary == RotaryConfig(factor=2.0)
+    assert MODEL_TYPES["llama"].config_from_hf({**LLAMA, "rope_scaling": kind}, where="").rotary == RotaryConfig(
+        factor=2.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -380,7 +381,8 @@ def test_settings_of_before_version_5() -> None:
 )
 def test_what_they_cannot_compute_is_refused_with_the_reason(changes, of_gpt2, of_llama) -> None:
     config = GptConfig(**{"vocab_size": 61, "d_model": 24, "n_layers": 1, "n_heads": 4, "d_ff": 36, **changes})
-    for config_to, reason in ((gpt2.config_to, of_gpt2), (llama.config_to, of_llama)):
+    for kind, reason in (("gpt2", of_gpt2), ("llama", of_llama)):
+        config_to = MODEL_TYPES[kind].config_to_hf
         if reason is None:
             assert config_to(config)["architectures"]
         else:
@@ -400,7 +402,7 @@ def test_every_setting_of_ours_is_read_back() -> None:
         "score_scale": "layer",
     }
     config = GptConfig(**odd, special_ids=SpecialIds(unk_id=6, bos_id=5, eos_id=6, extra_eos_ids=(9,)))
-    assert gpt2.config_from(gpt2.config_to(config), where="") == config
+    assert MODEL_TYPES["gpt2"].config_from_hf(MODEL_TYPES["gpt2"].config_to_hf(config), where="") == config
     config = GptConfig(**{**base, **OURS["llama"], "dropout": 0.0, "attention_dropout": 0.3, "d_head": 10})
-    assert llama.config_from(llama.config_to(config), where="") == config
+    assert MODEL_TYPES["llama"].config_from_hf(MODEL_TYPES["llama"].config_to_hf(config), where="") == config
     assert dataclasses.replace(config, d_head=None) != config

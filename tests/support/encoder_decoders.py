@@ -8,8 +8,8 @@ from heedful.data import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.interop.huggingface.checkpoint import MODEL_TYPES, fitting
-from heedful.interop.huggingface.tensor_map import write_table
+from heedful.interop.huggingface.checkpoint import MODEL_TYPES, rename_tensors
+from heedful.interop.huggingface.tensor_map import write_tensors
 from heedful.models.model_io import FAMILIES, weights_of
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -18,14 +18,13 @@ LENGTHS = (9, 1, 5, 0)
 
 def ours_from(theirs: nn.Module, kind: str, dtype: torch.dtype = torch.float32) -> nn.Module:
     """heedful's model with the settings and weights of one of theirs, read as from a folder."""
-    family = MODEL_TYPES[kind]
+    model_type = MODEL_TYPES[kind]
     values = theirs.config.to_dict()
-    config = family.config_from(values, where="config.json")
+    config = model_type.config_from_hf(values, where="config.json")
     state = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
-    if family.settle is not None:
-        config = family.settle(config, state, where="config.json")
-    model = FAMILIES[family.family][1](config).to(dtype)
-    weights = fitting(family, state, config, where="model.safetensors")
+    config = model_type.infer_from_weights(config, state, where="config.json")
+    model = FAMILIES[model_type.family][1](config).to(dtype)
+    weights = rename_tensors(model_type, state, config, where="model.safetensors")
     assert set(weights) == set(weights_of(model))
     model.load_state_dict({name: tensor.to(dtype) for name, tensor in weights.items()}, strict=False)
     model.tie()
@@ -116,7 +115,7 @@ def same_gradients(theirs: nn.Module, ours: nn.Module, kind: str, *, atol: float
     ):
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
     gradients = {name: tensor.grad for name, tensor in ours.named_parameters()}
-    written = write_table(MODEL_TYPES[kind].table(ours.config), gradients)
+    written = write_tensors(MODEL_TYPES[kind].tensor_map(ours.config), gradients)
     for name, parameter in theirs.named_parameters():
         if parameter.grad is None:
             continue

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from deterministic import numbers
 from heedful.interop.huggingface.checkpoint import MODEL_TYPES, import_huggingface
-from heedful.interop.huggingface.tensor_map import read_table
+from heedful.interop.huggingface.tensor_map import read_tensors
 from heedful.models.model_io import load_model
 
 BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -40,9 +40,9 @@ def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
 
 def gradients_differ(ours: nn.Module, theirs: nn.Module, kind: str, dtype: torch.dtype) -> list[str]:
     """The parameters, by our names, of which the gradients are not the same."""
-    family, config = MODEL_TYPES[kind], ours.config
+    model_type, config = MODEL_TYPES[kind], ours.config
     there = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
-    wanted = read_table(family.table(config), there)
+    wanted = read_tensors(model_type.tensor_map(config), there)
     found = {name: parameter.grad for name, parameter in ours.named_parameters()}
     assert set(wanted) == set(found)
     return [name for name, gradient in found.items() if not close(gradient, wanted[name], dtype)]

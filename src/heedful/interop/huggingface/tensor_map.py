@@ -1,6 +1,7 @@
-"""One table for both directions: what each tensor is called there and here, and what lies between.
+"""One row for each tensor of a checkpoint: its name there and here, and the change of layout between them.
 
-A row says what *theirs* is made of; reading undoes what writing does, so no conversion is written twice.
+A row describes how heedful's tensors become Hugging Face's. Reading undoes the same steps in reverse order, so that no
+conversion is written twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,59 +16,73 @@ from heedful.models.weights import refuse_names
 
 @dataclass(frozen=True)
 class TensorMap:
-    """One tensor of theirs. Writing goes: join, order, transpose, skip, wrap, pointwise. Reading goes back."""
+    """How one tensor of a checkpoint is made of heedful's.
 
-    theirs: str
-    ours: str | tuple[str, ...]  # several, all of one size: theirs is ours, one after the other along `axis`
-    axis: int = 0  # in ours, as is that of `order`
-    transposed: bool = False  # a matrix that theirs keeps as (inputs, outputs)
-    aliases: tuple[str, ...] = ()  # other names that files have for it; all that are found must hold the same numbers
-    order: tuple[int, ...] = ()  # place i along `axis` of theirs is place order[i] of ours
-    skip: int = 0  # theirs has so many rows before ours that nobody reads; written as zeros
-    wrapped: bool = False  # theirs has one more axis, of length one, before ours
-    or_zeros: tuple[int, ...] = ()  # the shape of ours where some files have none: it then is zero
-    pointwise: bool = False  # theirs is a convolution of width one: two more axes of length one, after ours
-    again: tuple[str, ...] = ()  # written under these names as well, and not read there
+    Writing goes: join, order, transpose, skip_rows, unsqueeze, conv1x1. Reading goes back.
+
+    >>> row = TensorMap("attn.weight", ("to_q.weight", "to_k.weight"), transposed=True)
+    >>> ours = {"to_q.weight": torch.zeros(4, 3), "to_k.weight": torch.ones(4, 3)}
+    >>> theirs = write_tensors([row], ours)
+    >>> theirs["attn.weight"].shape, read_tensors([row], theirs)["to_k.weight"].shape
+    (torch.Size([3, 8]), torch.Size([4, 3]))
+    """
+
+    hf_name: str
+    name: str | tuple[str, ...]  # heedful's; several tensors of equal size are concatenated along `axis`
+    axis: int = 0  # of heedful's tensor, also for `order`
+    transposed: bool = False  # the checkpoint keeps the matrix as (inputs, outputs)
+    aliases: tuple[str, ...] = ()  # other names in the checkpoint; tensors under several of them must be equal
+    order: tuple[int, ...] = ()  # index i along `axis` of the checkpoint is index order[i] here
+    skip_rows: int = 0  # the checkpoint has this many unused rows first; written as zeros
+    unsqueeze: bool = False  # the checkpoint has one more axis of length one, the first
+    default_zeros: tuple[int, ...] = ()  # the shape here of a tensor that may be missing and then is zero
+    conv1x1: bool = False  # the checkpoint has a convolution of width one: two more axes of length one, the last
+    also_write_as: tuple[str, ...] = ()  # more names to write the tensor under; they are not read
+
+    @property
+    def hf_names(self) -> tuple[str, ...]:
+        """All names in the checkpoint; the first is the one that is written."""
+        return (self.hf_name, *self.aliases)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it is called there; the first is the one that is written."""
-        return (self.theirs, *self.aliases)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (self.ours,) if isinstance(self.ours, str) else self.ours
+        """The names of heedful's tensors."""
+        return (self.name,) if isinstance(self.name, str) else self.name
 
 
-def write_table(rows: Iterable[TensorMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors, each by its first name, as theirs; each must have its row."""
+def write_tensors(rows: Iterable[TensorMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return heedful's tensors as a checkpoint has them. Each tensor must have a row."""
     rows = list(rows)
-    written = {row.theirs: _write(row, [ours[name].detach() for name in row.parts]) for row in rows}
-    written |= {name: written[row.theirs].clone() for row in rows for name in row.again}
-    left = set(ours) - {name for row in rows for name in row.parts}
-    assert not left, f"the table has no row for {sorted(left)}"
-    return written
+    theirs = {row.hf_name: _write(row, [ours[name].detach() for name in row.names]) for row in rows}
+    theirs |= {name: theirs[row.hf_name].clone() for row in rows for name in row.also_write_as}
+    left = set(ours) - {name for row in rows for name in row.names}
+    assert not left, f"no row for {sorted(left)}"
+    return theirs
 
 
-def read_table(rows: Iterable[TensorMap], theirs: Mapping[str, Tensor], *, where: str = "") -> dict[str, Tensor]:
-    """Their tensors as ours, or a UserError that names what is missing, too many, or does not fit the table."""
+def read_tensors(rows: Iterable[TensorMap], theirs: Mapping[str, Tensor], *, where: str = "") -> dict[str, Tensor]:
+    """Return a checkpoint's tensors as heedful has them.
+
+    A missing tensor, one without a row, or one whose shape does not fit is a UserError with its name.
+    """
     rows = list(rows)
     _check_names(rows, theirs, where)
-    read: dict[str, Tensor] = {}
+    ours: dict[str, Tensor] = {}
     for row in rows:
-        found = [name for name in row.names if name in theirs]
-        if not found:
-            read |= {name: torch.zeros(row.or_zeros) for name in row.parts}
+        present = [name for name in row.hf_names if name in theirs]
+        if not present:
+            ours |= {name: torch.zeros(row.default_zeros) for name in row.names}
             continue
-        for other in found[1:]:
-            if not torch.equal(theirs[found[0]], theirs[other]):
-                raise UserError(f"{where}: '{found[0]}' and '{other}' should be one matrix, and differ")
+        first = theirs[present[0]]
+        for alias in present[1:]:
+            if not torch.equal(first, theirs[alias]):
+                raise UserError(f"{where}: '{present[0]}' and '{alias}' must be equal, but they differ")
         try:
-            read |= zip(row.parts, _read(row, theirs[found[0]]), strict=True)
+            ours |= zip(row.names, _read(row, first), strict=True)
         except (RuntimeError, IndexError, ValueError):
-            shape = tuple(theirs[found[0]].shape)
-            raise UserError(f"{where}: '{found[0]}' has the shape {shape}, which does not fit the settings") from None
-    return read
+            shape = tuple(first.shape)
+            raise UserError(f"{where}: '{present[0]}' has the shape {shape}, which does not fit the settings") from None
+    return ours
 
 
 def _write(row: TensorMap, parts: Sequence[Tensor]) -> Tensor:
@@ -76,35 +91,35 @@ def _write(row: TensorMap, parts: Sequence[Tensor]) -> Tensor:
         tensor = tensor.index_select(row.axis, torch.tensor(row.order, device=tensor.device))
     if row.transposed:
         tensor = tensor.t()
-    if row.skip:
-        tensor = torch.cat([tensor.new_zeros(row.skip, *tensor.shape[1:]), tensor])
-    if row.wrapped:
+    if row.skip_rows:
+        tensor = torch.cat([tensor.new_zeros(row.skip_rows, *tensor.shape[1:]), tensor])
+    if row.unsqueeze:
         tensor = tensor[None]
-    if row.pointwise:
+    if row.conv1x1:
         tensor = tensor[..., None, None]
     return tensor.contiguous()
 
 
 def _read(row: TensorMap, tensor: Tensor) -> list[Tensor]:
-    if row.pointwise:
+    if row.conv1x1:
         tensor = tensor.squeeze(-1).squeeze(-1)
-    if row.wrapped:
+    if row.unsqueeze:
         tensor = tensor.squeeze(0)
-    if row.skip:
-        tensor = tensor[row.skip :]
+    if row.skip_rows:
+        tensor = tensor[row.skip_rows :]
     if row.transposed:
         tensor = tensor.t()
     if row.order:
         tensor = tensor.index_select(row.axis, torch.tensor(row.order, device=tensor.device).argsort())
-    if len(row.parts) == 1:
+    if len(row.names) == 1:
         return [tensor.contiguous()]
-    size, rest = divmod(tensor.size(row.axis), len(row.parts))
+    size, rest = divmod(tensor.size(row.axis), len(row.names))
     if rest:
-        raise ValueError("parts of one size do not fit")
+        raise ValueError("the tensor cannot be split into equal parts")
     return [part.contiguous() for part in torch.split(tensor, size, dim=row.axis)]
 
 
 def _check_names(rows: Sequence[TensorMap], theirs: Mapping[str, Tensor], where: str) -> None:
-    missing = [row.theirs for row in rows if not row.or_zeros and not any(name in theirs for name in row.names)]
-    surplus = sorted(set(theirs) - {name for row in rows for name in row.names})
-    refuse_names(f"{where}: does not fit its settings", missing, surplus)
+    missing = [row.hf_name for row in rows if not row.default_zeros and not any(n in theirs for n in row.hf_names)]
+    unknown = sorted(set(theirs) - {name for row in rows for name in row.hf_names})
+    refuse_names(f"{where}: does not fit its settings", missing, unknown)
