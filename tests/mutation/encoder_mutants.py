@@ -81,14 +81,14 @@ IN_ENCODERS = [
     Mutant(
         "relative positions are read as learned ones",
         "interop/huggingface/bert.py",
-        'given.require("position_embedding_type", "absolute")',
+        'hf.require("position_embedding_type", "absolute")',
         "pass",
         BERT_THERE,
     ),
     Mutant(
         "images that are cropped are read as whole",
         "interop/huggingface/vit.py",
-        'given.require("do_center_crop", False)',
+        'hf.require("do_center_crop", False)',
         "pass",
         VIT_THERE,
     ),

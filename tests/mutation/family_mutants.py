@@ -84,8 +84,8 @@ IN_FAMILIES = [
     Mutant(
         "tied matrices that differ are not seen",
         "interop/huggingface/tensor_map.py",
-        "if not torch.equal(theirs[found[0]], theirs[other]):",
-        "if theirs[found[0]].shape != theirs[other].shape:",
+        "if not torch.equal(first, theirs[alias]):",
+        "if first.shape != theirs[alias].shape:",
         TABLE,
     ),
     Mutant(
@@ -96,7 +96,11 @@ IN_FAMILIES = [
         TABLE,
     ),
     Mutant(
-        "BART's positions begin two rows too early", "interop/huggingface/bart.py", "OFFSET = 2", "OFFSET = 0", BART
+        "BART's positions begin two rows too early",
+        "interop/huggingface/bart.py",
+        "POSITION_OFFSET = 2",
+        "POSITION_OFFSET = 0",
+        BART,
     ),
     Mutant(
         "T5's gate and what it lets through are exchanged",
@@ -121,7 +125,7 @@ IN_FAMILIES = [
     ),
     Mutant(
         "Pegasus' last norms keep the paper's order of sines and cosines",
-        "interop/huggingface/pegasus.py",
+        "interop/huggingface/marian.py",
         'f"{side}.final_norm.{part}", order=order)',
         'f"{side}.final_norm.{part}")',
         ("parity/test_pegasus_parity.py",),
@@ -143,14 +147,14 @@ IN_FAMILIES = [
     Mutant(
         "heedful's own settings are believed when theirs say otherwise",
         "interop/huggingface/checkpoint.py",
-        "return config if all(values[name] == value for name, value in said.items() if name in values) else None",
-        "return config if said else None",
+        "return config if all(values[name] == value for name, value in expected.items() if name in values) else None",
+        "return config if expected else None",
         ("parity/test_marian_parity.py",),
     ),
     Mutant(
         "a setting that heedful has no place for is let pass",
         "interop/huggingface/config_files.py",
-        "if not any(type(value) is type(one) and value == one for one in allowed):",
+        "if not any(type(value) is type(item) and value == item for item in allowed):",
         "if value is None:",
         (*TABLE, *BART),
     ),

@@ -110,14 +110,14 @@ IN_GPT = [
     ),
     Mutant(
         "queries and keys of GPT-2 change places",
-        "interop/huggingface/gpt2.py",
+        "interop/huggingface/gpt.py",
         'for part in "qkv")',
         'for part in "kqv")',
         PARITY,
     ),
     Mutant(
         "the gate of Llama is its other branch",
-        "interop/huggingface/llama.py",
+        "interop/huggingface/gpt.py",
         '{"gate_proj": "gate", "up_proj": "inner", "down_proj": "outer"}',
         '{"gate_proj": "inner", "up_proj": "gate", "down_proj": "outer"}',
         PARITY,

@@ -19,7 +19,7 @@ from encoder_decoders import (
 )
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.bart import config_from, config_to, table
+from heedful.interop.huggingface.bart import BartType
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.text.special_ids import SpecialIds
@@ -146,11 +146,11 @@ def test_there_and_back_is_the_identity(case: str, tmp_path: Path) -> None:
 
 def test_settings_go_there_and_back() -> None:
     for config in OWN.values():
-        back = config_from(config_to(config), where="")
+        back = BartType().config_from_hf(BartType().config_to_hf(config), where="")
         assert dataclasses.replace(back, n_decoder_layers=config.n_decoder_layers) == dataclasses.replace(
             config, special_ids=back.special_ids
         )
-    assert {part for row in table(OWN["trained here"]) for part in row.parts} == set(
+    assert {part for row in BartType().tensor_map(OWN["trained here"]) for part in row.names} == set(
         weights_of(Bart(OWN["trained here"]))
     )
 
@@ -172,7 +172,7 @@ REFUSED = {
 def test_what_has_no_place_is_refused_by_name(name: str) -> None:
     values = {**transformers.BartConfig(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name):
-        config_from(values, where="config.json")
+        BartType().config_from_hf(values, where="config.json")
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")

@@ -14,7 +14,7 @@ from heedful import pipeline
 from heedful.decoding.embedder import Embedder
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.bert import config_from, table
+from heedful.interop.huggingface.bert import BertType
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.text.special_ids import SpecialIds
@@ -205,7 +205,7 @@ def test_there_and_back_is_the_same_to_the_bit(case: str, tmp_path: Path) -> Non
 def test_every_tensor_has_its_row() -> None:
     for changes in OURS.values():
         model = made(**changes)
-        parts = [name for row in table(model.config) for name in row.parts]
+        parts = [name for row in BertType().tensor_map(model.config) for name in row.names]
         assert sorted(parts) == sorted(weights_of(model))
 
 
@@ -239,12 +239,12 @@ REFUSED = {
 def test_what_heedful_does_not_compute_is_refused_by_name(case: str) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(UserError, match=word):
-        config_from(values(**changes), where="config.json")
+        BertType().config_from_hf(values(**changes), where="config.json")
 
 
 def test_a_key_that_nobody_knows_is_named() -> None:
     with pytest.warns(UserWarning, match="brand_new_switch"):
-        config_from(values(brand_new_switch=3), where="config.json")
+        BertType().config_from_hf(values(brand_new_switch=3), where="config.json")
 
 
 def test_pickles_are_refused_with_the_remedy(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.generator import Generator
 from heedful.errors import UserError
 from heedful.interop.huggingface.checkpoint import MODEL_TYPES, export_huggingface, import_huggingface, rename_tensors
-from heedful.interop.huggingface.tensor_map import write_table
+from heedful.interop.huggingface.tensor_map import write_tensors
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.text.special_ids import SpecialIds
@@ -81,7 +81,7 @@ def converted(theirs) -> Gpt:
     kind = theirs.config.model_type
     values = json.loads(theirs.config.to_json_string(use_diff=False))
     family = MODEL_TYPES[kind]
-    ours = Gpt(family.config_from(values, where="config.json"))
+    ours = Gpt(family.config_from_hf(values, where="config.json"))
     ours.load_state_dict(rename_tensors(family, theirs.state_dict(), ours.config, where=""), strict=False, assign=True)
     ours.tie()
     return ours.eval()
@@ -140,7 +140,7 @@ def test_logits_hidden_states_and_gradients(case: str, dtype: torch.dtype, monke
     (there.logits * goal).sum().backward()
     (logits * goal).sum().backward()
     of_theirs = {name: one.grad for name, one in theirs.named_parameters()}
-    of_ours = write_table(
+    of_ours = write_tensors(
         MODEL_TYPES[theirs.config.model_type].tensor_map(ours.config),
         {name: one.grad for name, one in ours.named_parameters()},
     )
@@ -241,7 +241,7 @@ OURS = {
         "positions": "rotary", "norm": "rms", "activation": "swiglu", "attention_bias": False, "tied": False,
         "feed_forward_bias": False, "n_kv_heads": 2,
         "rotary": RotaryConfig(base=5000.0, factor=2.0, original_max_len=9),
-        "special_ids": SpecialIds(bos_id=2, eos_id=3, extra_eos_ids=(7, 8)),
+        "special_ids": SpecialIds(unk_id=3, bos_id=2, eos_id=3, extra_eos_ids=(7, 8)),
     },
 }  # fmt: skip
 

@@ -14,8 +14,8 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.data import pad_sources
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.marian import POSITION_TABLES, table, why_not
-from heedful.interop.huggingface.tensor_map import write_table
+from heedful.interop.huggingface.marian import POSITION_TABLES, MarianType
+from heedful.interop.huggingface.tensor_map import write_tensors
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
@@ -47,7 +47,7 @@ def make(tokenizers: Tokenizers, **changes: object) -> Seq2Seq:
 
 
 def marian_weights(model: Seq2Seq) -> dict[str, Tensor]:
-    return write_table(table(model.config), weights_of(model))
+    return write_tensors(MarianType().tensor_map(model.config), weights_of(model))
 
 
 def batch(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,8 +184,8 @@ def test_what_marian_has_not_is_refused_by_name(name: str, joint: Tokenizers, tm
 def test_every_other_setting_is_in_the_table(joint: Tokenizers, separate: Tokenizers) -> None:
     for changes in CASES.values():
         model = make(joint, **changes)
-        assert why_not(model.config) is None
-        assert {row.ours for row in table(model.config)} == set(weights_of(model))
+        assert MarianType().config_to_hf(model.config)
+        assert {row.name for row in MarianType().tensor_map(model.config)} == set(weights_of(model))
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)

@@ -20,7 +20,7 @@ from encoder_decoders import (
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.pegasus import config_from, table, why_not
+from heedful.interop.huggingface.marian import PegasusType
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.text import SPECIAL_IDS, TokenizerConfig, Tokenizers, learn_tokenizers
@@ -134,7 +134,7 @@ REFUSED = {
 def test_what_has_no_place_is_refused_by_name(name: str) -> None:
     values = {**transformers.PegasusConfig(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name):
-        config_from(values, where="config.json")
+        PegasusType().config_from_hf(values, where="config.json")
 
 
 @pytest.fixture(scope="module")
@@ -256,5 +256,5 @@ def test_what_pegasus_has_not_is_refused_by_name(name: str, joint: Tokenizers, t
 def test_every_other_setting_is_in_the_table(joint: Tokenizers) -> None:
     for changes in OWN.values():
         model = make(joint, **changes)
-        assert why_not(model.config) is None
-        assert {row.ours for row in table(model.config)} == set(weights_of(model))
+        assert PegasusType().config_to_hf(model.config)
+        assert {row.name for row in PegasusType().tensor_map(model.config)} == set(weights_of(model))

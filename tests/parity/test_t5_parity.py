@@ -11,7 +11,7 @@ from deterministic import fill
 from encoder_decoders import ours_from, same_gradients, same_outputs, same_searches, same_searches_of_several, shuffled
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.t5 import config_from, config_to, table
+from heedful.interop.huggingface.t5 import T5Type
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.t5 import T5, T5Config
 from heedful.text.special_ids import SpecialIds
@@ -199,12 +199,12 @@ def test_there_and_back_is_the_identity(case: str, tmp_path: Path) -> None:
 
 def test_settings_go_there_and_back() -> None:
     for config in OWN.values():
-        back = config_from(config_to(config), where="")
+        back = T5Type().config_from_hf(T5Type().config_to_hf(config), where="")
         assert (back.special_ids.start_id, back.special_ids.eos_id) == (
             config.special_ids.start_id,
             config.special_ids.eos_id,
         )
-        assert {part for row in table(config) for part in row.parts} == set(weights_of(T5(config)))
+        assert {part for row in T5Type().tensor_map(config) for part in row.names} == set(weights_of(T5(config)))
 
 
 REFUSED = {
@@ -220,4 +220,4 @@ REFUSED = {
 def test_what_has_no_place_is_refused_by_name(name: str) -> None:
     values = {**transformers.T5Config(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name.removeprefix("relative_attention_num_")):
-        config_from(values, where="config.json")
+        T5Type().config_from_hf(values, where="config.json")

@@ -14,7 +14,7 @@ from heedful.decoding.classifier import Classifier
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.errors import UserError
 from heedful.interop import export_huggingface, import_huggingface
-from heedful.interop.huggingface.vit import config_from, config_to, table
+from heedful.interop.huggingface.vit import VitType
 from heedful.models.model_io import load_model, save_model, weights_of
 from heedful.models.vit import Vit, VitConfig
 from heedful.nn.embeddings import from_patches
@@ -157,7 +157,7 @@ def test_an_image_file_is_prepared_as_their_processor_does(tmp_path: Path) -> No
 def test_every_tensor_has_its_row() -> None:
     for changes in OURS.values():
         model = made(**changes)
-        parts = [name for row in table(model.config) for name in row.parts]
+        parts = [name for row in VitType().tensor_map(model.config) for name in row.names]
         assert sorted(parts) == sorted(weights_of(model))
 
 
@@ -183,7 +183,7 @@ REFUSED = {
 def test_what_heedful_does_not_compute_is_refused_by_name(case: str) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(UserError, match=word):
-        config_from(values(**changes), where="config.json")
+        VitType().config_from_hf(values(**changes), where="config.json")
 
 
 PREPARED = {
@@ -208,4 +208,4 @@ def test_other_ways_to_prepare_images_are_refused_by_name(case: str, tmp_path: P
 
 def test_a_head_that_theirs_has_not_is_not_exported() -> None:
     with pytest.raises(UserError, match="head = 'patch_order'"):
-        config_to(VitConfig(image_size=12, patch_size=4, d_model=16, n_heads=4, head="patch_order"))
+        VitType().config_to_hf(VitConfig(image_size=12, patch_size=4, d_model=16, n_heads=4, head="patch_order"))

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.models.model_info import ANY_TASK, CONFIG
 from heedful.text import SpecialIds, Tokenizers
-from heedful.text.marian_tokenizer import write_json
 
 GENERATION = "generation_config.json"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.config_files import (
@@ -23,7 +24,6 @@ from heedful.interop.huggingface.model_type import ModelType
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.gpt import GptConfig, RotaryConfig
 from heedful.text import SpecialIds, Tokenizers
-from heedful.text.marian_tokenizer import write_json
 
 GPT2_ACTIVATIONS = {"gelu_new": "gelu_tanh", **ACTIVATIONS}  # the first name is the one to write
 # (scale_attn_weights, scale_attn_by_inverse_layer_idx) -> heedful's score_scale

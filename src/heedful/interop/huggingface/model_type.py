@@ -47,3 +47,4 @@ class ModelType(Protocol):
 
     def write_extra_files(self, config: Any, folder: Path) -> None:
         """Write files beside config.json and the weights, such as generation_config.json."""
+        return

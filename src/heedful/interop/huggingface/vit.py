@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from heedful.atomic_io import write_json
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.interop.huggingface.bert import without_prefix
@@ -27,7 +28,6 @@ from heedful.interop.huggingface.model_type import ModelType
 from heedful.interop.huggingface.tensor_map import TensorMap
 from heedful.models.vit import VitConfig
 from heedful.text import Tokenizers
-from heedful.text.marian_tokenizer import write_json
 
 PREFIX = "vit."
 PREPROCESSOR = "preprocessor_config.json"
