@@ -45,5 +45,5 @@ def test_if_all_of_it_is_held_out(name: str, unit: str, n: int, tmp_path: Path) 
     valid = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
     assert str(refused.value) == (
         f"no {unit} are left to train on: all {n} are held out for validation, because all copies of a held-out text "
-        f"stands. Give {valid}, or more data"
+        f"are held out. Give {valid}, or more data"
     )
