@@ -118,6 +118,14 @@ def test_every_command_refuses_a_hugging_face_folder_with_the_conversion_to_type
             opened(folder)
 
 
+def test_a_name_of_the_hub_gets_the_download_to_type(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("bert-base-uncased", "Helsinki-NLP/opus-mt-en-de"):
+        message = refused(Path(name), tmp_path / "out", "--format", "heedful", capsys=capsys)
+        assert f"hf download {name} --local-dir {Path(name).name}" in message
+    assert "hf download" not in refused(tmp_path / "none", tmp_path / "out", "--format", "heedful", capsys=capsys)
+
+
 OTHERS = {
     "an adapter": (None, ("adapter_config.json", "adapter_model.safetensors"), "adapter.*merge_and_unload"),
     "an adapter with settings": ({"model_type": "gpt2"}, ("adapter_config.json",), "adapter.*merge_and_unload"),

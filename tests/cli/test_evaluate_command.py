@@ -204,7 +204,7 @@ def test_a_file_that_does_not_fit_is_refused_before_a_model_translates(
     write(tmp_path / "short", TARGET[:3])
     test_set = ["--source", files["source"], "--target", files["target"]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("heedful.cli.evaluate.model_system", lambda *_, **__: pytest.fail("it translated"))
+        patch.setattr("heedful.evaluation.evaluate.model_system", lambda *_, **__: pytest.fail("it translated"))
         assert run(["evaluate", "-m", model, *test_set, "--against", str(tmp_path / against)]) == 1
     assert f"{against}: " in capsys.readouterr().err
 

@@ -22,9 +22,11 @@ from heedful.cli import input, main
 from heedful.cli.input import PipeReader, TextInput
 from heedful.cli.line_filter import one_line
 from heedful.cli.output import open_output
+from heedful.cli.translate import _models
 from heedful.decoding.search.settings import Sampling
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
+from heedful.models.model_info import builtin_models
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
@@ -92,6 +94,32 @@ def test_languages_are_named_as_in_the_card_or_by_code(
     for to in matching:
         assert translated(echo, b"A dog.\n", "--to", to, tmp_path=tmp_path) == b"A dog.\n"
     refused([str(tmp_path / "in"), "-m", str(echo), "--to", other], capsys, f"--to {other}", "translates from en to")
+
+
+def test_the_source_language_is_compared_with_the_card(
+    echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (echo / "README.md").write_text("---\nlanguage:\n- en\n- de\n---\n")
+    assert translated(echo, b"A dog.\n", "--from", "en", "--to", "de", tmp_path=tmp_path) == b"A dog.\n"
+    arguments = [str(tmp_path / "in"), "-m", str(echo), "--from", "fr"]
+    refused(arguments, capsys, "--from fr", "translates from en to de")
+
+
+def test_languages_choose_a_built_in_model() -> None:
+    folders = builtin_models()
+    assert _models([], None, None) == _models([], "en", None) == _models([], "EN", "fr") == [folders["en-fr"]]
+    assert _models([], "fr", None) == _models([], None, "en") == [folders["fr-en"]]
+    for source, target, expected in (
+        ("en", "de", r"from 'en' into 'de' \(built in: en to fr, fr to en\)\. Train or convert"),
+        (None, "french", r"into 'french' .*; did you mean 'fr'"),
+        ("fr", "fr", "from 'fr' into 'fr'"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            _models([], source, target)
+
+
+def test_a_sentence_as_the_file_gets_the_command_for_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["I am hungry."], capsys, "no such file", "echo 'I am hungry.' | heedful translate")
 
 
 def test_empty_input_gives_empty_output(echo: Path, tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ def test_the_card_names_the_languages(tmp_path: Path, monkeypatch):
         Pairs([pair, pair])
 
 
+def test_a_model_that_does_not_translate_is_refused(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"family": "gpt"}')
+    for path in (str(tmp_path), f"en-fr={tmp_path}"):
+        with pytest.raises(UserError, match="family 'gpt'.* use heedful generate"):
+            open_pair(path)
+
+
 @pytest.mark.parametrize("text", [None, "no head", card("de"), card("de", "fr", "en"), "---\nlanguage: de\n---\n"])
 def test_a_card_that_does_not_say_is_no_guess(tmp_path: Path, monkeypatch, text):
     install(monkeypatch.setattr)

@@ -6,30 +6,23 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Device, Json, resolve_device
+from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Compute, Device, Json, resolve_device
 from heedful.cli.output import name_in_errors, refuse_overwriting
 from heedful.cli.progress import ProgressReporter
 from heedful.data.problems import excerpt
 from heedful.errors import UserError
-from heedful.evaluation.evaluate import (
-    Compute,
-    Evaluation,
-    SentenceScores,
-    System,
-    Texts,
-    file_system,
-    model_system,
-    read_texts,
-)
-from heedful.evaluation.evaluate import evaluate as evaluate_texts
-from heedful.evaluation.metrics import Interval, Score, Tokenize
-from heedful.evaluation.significance import Comparison
 from heedful.models.model_info import builtin_folders, find_model_folder
 
+if TYPE_CHECKING:  # the evaluation needs NumPy, which the help must not wait for
+    from heedful.evaluation.evaluate import Evaluation, SentenceScores, System, Texts
+    from heedful.evaluation.metrics import Interval, Score
+    from heedful.evaluation.significance import Comparison
+
+Tokenize = Literal["13a", "none", "intl", "zh", "ja-mecab", "ko-mecab", "char"]
 SIGNIFICANT = 0.05
 WIDTH = 110  # characters of a sentence that is shown
 Values = dict[str, object]
@@ -42,7 +35,7 @@ def evaluate(
     hypotheses: Annotated[Path | None, Parameter(group=DATA)] = None,
     against: Annotated[Path | None, Parameter(group=DATA)] = None,
     model: Annotated[Path | None, Parameter(name=("--model", "-m"), group=MODEL)] = None,
-    compute: Annotated[Compute, Parameter(group=MODEL)] = "float32",
+    compute: Compute = "float32",
     beam: Annotated[int, Parameter(group=RUN)] = 5,
     device: Device = "auto",
     lowercase: Annotated[bool, Parameter(group=RUN)] = False,
@@ -69,8 +62,6 @@ def evaluate(
         A second model folder or file of translations: is the difference more than chance?
     model
         The run or model folder that translates --source, or a built-in model (en-fr, fr-en).
-    compute
-        Precision of the translation; int8 is faster and slightly less exact.
     beam
         Hypotheses that the search keeps; 1 is greedy search.
     lowercase
@@ -82,6 +73,9 @@ def evaluate(
     per_sentence
         Write the scores of each sentence to this file, one JSON object a line.
     """
+    from heedful.evaluation.evaluate import evaluate as evaluate_texts
+    from heedful.evaluation.evaluate import read_texts
+
     system = _system_to_score(model, hypotheses, source)
     _check_options(worst, per_sentence, [system, source, against, *(target or ())])
     if not target:
@@ -137,7 +131,9 @@ def _check_options(worst: int, per_sentence: Path | None, inputs: list[Path | No
     refuse_overwriting(per_sentence, *inputs, option="--per-sentence")
 
 
-def _systems(paths: list[Path], texts: Texts, beam: int, compute: Compute, device: str) -> list[System]:
+def _systems(paths: list[Path], texts: "Texts", beam: int, compute: Compute, device: str) -> "list[System]":
+    from heedful.evaluation.evaluate import file_system, model_system
+
     # Files first: a problem with one is reported before a model has translated for an hour.
     files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
     with ProgressReporter(unit="sentences") as progress:
@@ -164,9 +160,9 @@ def _is_model(path: Path) -> bool:
 class Report:
     """The scores of one system, perhaps compared with a second."""
 
-    texts: Texts
-    systems: list[System]
-    evaluation: Evaluation
+    texts: "Texts"
+    systems: "list[System]"
+    evaluation: "Evaluation"
     n_worst: int
 
     def values(self) -> Values:
@@ -250,13 +246,13 @@ class Report:
             yield f"  translation {excerpt(self.systems[0].hypotheses[i], WIDTH)}"
 
 
-def _score_lines(scores: list[Score]) -> Iterator[str]:
+def _score_lines(scores: "list[Score]") -> Iterator[str]:
     for score in scores:
         margin = "" if score.interval is None else f" ± {score.interval.margin:.2f}"
         yield f"  {_name(score):<18}{score.value:6.2f}{margin:<8}  {score.signature}"
 
 
-def _perplexity_lines(system: System) -> Iterator[str]:
+def _perplexity_lines(system: "System") -> Iterator[str]:
     likelihood = system.likelihood
     if likelihood is not None and likelihood.n_scored:
         which = f"{likelihood.n_scored:,} of the references" if likelihood.left_out else "the references"
@@ -266,21 +262,21 @@ def _perplexity_lines(system: System) -> Iterator[str]:
         )
 
 
-def _is_lower(score: Score) -> bool:
+def _is_lower(score: "Score") -> bool:
     return "case:lc" in score.signature.split("|")
 
 
-def _name(score: Score) -> str:
+def _name(score: "Score") -> str:
     return f"{score.name} lower-cased" if _is_lower(score) else score.name
 
 
-def _verdict(comparison: Comparison) -> str:
+def _verdict(comparison: "Comparison") -> str:
     if comparison.p_value >= SIGNIFICANT:
         return "no more than chance"
     return "better" if comparison.difference > 0 else "worse"
 
 
-def _system_values(system: System, scores: list[Score]) -> Values:
+def _system_values(system: "System", scores: "list[Score]") -> Values:
     values: Values = {"name": system.name, "scores": [_score_values(score) for score in scores]}
     likelihood = system.likelihood
     if likelihood is not None:
@@ -293,22 +289,22 @@ def _system_values(system: System, scores: list[Score]) -> Values:
     return values
 
 
-def _score_values(score: Score) -> Values:
+def _score_values(score: "Score") -> Values:
     values: Values = {"name": score.name, "lowercase": _is_lower(score), "value": score.value}
     interval = {} if score.interval is None else _interval_values(score.interval)
     return {**values, **interval, "signature": score.signature}
 
 
-def _interval_values(interval: Interval) -> Values:
+def _interval_values(interval: "Interval") -> Values:
     return {"low": interval.low, "high": interval.high, "margin": interval.margin, "mean": interval.mean}
 
 
-def _comparison_values(comparison: Comparison, score: Score) -> Values:
+def _comparison_values(comparison: "Comparison", score: "Score") -> Values:
     values: Values = {"name": comparison.name, "lowercase": _is_lower(score), "difference": comparison.difference}
     return {**values, **_interval_values(comparison.interval), "p_value": comparison.p_value}
 
 
-def _sentence_values(system: System, scores: SentenceScores, i: int) -> Values:
+def _sentence_values(system: "System", scores: "SentenceScores", i: int) -> Values:
     values: Values = {"hypothesis": system.hypotheses[i], "bleu": scores.bleu[i], "chrf": scores.chrf[i]}
     if system.likelihood is not None and i not in system.likelihood.left_out:
         values["reference_log_prob"] = system.likelihood.log_probs[i]
