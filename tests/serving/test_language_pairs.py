@@ -59,7 +59,7 @@ def test_the_card_names_the_languages(tmp_path: Path, monkeypatch):
 def test_a_model_that_does_not_translate_is_refused(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"family": "gpt"}')
     for path in (str(tmp_path), f"en-fr={tmp_path}"):
-        with pytest.raises(UserError, match="family 'gpt'.* use heedful generate"):
+        with pytest.raises(UserError, match=r"family 'gpt'.* use heedful generate"):
             open_pair(path)
 
 
