@@ -130,9 +130,11 @@ class Corpus:
 
 
 def heedful(*args: str | Path, json_output: bool = False) -> Values:
-    """Run a command of heedful; with `json_output`, return what it prints as JSON."""
+    """Run a command of heedful and exit if it fails; with `json_output`, return what it prints as JSON."""
     command = [sys.executable, "-m", "heedful", *map(str, args)]
-    process = subprocess.run(command, check=True, stdout=subprocess.PIPE if json_output else None, text=True)
+    process = subprocess.run(command, check=False, stdout=subprocess.PIPE if json_output else None, text=True)
+    if process.returncode:
+        sys.exit(process.returncode)
     return dict(json.loads(process.stdout)) if json_output else {}
 
 
