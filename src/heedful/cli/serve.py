@@ -145,7 +145,8 @@ def _announce(host: str, port: int, pairs: "Pairs", keys: "Keys") -> None:
     for pair in pairs:
         print_message(f"{pair.source} to {pair.target} with {pair.engine}")
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    print_message(f"listening at {address} {'with' if len(keys) else 'without'} keys; Ctrl-C stops")
+    with_keys = "with" if len(keys) else "without"
+    print_message(f"listening at {address} {with_keys} keys; its API: {address}docs; Ctrl-C stops")
 
 
 def _configure_logging(verbose: bool) -> None:

@@ -88,7 +88,7 @@ def train(
     lr
         Peak learning rate (optimiser.lr); by default that of the recipe.
     seed
-        Seed of the random numbers (run.seed); by default 1.
+        Seed of the random numbers (run.seed); by default that of the recipe.
     device
         Where to compute (run.device): cpu, cuda, cuda:N, mps or auto; by default auto, the best device that there is.
     set
