@@ -2,7 +2,7 @@
 
     python benchmarks/quality/family.py data --shared ../shared/data --output family  # write the sets as plain files
     python benchmarks/quality/family.py shakespeare                                  # gpt: loss per character
-    python benchmarks/quality/family.py labels --sets sst trec --labels 100 1000 0   # bert, with and without start
+    python benchmarks/quality/family.py labels --sets sst trec --labels 100 1000 0   # bert, also from scratch
     python benchmarks/quality/family.py pictures --sets cifar mnist                  # vit, beside a small CNN
     python benchmarks/quality/family.py summaries --families t5 bart extract         # with and without pre-training
     python benchmarks/quality/family.py scan --families universal seq2seq            # simple and length split

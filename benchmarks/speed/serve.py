@@ -32,7 +32,7 @@ from serve_client import Closed, closed_loop, open_loop
 from watch import TICKS, busy_cores, cpu_of_others, processes
 
 HERE = Path(__file__).parent
-SHARES = (0.25, 0.5, 0.75, 0.9)  # of the highest rate, for the latency
+SHARES = (0.25, 0.5, 0.75, 0.9)  # of the highest rate; latency is measured at each
 CLIENTS = {32: 16, 1: 64}  # texts per request -> clients, if there are enough texts
 GOALS = {32: 0.9, 1: 0.6}  # texts per request -> share of the offline rate
 THREADS = 4  # of the server that translates one by one

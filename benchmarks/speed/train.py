@@ -91,7 +91,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def flop_per_target_token(sizes: Sizes, source: list[int], target: list[int]) -> float:
-    """Count forward and backward without padding: 6 per weight and token, 12 d per pair of attending tokens."""
+    """Count FLOP of forward and backward: 6 per weight and token, 12 d per pair of query and key; no padding."""
     d, ff = sizes.d_model, 2 * sizes.d_model * sizes.d_ff
     # The encoder, and the keys and values of the decoder's cross-attention.
     at_source = sizes.n_layers * (4 * d * d + ff + 2 * d * d)
