@@ -87,14 +87,14 @@ IN_DATA = [
         ("data/test_batch_sampler.py",),
     ),
     Mutant(
-        "a corpus with a small weight shows the same examples in every epoch",
+        "a corpus with a small weight has the same examples in every epoch",
         "data/batch_sampler.py",
         "begin, end = floor(epoch * share), floor((epoch + 1) * share)",
         "begin, end = 0, floor(share)",
         ("data/test_batch_sampler.py",),
     ),
     Mutant(
-        "the ceiling of the source is forgotten",
+        "the token budget of the source is ignored",
         "data/batch_sampler.py",
         "& (rows * longest_source <= source_tokens)",
         "& (longest_source <= source_tokens)",
@@ -108,7 +108,7 @@ IN_DATA = [
         ("data/test_batch_sampler.py",),
     ),
     Mutant(
-        "the state is where the workers stand, not the consumer",
+        "the state counts batches that workers made ahead",
         "data/loader.py",
         "self._state = after",
         "self._state = self._next",
@@ -129,7 +129,7 @@ IN_DATA = [
         ("data/test_loader.py",),
     ),
     Mutant(
-        "the decoder reads the token that it must say",
+        "the decoder reads the token that it is to predict",
         "data/collate.py",
         "target_in[row, 1 : len(ids) + 1] = ids",
         "target_in[row, : len(ids)] = ids",
@@ -144,7 +144,7 @@ IN_DATA = [
         ("data/test_collate.py",),
     ),
     Mutant(
-        "a span stands one token before its sentinel",
+        "a span begins one token before its sentinel",
         "data/noising.py",
         "at = np.flatnonzero(begins[hidden])",
         "at = np.flatnonzero(begins[hidden]) + 1",
@@ -158,7 +158,7 @@ IN_DATA = [
         ("data/test_noising.py",),
     ),
     Mutant(
-        "special ids are hidden too",
+        "special ids are masked too",
         "data/noising.py",
         "return np.unique([*special_ids.all_ids, *protected, *more])",
         "return np.unique([*protected, *more])",
@@ -172,7 +172,7 @@ IN_DATA = [
         ("data/test_datasets.py",),
     ),
     Mutant(
-        "a carriage return without a line feed is taken off",
+        "a carriage return without a line feed is removed",
         "data/lines.py",
         'if content[-1:] == b"\\r" and raw[-1:] == b"\\n":',
         'if content[-1:] == b"\\r":',

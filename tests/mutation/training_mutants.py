@@ -39,14 +39,14 @@ IN_TRAINING = [
         LOSSES,
     ),
     Mutant(
-        "every rank draws windows of its own",
+        "every rank draws other windows",
         "data/datasets.py",
         "places = rng(seed).random(len(indices))",
         "places = rng(seed, len(rows)).random(len(indices))",
         LOSSES,
     ),
     Mutant(
-        "what is hidden depends on the rank",
+        "the masked ids depend on the rank",
         "data/datasets.py",
         "self.masking(ids, rng(seed, int(row)))",
         "self.masking(ids, rng(seed, len(rows)))",
@@ -60,7 +60,7 @@ IN_TRAINING = [
         LOSSES,
     ),
     Mutant(
-        "pictures are changed by rank",
+        "the changes of images depend on the rank",
         "data/images.py",
         "[rng(seed, int(row)) for row in rows]",
         "[rng(seed, len(rows)) for row in rows]",
@@ -123,7 +123,7 @@ IN_TRAINING = [
         PARTS,
     ),
     Mutant(
-        "a stretch runs into the next of its name",
+        "a span continues into the next span with its label",
         "data/conll.py",
         'kind in ("B", "S", "U", "O") or label != name',
         'kind in ("S", "U", "O") or label != name',
