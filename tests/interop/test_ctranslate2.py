@@ -12,7 +12,7 @@ from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.model_config import POSITIONS
-from heedful.interop.ctranslate2.spec import described, sinusoids, why_not, why_not_values
+from heedful.interop.ctranslate2.spec import ct2_model, sinusoids, why_not, why_not_values
 from heedful.models.model_io import LoadedModel
 from heedful.models.seq2seq import PatternConfig, Seq2SeqConfig
 from heedful.nn.positions import sinusoidal_code
@@ -99,7 +99,7 @@ def test_what_would_differ_is_refused_by_name(name, changes):
     config = Seq2SeqConfig(60, 60, d_model=32, n_heads=4, d_ff=48, n_layers=2, **changes)
     assert name in why_not(config)
     with pytest.raises(UserError, match=name):
-        described(LoadedModel("seq2seq", make_model(**changes), None))
+        ct2_model(LoadedModel("seq2seq", make_model(**changes), None))
 
 
 def test_only_these_are_refused():

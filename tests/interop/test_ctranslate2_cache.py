@@ -12,7 +12,8 @@ from ct2_models import count_conversions, make_model
 from heedful.atomic_io import MANIFEST, check_manifest
 from heedful.errors import UserError
 from heedful.interop.ctranslate2 import cache
-from heedful.interop.ctranslate2.cache import FACTS, NotConvertible, convert
+from heedful.interop.ctranslate2.cache import convert
+from heedful.interop.ctranslate2.conversion import INFO, NotConvertible
 from heedful.models.model_io import load_model, save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
 
@@ -50,7 +51,7 @@ def test_another_model_in_the_same_place_is_converted_anew(model_folder, counted
     first = convert(model_folder)
     save_model(model_folder, make_model(d_ff=64), None)
     second = convert(model_folder)
-    assert first.facts.key != second.facts.key
+    assert first.info.key != second.info.key
     assert len(counted) == 2
 
 
@@ -62,7 +63,7 @@ def test_conversions_for_another_version_are_deleted(model_folder, counted, monk
     assert not first.folder.exists()
 
 
-@pytest.mark.parametrize("name", ["model.bin", MANIFEST, FACTS])
+@pytest.mark.parametrize("name", ["model.bin", MANIFEST, INFO])
 @pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
 def test_a_damaged_conversion_is_made_again(name, damage, model_folder, counted):
     path = convert(model_folder).folder / name
@@ -152,8 +153,8 @@ def test_tokenizers_are_probed_again_if_they_changed_since_the_conversion(by_chi
     )
     converted.load_tokenizers()
     assert probed == []
-    others = dataclasses.replace(converted.facts, tokenizers={"joint.spm": "0" * 64})
-    for facts in (others, dataclasses.replace(converted.facts, tokenizers={})):
+    others = dataclasses.replace(converted.info, tokenizers={"joint.spm": "0" * 64})
+    for info in (others, dataclasses.replace(converted.info, tokenizers={})):
         probed.clear()
-        dataclasses.replace(converted, facts=facts).load_tokenizers()
+        dataclasses.replace(converted, info=info).load_tokenizers()
         assert len(probed) == 1

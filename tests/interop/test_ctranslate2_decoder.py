@@ -70,7 +70,7 @@ def test_key_heads_are_not_written_out(tmp_path: Path) -> None:
 
 
 def test_a_mark_before_each_text_is_refused() -> None:
-    assert "no mark before" in why_not(GptConfig(**SIZES, special_ids=SpecialIds(source_bos=True)))
+    assert "no BOS before" in why_not(GptConfig(**SIZES, special_ids=SpecialIds(source_bos=True)))
 
 
 def test_for_other_programs(tmp_path: Path) -> None:
@@ -92,5 +92,5 @@ def test_for_other_programs_a_model_must_have_an_end(tmp_path: Path) -> None:
     folder = save_model(
         tmp_path / "model", make_gpt(vocab_size=size, special_ids=SpecialIds(eos_id=size)), tokenizers()
     )
-    with pytest.raises(UserError, match="which no token has"):
+    with pytest.raises(UserError, match="which is not in its vocabulary"):
         convert_model(folder, tmp_path / "ct2", to="ctranslate2")

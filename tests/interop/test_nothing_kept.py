@@ -16,7 +16,8 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import Notice, UserError
 from heedful.interop.ctranslate2 import cache
-from heedful.interop.ctranslate2.cache import NotConvertible, cache_for_children, convert, user_cache
+from heedful.interop.ctranslate2.cache import cache_for_children, convert, user_cache
+from heedful.interop.ctranslate2.conversion import NotConvertible
 from heedful.models.model_io import save_model
 
 NO_FOLDER = "/dev/null/cache"
@@ -72,7 +73,7 @@ def test_both_ways_to_ctranslate2_go_on(folder, monkeypatch, engine):
 def test_without_any_place_auto_takes_torch(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", no_temporary_folder)
     assert isinstance(open_engine(folder), TorchEngine)
-    with pytest.raises(NotConvertible, match=r"cannot be written.*nor is there a temporary folder"):
+    with pytest.raises(NotConvertible, match=r"cannot be written.*a temporary folder for the conversion cannot be made"):
         open_engine(folder, engine="ctranslate2")
 
 
@@ -84,7 +85,7 @@ def test_a_writer_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setattr(tempfile, "mkdtemp", no_temporary_folder)
         assert open_engine(made).search(prompts, GREEDY) == expected
-        with pytest.raises(UserError, match="nor is there a temporary folder"):
+        with pytest.raises(UserError, match="a temporary folder for the conversion cannot be made"):
             open_engine(made, compute="int8").search(prompts, GREEDY)
     counted = count_conversions(monkeypatch)
     with pytest.warns(Notice):
@@ -115,7 +116,7 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     assert not user_cache().parent.is_dir()
-    assert not cache._can_write(user_cache())
+    assert not cache._is_writable(user_cache())
 
 
 def test_processes_share_a_cache_for_now(folder, tmp_path, monkeypatch):

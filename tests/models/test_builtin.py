@@ -194,7 +194,7 @@ def test_converted_without_torch_is_converted_with_it(tmp_path: Path, monkeypatc
     elsewhere = Path(shutil.copytree(builtin_model(), tmp_path / "copy"))
     assert is_builtin(builtin_model()) and not is_builtin(elsewhere)
     checked, ours = convert(elsewhere), convert(builtin_model())
-    assert ours.facts == checked.facts
+    assert ours.info == checked.info
     assert ours.folder.parent == tmp_path / "cache" / "heedful" and checked.folder.parent == elsewhere
     for name in ("model.bin", "config.json"):
         assert (ours.folder / name).read_bytes() == (checked.folder / name).read_bytes()

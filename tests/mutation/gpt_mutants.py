@@ -48,8 +48,8 @@ IN_GPT = [
     Mutant(
         "the scale of a layer counts from 0",
         "models/gpt.py",
-        "by_head / (number + 1)",
-        "by_head / max(number, 1)",
+        "by_head / (layer + 1)",
+        "by_head / max(layer, 1)",
         MODEL,
     ),
     Mutant(
@@ -132,15 +132,15 @@ IN_GPT = [
     Mutant(
         "CTranslate2 stretches every wave alike",
         "interop/ctranslate2/spec.py",
-        "if waves.original_max_len is not None:",
+        "if rotary.original_max_len is not None:",
         "if False:",
         DECODER,
     ),
     Mutant(
         "CTranslate2 counts the layers from 0",
         "interop/ctranslate2/spec.py",
-        "by_head / (number + 1)",
-        "by_head / max(number, 1)",
+        "by_head / (layer + 1)",
+        "by_head / max(layer, 1)",
         DECODER,
     ),
     Mutant(

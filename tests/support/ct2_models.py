@@ -10,9 +10,9 @@ from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_tuning import Speed
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.interop.ctranslate2 import cache
-from heedful.interop.ctranslate2.cache import Converted, facts_of
-from heedful.interop.ctranslate2.convert_process import convert_into
-from heedful.interop.ctranslate2.spec import described, write_model
+from heedful.interop.ctranslate2.cache import Converted
+from heedful.interop.ctranslate2.convert_process import conversion_info, convert_into
+from heedful.interop.ctranslate2.spec import ct2_model, write_model
 from heedful.models.bart import Bart
 from heedful.models.model_io import LoadedModel
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -45,9 +45,9 @@ def with_opinions(model: EncoderDecoder) -> EncoderDecoder:
 
 def convert_here(model: EncoderDecoder, folder: Path) -> Converted:
     folder.mkdir(parents=True)
-    outline, weights = described(LoadedModel(type(model).__name__.lower(), model, None))
-    write_model(outline, weights, folder)
-    return Converted(folder, folder, facts_of(outline, "", folder))
+    config, weights = ct2_model(LoadedModel(type(model).__name__.lower(), model, None))
+    write_model(config, weights, folder)
+    return Converted(folder, folder, conversion_info(config, "", folder))
 
 
 def make_engine(model: EncoderDecoder, folder: Path, **options) -> CTranslate2Engine:
@@ -92,9 +92,9 @@ def count_conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Conversions run in this process from now on, and their folders are in the list."""
     made: list[Path] = []
 
-    def run(model: Path, folder: Path) -> None:
+    def run(model: Path, folder: Path, key: str) -> None:
         made.append(folder)
-        convert_into(model, folder)
+        convert_into(model, folder, key=key)
 
     monkeypatch.setattr(cache, "_run_child", run)
     return made

@@ -8,8 +8,9 @@ from deterministic import fill, whole_numbers
 from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.engines.ctranslate2_generator import CTranslate2Generator
 from heedful.decoding.search.request import Hypothesis, Request
-from heedful.interop.ctranslate2.cache import Converted, facts_of
-from heedful.interop.ctranslate2.spec import described, write_model
+from heedful.interop.ctranslate2.cache import Converted
+from heedful.interop.ctranslate2.convert_process import conversion_info
+from heedful.interop.ctranslate2.spec import ct2_model, write_model
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import LoadedModel
 
@@ -35,9 +36,9 @@ def make_gpt(**changes) -> Gpt:
 
 def convert_here(model: Gpt, folder: Path) -> Converted:
     folder.mkdir(parents=True)
-    outline, weights = described(LoadedModel("gpt", model, None))
-    write_model(outline, weights, folder)
-    return Converted(folder, folder, facts_of(outline, "", folder))
+    config, weights = ct2_model(LoadedModel("gpt", model, None))
+    write_model(config, weights, folder)
+    return Converted(folder, folder, conversion_info(config, "", folder))
 
 
 def make_writer(model: Gpt, folder: Path, **options) -> CTranslate2Generator:

@@ -53,14 +53,14 @@ def _to_huggingface(source: Path, output: Path) -> Path:
 
 
 def _to_ctranslate2(source: Path, output: Path) -> Path:
-    from heedful.interop.ctranslate2.spec import described, write_model
+    from heedful.interop.ctranslate2.spec import ct2_model, write_model
     from heedful.models.model_io import load_model
     from heedful.text import save_tokenizers
 
     loaded = load_model(source)
-    outline, weights = described(loaded)
+    config, weights = ct2_model(loaded)
     with atomic_folder(output) as aside:
-        write_model(outline, weights, aside, tokenizers=loaded.tokenizers)
+        write_model(config, weights, aside, tokenizers=loaded.tokenizers)
         if loaded.tokenizers is not None:
             save_tokenizers(aside, loaded.tokenizers)
     return output

@@ -24,7 +24,8 @@ from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.devices import device_name
 from heedful.errors import UserError, invalid_choice
-from heedful.interop.ctranslate2.cache import Converted, NotConvertible, convert, find_conversion, refusal
+from heedful.interop.ctranslate2.cache import Converted, convert, find_conversion
+from heedful.interop.ctranslate2.conversion import NotConvertible, not_convertible
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, card_languages, find_model_folder, require_family
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
 
@@ -99,9 +100,11 @@ def _open_decoder_only(
 
     reason = why_not_values(read_json(folder / CONFIG))
     if engine == "ctranslate2" and reason is not None:
-        raise refusal(folder, reason)
+        raise not_convertible(folder, reason)
     if engine == "torch" or reason is not None or (engine == "auto" and device != "cpu" and compute == "float32"):
-        return _torch_only(folder, compute, device, threads, why="" if reason is None else str(refusal(folder, reason)))
+        return _torch_only(
+            folder, compute, device, threads, why="" if reason is None else str(not_convertible(folder, reason))
+        )
     require_device(device)
     info = read_decoder_only_info(folder)
 

@@ -115,7 +115,7 @@ class CTranslate2Engine:
         scores: bool = True,
     ) -> None:
         self.converted = converted
-        self.facts = converted.facts
+        self.info = converted.info
         self.compute = compute
         self.device = device
         known = speed or known_speed(converted.folder, compute, device)
@@ -124,15 +124,15 @@ class CTranslate2Engine:
         self._measuring = threading.Lock()
         self.scores = scores
         self._copies = ModelReplicas(converted.folder, compute=compute, device=device, speed=self.speed)
-        self._sources = [source_token(number) for number in range(self.facts.source_vocab_size)]
-        self._targets = [target_token(number) for number in range(self.facts.target_vocab_size)]
-        self._end = self._sources[self.facts.end_id]
+        self._sources = [source_token(number) for number in range(self.info.source_vocab_size)]
+        self._targets = [target_token(number) for number in range(self.info.target_vocab_size)]
+        self._end = self._sources[self.info.end_id]
 
     def why_not(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
-        reason = why_not_settings(self._whole(settings), self.facts)
+        reason = why_not_settings(self._whole(settings), self.info)
         if reason is not None:
             return reason
-        reasons = (why_not_request(request, settings, self.facts) for request in requests)
+        reasons = (why_not_request(request, settings, self.info) for request in requests)
         return next((reason for reason in reasons if reason is not None), None)
 
     def search(
@@ -141,7 +141,7 @@ class CTranslate2Engine:
         reason = self.why_not(requests, settings)
         if reason is not None:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use --engine torch")
-        sizes = self.facts
+        sizes = self.info
         check_ids(
             requests,
             settings,
@@ -216,7 +216,7 @@ class CTranslate2Engine:
     def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
         scores = result.scores or [math.nan] * len(result.hypotheses)
         looked = result.attention if self._looks(settings) else [None] * len(result.hypotheses)
-        end = target_token(self.facts.end_id)
+        end = target_token(self.info.end_id)
         return [_hypothesis(*parts, settings, end) for parts in zip(result.hypotheses, scores, looked, strict=True)]
 
     def _must_score_again(self, requests: Sequence[Request], settings: SearchSettings) -> bool:
@@ -294,13 +294,13 @@ class CTranslate2Engine:
 
     def _whole(self, settings: SearchSettings) -> SearchSettings:
         """With the ids that this model must never write."""
-        if not self.facts.forbidden:
+        if not self.info.forbidden:
             return settings
-        return replace(settings, forbidden=tuple(sorted({*settings.forbidden, *self.facts.forbidden})))
+        return replace(settings, forbidden=tuple(sorted({*settings.forbidden, *self.info.forbidden})))
 
     def _limit(self, request: Request, settings: SearchSettings) -> int:
         limit = settings.limit(len(request))
-        return limit if self.facts.n_positions is None else min(limit, self.facts.n_positions)
+        return limit if self.info.n_positions is None else min(limit, self.info.n_positions)
 
     def _looks(self, settings: SearchSettings) -> bool:
         return settings.attention or settings.coverage_penalty > 0

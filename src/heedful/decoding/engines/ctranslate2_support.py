@@ -3,7 +3,7 @@
 from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.interop.ctranslate2.cache import ConversionInfo
+from heedful.interop.ctranslate2.conversion import ConversionInfo
 from heedful.interop.ctranslate2.library import devices
 
 RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"

@@ -18,7 +18,8 @@ from typing import Any
 from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.devices import n_cores
 from heedful.errors import UserError
-from heedful.interop.ctranslate2.cache import FACTS, user_cache
+from heedful.interop.ctranslate2.cache import user_cache
+from heedful.interop.ctranslate2.conversion import INFO
 from heedful.interop.ctranslate2.library import library, placed, source_token
 from heedful.text import SPECIAL_IDS
 
@@ -88,7 +89,7 @@ def measure(folder: Path, compute: str, device: str = "cpu") -> Speed:
     for a way that is better by the clock and by the time of all threads together; sizes are compared by the latter.
     """
     n, sizes = n_cores(), BATCHES if device == "cpu" else GPU_BATCHES
-    sources = _sources(read_json(folder / FACTS)["source_vocab_size"], n_sentences=max(sizes) // LENGTH)
+    sources = _sources(read_json(folder / INFO)["source_vocab_size"], n_sentences=max(sizes) // LENGTH)
     if device != "cpu":
         return Speed(1, 1, *_best_sizes(_Trial(folder, compute, 1, 1, device), sources, sizes))
     few = sources[::4]

@@ -1,8 +1,9 @@
-"""Run as a program: convert the model folder sys.argv[1] into the empty folder sys.argv[2].
+"""Convert a model folder for CTranslate2. Run as a program: python -m … MODEL OUTPUT KEY, with an empty OUTPUT.
 
-A process of its own, so that torch, and the OpenMP runtime that it brings, stay out of the one that translates. A model
-that comes with heedful needs no torch, and then often no such process (`ctranslate2_cache`).
-The exit codes MISTAKE and REFUSED come with a message for the user on standard error.
+It is a process of its own so that torch and its OpenMP runtime stay out of the process that translates. Built-in models
+need no torch, and `cache` often converts them without another process.
+
+EXIT_USER_ERROR and EXIT_NOT_CONVERTIBLE come with a message for the user on standard error.
 """
 
 import contextlib
@@ -12,58 +13,58 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.atomic_io import write_json
+from heedful.atomic_io import sha256, write_json
 from heedful.config import config_to_dict, read_json
 from heedful.errors import UserError
-from heedful.interop.ctranslate2.cache import FACTS, MISTAKE, REFUSED, NotConvertible, facts_of, key_of, refusal
+from heedful.interop.ctranslate2.conversion import (
+    EXIT_NOT_CONVERTIBLE,
+    EXIT_USER_ERROR,
+    INFO,
+    ConversionInfo,
+    NotConvertible,
+    not_convertible,
+)
 from heedful.interop.ctranslate2.library import library
-from heedful.interop.ctranslate2.model_config import Ct2ModelConfig, outline_of
-from heedful.interop.ctranslate2.spec import Floats, described, why_not_values, write_model
+from heedful.interop.ctranslate2.model_config import Ct2ModelConfig, read_model_config
+from heedful.interop.ctranslate2.spec import Floats, ct2_model, why_not_values, write_model
 from heedful.models.model_info import CONFIG, SCALE, WEIGHTS, is_builtin
+from heedful.text.tokenizer_files import OWN_FILES
 
 
-def convert_into(model_folder: Path, folder: Path) -> None:
-    key = key_of(model_folder)
-    if is_builtin(model_folder):
-        outline, weights = _builtin(model_folder)
+def convert_into(model: Path, folder: Path, *, key: str) -> None:
+    """Write the conversion of a model folder, and its ConversionInfo with the key, into an empty folder."""
+    if is_builtin(model):
+        config, weights = _read_builtin(model)
         with without_torch():
-            write_model(outline, weights, folder)
+            write_model(config, weights, folder)
     else:
-        outline, weights = _checked(model_folder)
-        write_model(outline, weights, folder)
-    facts = facts_of(outline, key, model_folder)
-    write_json(folder / FACTS, config_to_dict(facts))
+        config, weights = _load_checked(model)
+        write_model(config, weights, folder)
+    write_json(folder / INFO, config_to_dict(conversion_info(config, key, model)))
 
 
-def _checked(model_folder: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
-    """`load_model` checks everything: hashes, settings, shapes, and the tokenizers in a child process."""
-    from heedful.models.model_io import load_model
-
-    loaded = load_model(model_folder)
-    reason = why_not_values({"family": loaded.family, **config_to_dict(loaded.model.config)})
-    if reason is not None:
-        raise refusal(model_folder, reason)
-    return described(loaded)
-
-
-def _builtin(model_folder: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
-    """Without torch, whose import takes longer than all the rest: what comes with heedful is checked by its tests."""
-    from safetensors.numpy import load_file
-
-    numbers = load_file(model_folder / WEIGHTS)
-    scales = {name.removesuffix(SCALE): numbers.pop(name)[:, None] for name in list(numbers) if name.endswith(SCALE)}
-    weights = {
-        name: np.multiply(array, scales.get(name, np.float32(1)), dtype=np.float32) for name, array in numbers.items()
-    }
-    return outline_of(read_json(model_folder / CONFIG)), weights
+def conversion_info(config: Ct2ModelConfig, key: str, model: Path) -> ConversionInfo:
+    """Return what a search must know of a conversion, with the hashes of the model's tokenizer files."""
+    return ConversionInfo(
+        key=key,
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        n_positions=config.n_positions,
+        learned_positions=config.positions == "learned",
+        end_id=config.special_ids.eos_id,
+        forbidden=config.special_ids.forbidden_ids,
+        tokenizers={name: sha256(model / name) for name in OWN_FILES if (model / name).is_file()},
+    )
 
 
 @contextlib.contextmanager
 def without_torch() -> Iterator[None]:
-    """CTranslate2's descriptions import torch where there is one, and do as well without. Whoever imports them later
-    gets them as if nobody had. Not beside a thread that may import torch.
+    """Keep CTranslate2's specification classes from importing torch, which they do if it is installed but do not need.
+
+    Afterwards these modules are removed, so that a later import of them imports torch as usual. Do not use this beside
+    a thread that may import torch.
     """
-    if "torch" in sys.modules:  # too late, or rather: it costs nothing now
+    if "torch" in sys.modules:  # already imported: nothing to save
         yield
         return
     before = set(sys.modules)
@@ -78,12 +79,36 @@ def without_torch() -> Iterator[None]:
             vars(library()).pop("specs", None)
 
 
+def _load_checked(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
+    """Load a model with all checks of `load_model`: hashes, settings, shapes, and the tokenizers in a child process."""
+    from heedful.models.model_io import load_model
+
+    loaded = load_model(model)
+    reason = why_not_values({"family": loaded.family, **config_to_dict(loaded.model.config)})
+    if reason is not None:
+        raise not_convertible(model, reason)
+    return ct2_model(loaded)
+
+
+def _read_builtin(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
+    """Read a built-in model without torch, whose import takes longer than the conversion. Tests have checked it."""
+    from safetensors.numpy import load_file
+
+    arrays = load_file(model / WEIGHTS)
+    scales = {name.removesuffix(SCALE): arrays.pop(name)[:, None] for name in list(arrays) if name.endswith(SCALE)}
+    weights = {
+        name: np.multiply(array, scales.get(name, np.float32(1)), dtype=np.float32) for name, array in arrays.items()
+    }
+    return read_model_config(read_json(model / CONFIG)), weights
+
+
 def main() -> int:
+    model, folder, key = sys.argv[1:]
     try:
-        convert_into(Path(sys.argv[1]), Path(sys.argv[2]))
+        convert_into(Path(model), Path(folder), key=key)
     except UserError as error:
         print(error, file=sys.stderr)
-        return REFUSED if isinstance(error, NotConvertible) else MISTAKE
+        return EXIT_NOT_CONVERTIBLE if isinstance(error, NotConvertible) else EXIT_USER_ERROR
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What CTranslate2 must know of a model, whatever its family calls it. Needs no torch."""
+"""What CTranslate2 needs to know of a model's settings, in the same words for every family. Needs no torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,17 @@ import numpy as np
 from heedful.config import config_from_dict
 from heedful.text.special_ids import SpecialIds
 
-# CTranslate2 computes sinusoids of another shape, and only reads heedful's: so it gets a table. This is enough for a
-# source of 4,096 tokens and a translation as long as a search may make of it (8,208).
+# CTranslate2's own sinusoids have another form than heedful's, so it gets heedful's as a table of this many rows. That
+# is enough for a source of 4,096 tokens and the longest translation that a search allows for it (8,208).
 POSITIONS = 8_208
-EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # torch's own defaults, which heedful's norms have
+# torch's default epsilon of each norm, which heedful's norms have.
+EPSILONS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}
+DECODERS = ("gpt",)  # the families without an encoder
 
 
 @dataclass(frozen=True)
 class RotaryFields:
-    """Rotary positions, as models.gpt.RotaryConfig has them, which brings torch along."""
+    """The fields of `models.gpt.RotaryConfig`, whose module imports torch."""
 
     base: float = 10_000.0
     factor: float = 1.0
@@ -28,9 +30,11 @@ class RotaryFields:
 
 @dataclass(frozen=True)
 class Ct2ModelConfig:
+    """The settings of a model of any family that CTranslate2 runs."""
+
     family: str
     source_vocab_size: int
-    target_vocab_size: int  # of a decoder alone both are one
+    target_vocab_size: int  # equal to the other one in a decoder-only model
     d_model: int
     n_layers: int
     n_decoder_layers: int
@@ -40,27 +44,27 @@ class Ct2ModelConfig:
     embedding_scale: float
     n_kv_heads: int | None = None
     d_head: int | None = None
-    score_scale: float | None = None  # None: one over the root of d_head
+    score_scale: float | None = None  # None: one over the square root of d_head
     norm: str = "layer"
     norm_eps: float = EPSILONS["layer"]
     residual: str = "post"
     positions: str = "learned"
     max_len: int = 0
     max_distance: int = 128  # of relative positions
-    output_scale: float = 1.0  # of the decoder's vectors, before the output layer
-    scaled_by: str = "head"  # GptConfig.score_scale, of a decoder alone
+    output_scale: float = 1.0  # multiplies the decoder's output before the output layer
+    scaled_by: str = "head"  # GptConfig.score_scale, in a decoder-only model
     rotary: RotaryFields = field(default_factory=RotaryFields)
 
     @property
     def n_positions(self) -> int | None:
-        """How many positions the converted model has; None: as many as one likes."""
+        """The number of positions of the converted model; None if there is no limit."""
         sizes = {"sinusoidal": POSITIONS, "sinusoidal_halves": POSITIONS, "learned": self.max_len}
         return sizes.get(self.positions)
 
 
-def outline_of(values: Mapping[str, Any]) -> Ct2ModelConfig:
-    """Of a model, by the values of its config.json, where a value that is None is left out."""
-    return OUTLINES[values["family"]](values, _common(values))
+def read_model_config(values: Mapping[str, Any]) -> Ct2ModelConfig:
+    """Return the settings from the values of a model's config.json, which leaves out values of None."""
+    return READERS[values["family"]](values, _common(values))
 
 
 def _common(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,10 +130,9 @@ def _gpt(values: Mapping[str, Any], common: dict[str, Any]) -> Ct2ModelConfig:
     )
 
 
-OUTLINES: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Ct2ModelConfig]] = {
+READERS: dict[str, Callable[[Mapping[str, Any], dict[str, Any]], Ct2ModelConfig]] = {
     "seq2seq": _seq2seq,
     "bart": _bart,
     "t5": _t5,
     "gpt": _gpt,
 }
-DECODERS = ("gpt",)  # the families without an encoder
