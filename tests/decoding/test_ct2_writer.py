@@ -335,7 +335,7 @@ class TestAuto:
     def test_a_model_that_does_not_map_runs_on_torch(self, tmp_path: Path) -> None:
         folder = save_model(tmp_path / "model", make_gpt(special_ids=SpecialIds(source_bos=True)), None)
         assert open_engine(folder).name == "torch"
-        with pytest.raises(UserError, match="no mark before"):
+        with pytest.raises(UserError, match="no BOS before"):
             open_engine(folder, engine="ctranslate2")
         with pytest.raises(UserError, match="int8"):
             open_engine(folder, compute="int8")
