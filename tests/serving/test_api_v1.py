@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,10 +17,17 @@ from heedful.serving.app import make_app
 from heedful.serving.limits import Limits
 from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.service import Service
-from heedful.serving.streaming import translate_texts
 from tiny_translator import tiny_translator
 
 PATH = "/api/v1/translate"
+
+
+def translate_texts(translator, texts, settings, *, wanted=lambda index: True, listeners=MappingProxyType({})):
+    """Translate as the batcher does, with listeners and clients that leave."""
+    block = translator.translate_block(
+        texts, settings, should_stop=lambda index: not wanted(index), on_partial=listeners
+    )
+    return list(block.outputs)
 
 
 @pytest.fixture(scope="module")
@@ -182,11 +190,11 @@ def test_a_stream_says_when_it_is_refused():
     service = echo_service()
     with TestClient(make_app(service)) as client:
         for path in (PATH, f"{PATH}/stream"):
-            service.room.requests += service.room.most_requests
+            service.room.requests += service.room.max_requests
             for source in ("en", "auto"):
                 answer = client.post(path, json=body(source=source))
                 assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
-            service.room.requests -= service.room.most_requests
+            service.room.requests -= service.room.max_requests
         assert client.post(f"{PATH}/stream", json=body(q="…")).status_code == 200  # nothing to search for
         service.drain()
         for path in (PATH, f"{PATH}/stream"):

@@ -10,7 +10,7 @@ import pytest
 from echo_service import HeldEngine, echo_translator
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.segmentation import UNSPACED
-from heedful.serving.batching import PLANNED, AdmissionQueue, Batcher, LatencyEstimator, size_of, work_of
+from heedful.serving.batching import PLANNED_SHARE, AdmissionQueue, Batcher, LatencyEstimator, size_of, work_of
 from heedful.serving.errors import ApiError
 from heedful.serving.service import WARM_UPS
 
@@ -104,11 +104,11 @@ def test_nothing_is_foretold_before_anything_was_learned():
 @pytest.mark.parametrize("pace", [0.0001, 0.01])
 def test_the_bound_is_the_deadline_at_the_measured_pace(pace):
     backlog, _ = learned(pace)
-    most = round(PLANNED * DEADLINE / pace)
+    most = round(PLANNED_SHARE * DEADLINE / pace)
     backlog.work = most // 2
-    assert backlog.wait() == pytest.approx(PLANNED * DEADLINE / 2)
+    assert backlog.wait() == pytest.approx(PLANNED_SHARE * DEADLINE / 2)
     assert backlog.has_time_for(most // 2 - 1) and not backlog.has_time_for(most // 2 + 2)
-    assert backlog.retry_after() == round(PLANNED * DEADLINE / 2)
+    assert backlog.retry_after() == round(PLANNED_SHARE * DEADLINE / 2)
     backlog.work = 0
     assert backlog.has_time_for(100 * most)  # alone
 

@@ -14,7 +14,7 @@ from heedful.serving.app import make_app
 from heedful.serving.errors import ApiError
 from heedful.serving.limits import Limits
 from heedful.serving.model_registry import Pair, Pairs
-from heedful.serving.routes.look import LookAsked, LookRoutes
+from heedful.serving.routes.look import LookBody, LookRoutes
 from heedful.serving.service import Service
 from tiny_translator import tiny_translator
 
@@ -99,8 +99,8 @@ def held_look(monkeypatch, **limits: float) -> Iterator[tuple[LookRoutes, Servic
     gate.set()
 
 
-def asked(q: str) -> LookAsked:
-    return LookAsked(q, "en", "fr")
+def asked(q: str) -> LookBody:
+    return LookBody(q, "en", "fr")
 
 
 def test_a_look_that_nobody_waits_for_keeps_its_place_until_its_thread_is_done(monkeypatch):
@@ -128,13 +128,13 @@ def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeyp
     async def late() -> None:
         with held_look(monkeypatch, request_seconds=0.2) as (looking, service, gate, seen):
             [pair] = service.pairs
-            subject = looking._subject(pair)
+            subject = looking._model(pair)
 
             def slow(pair):
                 time.sleep(0.4)
                 return subject
 
-            monkeypatch.setattr(looking, "_subject", slow)
+            monkeypatch.setattr(looking, "_model", slow)
             with pytest.raises(ApiError, match="too long"):
                 await looking._within_limits(asked("a"), pair)
             assert seen == ["a"] and service.room.requests == 1  # it was looked at, after it was loaded

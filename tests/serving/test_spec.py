@@ -15,7 +15,7 @@ from echo_service import echo_service, running
 from heedful.serving.app import make_app
 from heedful.serving.model_registry import Pair, Pairs
 from heedful.serving.openapi import make_spec
-from heedful.serving.routes.compat import OtherApis
+from heedful.serving.routes.compat import CompatApis
 from heedful.serving.service import Service
 from server_process import wait_until
 from tiny_translator import tiny_translator
@@ -126,6 +126,6 @@ def test_most_random_requests_that_fit_the_spec_are_answered():
 def test_the_spec_names_every_route():
     service = echo_service()
     routes = {route.path for route in make_app(service).routes}
-    others = {route.path for route in OtherApis(service).routes()}  # their owners describe them
+    others = {route.path for route in CompatApis(service).routes()}  # their owners describe them
     hidden = others | {"/", "/spec", "/docs", "/docs.css", "/metrics", "/suggest", "/translate_file"}
     assert set(make_spec(service.limits, service.pairs.codes)["paths"]) == routes - hidden

@@ -1,4 +1,4 @@
-"""The server as an ASGI application: which address leads where."""
+"""The ASGI application: all routes and their handlers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -13,19 +13,19 @@ from heedful.serving.errors import ApiError
 from heedful.serving.metrics import CONTENT_TYPE
 from heedful.serving.middleware import RequestMiddleware
 from heedful.serving.openapi import Manual, make_spec
-from heedful.serving.request_parsing import JSON, check_key
-from heedful.serving.routes.compat import OtherApis
+from heedful.serving.request_parsing import JSON, authenticate
+from heedful.serving.routes.compat import CompatApis
 from heedful.serving.routes.libretranslate import LibreTranslate
 from heedful.serving.routes.look import LookRoutes
-from heedful.serving.routes.native import Api
+from heedful.serving.routes.native import NativeApi
 from heedful.serving.routes.static import File, Page
 from heedful.serving.service import Service
 
 
 def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Starlette:
-    """All routes of a service. No route takes a path, loads a model or fetches anything."""
-    libre, own, looking = LibreTranslate(service), Api(service), LookRoutes(service)
-    files, about = Page(page or {}), InfoRoutes(service)
+    """Build the application of a service. No route takes a file path, loads a model or fetches anything."""
+    libre, native, looking = LibreTranslate(service), NativeApi(service), LookRoutes(service)
+    files, info = Page(page or {}), InfoRoutes(service)
 
     @contextlib.asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -45,16 +45,16 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
             Route("/frontend/settings", libre.settings),
             Route("/translate_file", libre.translate_file, methods=["POST"]),
             Route("/suggest", libre.suggest, methods=["POST"]),
-            Route("/spec", about.spec),
-            Route("/docs", about.manual.page),
-            Route("/docs.css", about.manual.style),
-            Route("/ready", about.ready),
-            Route("/metrics", about.metrics),
-            Route("/api/v1/translate", own.translate, methods=["POST"]),
-            Route("/api/v1/translate/stream", own.stream, methods=["POST"]),
+            Route("/spec", info.spec),
+            Route("/docs", info.manual.page),
+            Route("/docs.css", info.manual.style),
+            Route("/ready", info.ready),
+            Route("/metrics", info.metrics),
+            Route("/api/v1/translate", native.translate, methods=["POST"]),
+            Route("/api/v1/translate/stream", native.stream, methods=["POST"]),
             Route("/api/v1/look", looking.look, methods=["POST"]),
-            *OtherApis(service).routes(),
-            *files.routes(),  # last: routes are tried in turn, and there are many files
+            *CompatApis(service).routes(),
+            *files.routes(),  # last, because Starlette tries routes in order and there are many files
         ],
         middleware=[Middleware(RequestMiddleware, service=service)],
         lifespan=running,
@@ -62,7 +62,7 @@ def make_app(service: Service, *, page: Mapping[str, File] | None = None) -> Sta
 
 
 class InfoRoutes:
-    """What the server says of itself."""
+    """Routes about the server itself: API description, manual, readiness and metrics."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -80,9 +80,9 @@ class InfoRoutes:
         return JSON({"status": state}, status_code=503, headers={"Retry-After": "1"})
 
     async def metrics(self, request: Request) -> Response:
-        """With a bearer token where the server has keys; 401 without, as LibreTranslate does."""
+        """Return Prometheus metrics. If the server has keys, answer 401 without one, as LibreTranslate does."""
         try:
-            check_key(request, {}, self.service)
+            authenticate(request, {}, self.service)
         except ApiError:
             return PlainTextResponse("Unauthorized", status_code=401, headers={"WWW-Authenticate": "Bearer"})
         text = self.service.metrics.text(self.service.numbers())

@@ -1,18 +1,15 @@
-"""What waits for one model, and how long that will take: foretold by how fast the last batches were.
+"""Dynamic batching: texts of many clients are decoded together, by threads that take batches from a queue.
 
-A request that could not be answered in time is refused at once, and its client told when to come again. On a slow
-machine, or behind a large model, a queue that is bounded by its size alone would accept what nobody waits for any more.
+    search() ──► PendingRequest, one per request ──► a thread takes texts from several requests ──► one search
+        ▲                                                                                              │
+        └────────────────────────── results in the order of the texts ◄────────────────────────────────┘
 
-Requests of many clients, decoded together: texts wait in a queue, and threads take as many as make a batch.
+A text never waits for a batch to fill while the model is idle. While the model is busy, texts collect; a thread that
+has finished waits a few milliseconds for clients that were just answered and ask again. The event loop never decodes.
 
-    translate() ──► tickets, one for each request ──► a thread takes texts, from several of them ──► one search
-         ▲                                                                                               │
-         └────────────────────────── the answers, in the order of the texts ◄────────────────────────────┘
-
-No text waits for a batch to fill while the model is idle. While it is busy texts gather, and a thread that is done
-waits a moment for those who were just answered and ask again. The event loop never decodes. How much may wait is
-bounded by `AdmissionQueue`, which is the same for all models of a server, and
-by the `LatencyEstimator` of each, which knows its speed.
+Two limits bound the queue. `AdmissionQueue` limits requests and characters over all models. `LatencyEstimator` predicts
+from the speed of recent batches when a request would be answered; a request that would be late is rejected at once,
+with the time after which to retry. On a slow machine, a limit of the size alone would accept hopeless requests.
 """
 
 import asyncio
@@ -31,57 +28,62 @@ import numpy as np
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
-from heedful.serving.errors import ApiError, busy, late, stopping
-from heedful.serving.streaming import translate_texts
+from heedful.serving.errors import ApiError, busy, stopping, timed_out
 
-PER_TOKEN = 4  # characters, in scripts with spaces between words
-# Where scripts without spaces begin and end, in turn: those of `long_text.UNSPACED`, and what lies between them.
+PER_TOKEN = 4  # characters per token in scripts with spaces between words
+# Start, end, start, end, … of the code ranges of scripts without spaces, as in `segmentation.UNSPACED`.
 _UNSPACED_FROM = np.array([0x2E80, 0xA000, 0xF900, 0xFB00, 0xFE30, 0xFE50, 0xFF00, 0xFF61, 0x20000, 0x40000])
-PER_TEXT = 40  # characters that a text costs beside its own: short ones are decoded as slowly as some longer ones
-HALF_WORK, HALF_SECONDS = 50_000, 10.0  # after so much work, or time at work, a batch counts half
-PLANNED = 0.8  # of the time for an answer that may be taken by what is ahead; the rest is for mistakes
-OF_A_BATCH = 0.25  # of the time for an answer that one batch may take: it is answered only when all of it is found
+PER_TEXT = 40  # characters added for each text, because short texts take longer per character
+HALF_WORK, HALF_SECONDS = 50_000, 10.0  # after this much work or decoding time, the weight of a batch is halved
+PLANNED_SHARE = 0.8  # share of the time limit that the queue may take; the rest allows for errors of the prediction
+BATCH_SHARE = (
+    0.25  # share of the time limit that one batch may take, since a batch is answered only when all of it is done
+)
 RETRY_AFTER = (1, 30)  # seconds
 
 
 def size_of(text: str) -> int:
-    """Characters as the budgets count them, about four to a token.
+    """Count the characters of a text for the limits, about four per token.
 
-    Chinese and Japanese have about one token for each character: there one counts as four. It is called on the event
-    loop, for whatever clients send: 5,000 characters take some 50 µs, in whatever order they stand.
+    A character of Chinese or Japanese counts as four, because it is about one token. The function runs on the event
+    loop: 5,000 characters take about 50 µs.
     """
     if text.isascii():
         return len(text)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    places = np.searchsorted(_UNSPACED_FROM, codes, side="right")
-    n_unspaced = int(np.count_nonzero(places & 1))  # behind the start of a range, before its end
+    ranges = np.searchsorted(_UNSPACED_FROM, codes, side="right")
+    n_unspaced = int(np.count_nonzero(ranges & 1))  # odd: after the start of a range and before its end
     return len(text) + (PER_TOKEN - 1) * n_unspaced
 
 
 def work_of(texts: Sequence[str], *, beam: int) -> int:
-    """What texts cost, beside each other: every hypothesis of the beam is written as far as the text is long."""
+    """Estimate the relative cost of decoding texts: proportional to their lengths and to the beam."""
     return beam * (sum(map(size_of, texts)) + PER_TEXT * len(texts))
 
 
 class LatencyEstimator:
-    """Asked and changed on the event loop; but `learn` and `batch` are called by threads, one at a time."""
+    """Predicts how long the accepted work of one model will take.
+
+    It is used on the event loop, except `learn` and `batch`, which decoding threads call one at a time.
+    """
 
     def __init__(self, *, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.work = 0  # accepted, not yet answered
-        self._seconds = seconds  # until an answer must be there
+        self.work = 0  # accepted and not yet answered
+        self._seconds = seconds  # the time limit of a request
         self._clock = clock
-        # Of past batches. The later one is, the more it counts; so does a large one, since small ones are slow for
-        # their size, and do not say how fast a full queue is.
+        # Weighted sums over past batches. Recent and large batches weigh more: small batches are slow for their size
+        # and do not show how fast a full queue is decoded.
         self._took, self._done = 0.0, 0.0
         self._last_end: float | None = None
 
     def now(self) -> float:
+        """Return the time of the clock."""
         return self._clock()
 
     def learn(self, work: int, began: float) -> None:
-        """A batch is done. The first does not count: much is loaded and set up then.
+        """Record a finished batch. The first batch is ignored, because it includes loading and setting up.
 
-        Of several at a time, each counts only from where the one before ended.
+        If batches overlap, each counts from the end of the previous one.
         """
         before, self._last_end = self._last_end, self._clock()
         if before is None:
@@ -91,51 +93,51 @@ class LatencyEstimator:
         self._took, self._done = keep * self._took + seconds, keep * self._done + work
 
     def wait(self, work: int = 0) -> float:
-        """Seconds until this much more would be done; 0 as long as nothing was learned."""
+        """Predict the seconds until this much additional work would be done; 0 before the first measurement."""
         return self._pace * (self.work + work)
 
     def has_time_for(self, work: int) -> bool:
-        """Whether it would be answered in time; who is alone is let in, or nobody ever would be."""
-        return self.work == 0 or self.wait(work) <= PLANNED * self._seconds
+        """Return whether additional work would be done in time. An empty queue always accepts."""
+        return self.work == 0 or self.wait(work) <= PLANNED_SHARE * self._seconds
 
     def batch(self, n_threads: int) -> float:
-        """The most work for one of so many threads that decode at a time."""
-        return OF_A_BATCH * self._seconds / n_threads / self._pace if self._pace else float("inf")
+        """Return the most work for one batch if this many threads decode at the same time."""
+        return BATCH_SHARE * self._seconds / n_threads / self._pace if self._pace else float("inf")
 
     def retry_after(self) -> int:
-        """When it may be worth to come again: whole seconds, until what is ahead is done."""
+        """Return the whole seconds until the accepted work will be done, between 1 and 30."""
         least, most = RETRY_AFTER
         return max(least, min(most, round(self.wait())))
 
     @property
     def _pace(self) -> float:
-        """Seconds for a unit of work."""
+        """Seconds per unit of work."""
         return self._took / self._done if self._done else 0.0
 
 
-Found = list[list[Translation]]  # the n best of each text
-Tell = Callable[[int, str], None]  # the number of a text, and its translation as far as it is written
-Job = tuple["PendingRequest", int]  # a request, and the number of one of its texts
-ENOUGH = 32  # texts that one thread may take though another could have half of them
-FIRST_TEXTS = 4  # of a request that are decoded before the rest of older ones
-PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds without a new text, after which a batch is begun; in all
+NBestLists = list[list[Translation]]  # the n best translations of each text
+PartialListener = Callable[[int, str], None]  # gets the index of a text and its partial translation
+Job = tuple["PendingRequest", int]  # a request and the index of one of its texts
+MIN_SHARE = 32  # texts that a thread may take even if this leaves other threads idle
+FIRST_TEXTS = 4  # texts of a new request that are decoded before the rest of older requests
+PAUSE, LONGEST_PAUSE = 0.003, 0.03  # seconds to wait for a further text; seconds to wait in all
 
 
 class AdmissionQueue:
-    """How much is accepted and not yet answered, over all models. Used on the event loop only."""
+    """The accepted and unanswered requests of all models, bounded in number and characters. For the event loop only."""
 
     def __init__(self, *, requests: int, characters: int) -> None:
-        self.most_requests, self.most_characters = requests, characters
+        self.max_requests, self.max_characters = requests, characters
         self.requests = self.characters = 0
         self.accepted = self.answered = 0
         self.is_closed = False
 
     @contextlib.contextmanager
     def place(self, n_characters: int, work: Mapping[LatencyEstimator, int]) -> Iterator[None]:
-        """A place in the queue, or a Refusal at once. It is free again when the context ends, however it ends.
+        """Hold a place in the queue during the context, or raise a 429 or 503 at once.
 
-        One for a whole request, however many searches it takes: its parts must not crowd each other out. `work` is what
-        it adds to the backlog of each model.
+        A request takes one place for all of its searches, so that its parts do not compete. `work` is what it adds to
+        the estimator of each model.
         """
         has_time = all(backlog.has_time_for(more) for backlog, more in work.items())
         with self._taken(n_characters, work, has_time=has_time):
@@ -151,7 +153,7 @@ class AdmissionQueue:
 
     @contextlib.contextmanager
     def preparing(self, n_characters: int, backlog: LatencyEstimator) -> Iterator[None]:
-        """A place for what comes before a search, such as reading HTML: as bounded as that, but not yet accepted."""
+        """Hold a place during work before the search, such as parsing HTML. It does not count as accepted."""
         with self._taken(n_characters, [backlog], has_time=True):
             yield
 
@@ -159,9 +161,9 @@ class AdmissionQueue:
     def _taken(self, n_characters: int, backlogs: Iterable[LatencyEstimator], *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
-        # A request with more characters than fit is let in when nobody else waits: else it never could be.
-        full = self.requests > 0 and self.characters + n_characters > self.most_characters
-        if full or self.requests >= self.most_requests or not has_time:
+        # An empty queue accepts a request with more characters than the limit; otherwise it could never be accepted.
+        full = self.requests > 0 and self.characters + n_characters > self.max_characters
+        if full or self.requests >= self.max_requests or not has_time:
             raise busy(max(backlog.retry_after() for backlog in backlogs))
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         try:
@@ -171,29 +173,29 @@ class AdmissionQueue:
 
     @property
     def fill(self) -> float:
-        """The fuller of the two bounds, 0 to 1."""
-        return max(self.requests / self.most_requests, min(1.0, self.characters / self.most_characters))
+        """How full the queue is, from 0 to 1, by the limit that is closer."""
+        return max(self.requests / self.max_requests, min(1.0, self.characters / self.max_characters))
 
 
 @dataclass(eq=False)
 class PendingRequest:
-    """One request on its way. Changed by the threads under the batcher's lock, but for `wanted`."""
+    """One request in progress. Threads change it under the batcher's lock, except `wanted`."""
 
     texts: Sequence[str]
     settings: SearchSettings
-    future: "asyncio.Future[Found]"
-    tell: Tell | None
+    future: "asyncio.Future[NBestLists]"
+    tell: PartialListener | None
     number: int  # in the order of arrival
-    waiting: deque[int] = field(default_factory=deque)  # numbers of texts that no thread has taken yet
-    found: list[list[Translation]] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)  # of the texts, as the budgets count them
+    waiting: deque[int] = field(default_factory=deque)  # indices of texts that no thread has taken yet
+    results: list[list[Translation]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # `size_of` each text
     n_left: int = 0
-    wanted: bool = True
+    wanted: bool = True  # false after the client disconnected
 
 
 @dataclass
 class Work:
-    """What was decoded so far: for the metrics."""
+    """Totals of decoded batches, for the metrics."""
 
     batches: int = 0
     texts: int = 0
@@ -204,7 +206,7 @@ class Work:
 
 
 class Batcher:
-    """Translates with one model. Make it, and call `translate`, in a running event loop."""
+    """Translates with one model, for many clients at once. Create and use it in a running event loop."""
 
     def __init__(
         self,
@@ -224,116 +226,121 @@ class Batcher:
         self.n_threads = n_threads
         self._batch_characters = batch_characters
         self._seconds = seconds
-        self._prepare = prepare  # run by each thread before its first batch
+        self._prepare = prepare  # each thread calls it before its first batch
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
-        self._tickets: deque[PendingRequest] = deque()  # those with waiting texts; first who was not served for longest
+        self._requests: deque[PendingRequest] = deque()  # with waiting texts; the one served longest ago is first
         self._changed = threading.Condition()
         self._n_taken = 0  # texts that threads decode now
         self._is_closed = False
         self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix="decode")
         self._running = [self._threads.submit(self._run) for _ in range(n_threads)]
 
-    async def translate(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
-        """A request that is for this model alone: a place in the queue, then `search`."""
+    async def translate(
+        self, texts: Sequence[str], settings: SearchSettings, *, tell: PartialListener | None = None
+    ) -> NBestLists:
+        """Take a place in the queue and translate texts with this model."""
         if not texts:
             return []
         with self.room.place(sum(map(size_of, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
             return await self.search(texts, settings, tell=tell)
 
-    async def search(self, texts: Sequence[str], settings: SearchSettings, *, tell: Tell | None = None) -> Found:
-        """The n best of each text, in their order. Cancel it, and its texts leave the queue, or the search, at once.
+    async def search(
+        self, texts: Sequence[str], settings: SearchSettings, *, tell: PartialListener | None = None
+    ) -> NBestLists:
+        """Find the n best translations of each text. The caller must hold a place in the queue.
 
-        Whoever calls it has a place in the room for them. `tell` is called on the event loop with what is written so
-        far, where the engine can be looked into.
+        If the call is cancelled, its texts leave the queue or the running search. `tell` gets partial translations on
+        the event loop, if the engine supports them.
         """
         waiting = deque(range(len(texts)))
-        ticket = PendingRequest(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
-        ticket.found, ticket.n_left, ticket.sizes = [[] for _ in texts], len(texts), list(map(size_of, texts))
+        request = PendingRequest(texts, settings, self._loop.create_future(), tell, next(self._numbers), waiting)
+        request.results, request.n_left, request.sizes = [[] for _ in texts], len(texts), list(map(size_of, texts))
         with self._changed:
-            self._tickets.append(ticket)
+            self._requests.append(request)
             self._changed.notify()
         try:
             async with asyncio.timeout(self._seconds):
-                return await ticket.future
+                return await request.future
         except TimeoutError:
-            raise late(self.backlog.retry_after()) from None
+            raise timed_out(self.backlog.retry_after()) from None
         finally:
-            self._forget(ticket)
+            self._discard(request)
 
     def close(self) -> None:
-        """End the threads. What waits is given up: drain first."""
+        """End the threads and drop waiting texts; call it after draining."""
         with self._changed:
             self._is_closed = True
-            for ticket in self._tickets:
-                ticket.wanted = False
+            for request in self._requests:
+                request.wanted = False
             self._changed.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _forget(self, ticket: PendingRequest) -> None:
-        ticket.wanted = False
+    def _discard(self, request: PendingRequest) -> None:
+        request.wanted = False
         with self._changed:
-            if ticket.waiting:  # else it is no longer there
-                self._tickets.remove(ticket)
+            if request.waiting:  # otherwise it has left the deque already
+                self._requests.remove(request)
 
     def _run(self) -> None:
-        """What a thread does until the batcher is closed."""
+        """Decode batches until the batcher is closed. This is the main function of a thread."""
         if self._prepare is not None:
             self._prepare()
         while (batch := self._next_batch()) is not None:
             began = self.backlog.now()
             try:
                 self._decode(batch)
-            except Exception as error:  # of one text, perhaps: it must not fail the others
-                self._decode_apart(batch, error)
+            except Exception as error:  # perhaps of one text: requests with other texts must not fail
+                self._decode_separately(batch, error)
             with self._changed:
                 self._n_taken -= len(batch)
                 self.work.add(len(batch), self.backlog.now() - began)
 
     def _next_batch(self) -> list[Job] | None:
-        """Texts that are searched for in the same way; None at the end."""
+        """Wait for texts and take a batch with equal search settings; None after `close`."""
         with self._changed:
             while True:
-                while not self._tickets and not self._is_closed:
+                while not self._requests and not self._is_closed:
                     self._changed.wait()
                 if self._is_closed:
                     return None
                 self._gather()
-                if self._tickets:  # another thread may have taken all
+                if self._requests:  # another thread may have taken all texts
                     break
             return self._take()
 
     def _take(self) -> list[Job]:
-        """As much as makes a batch, for who was not served for longest and all who want to be served like it."""
-        first = self._tickets[0].settings
-        jobs = _in_turn([one for one in self._tickets if one.settings is first or one.settings == first])
-        room, most_work = self._batch_characters, self.backlog.batch(self.n_threads)
-        # No more than its share: else one thread has nearly all clients, and waits, each time, until they are back.
-        n_texts = self._n_taken + sum(len(one.waiting) for one in self._tickets)
-        share = max(ENOUGH, -(-n_texts // self.n_threads))
+        """Take a batch for the request that was served longest ago and all requests with equal settings."""
+        settings = self._requests[0].settings
+        alike = [request for request in self._requests if request.settings is settings or request.settings == settings]
+        jobs = _in_fair_order(alike)
+        characters, work = self._batch_characters, self.backlog.batch(self.n_threads)
+        # Take at most this thread's share of the texts: otherwise one thread serves nearly all clients.
+        n_texts = self._n_taken + sum(len(request.waiting) for request in self._requests)
+        share = max(MIN_SHARE, -(-n_texts // self.n_threads))
         batch: list[Job] = []
-        while len(batch) < share and room > 0 and most_work > 0 and (job := next(jobs, None)) is not None:
+        while len(batch) < share and characters > 0 and work > 0 and (job := next(jobs, None)) is not None:
             batch.append(job)
-            room -= job[0].sizes[job[1]] + 1
-            most_work -= _work(job)
-        served = dict.fromkeys(ticket for ticket, _ in batch)
-        left = [one for one in self._tickets if one not in served]
-        self._tickets = deque([*left, *(one for one in served if one.waiting)])
+            characters -= job[0].sizes[job[1]] + 1
+            work -= _work(job)
+        served = dict.fromkeys(request for request, _ in batch)
+        others = [request for request in self._requests if request not in served]
+        self._requests = deque([*others, *(request for request in served if request.waiting)])
         self._n_taken += len(batch)
-        if self._tickets:
-            self._changed.notify()  # another thread may take the rest
+        if self._requests:
+            self._changed.notify()  # another thread may take the remaining texts
         return batch
 
     def _gather(self) -> None:
-        """While another thread decodes, wait for as long as texts keep coming, a moment at most.
+        """While another thread decodes, wait up to 30 ms for as long as new texts arrive.
 
-        Clients that were answered together ask again together. Without the pause the first of them would be decoded
-        alone, and all others after it. A lone client never waits: then nobody decodes.
+        Clients that were answered together ask again together. Without the pause the first text would be decoded alone
+        and all others after it. A single client never waits, because then no other thread decodes.
         """
         until = time.monotonic() + LONGEST_PAUSE
         n_tickets = 0
-        while self._n_taken and len(self._tickets) > n_tickets and time.monotonic() < until:
-            n_tickets = len(self._tickets)
+        while self._n_taken and len(self._requests) > n_tickets and time.monotonic() < until:
+            n_tickets = len(self._requests)
             self._changed.release()
             try:
                 time.sleep(PAUSE)
@@ -342,87 +349,85 @@ class Batcher:
 
     def _decode(self, batch: Sequence[Job]) -> None:
         began = self.backlog.now()
-        found = translate_texts(
-            self.translator,
+        block = self.translator.translate_block(
             [_text(job) for job in batch],
             batch[0][0].settings,
-            wanted=lambda place: batch[place][0].wanted,
-            listeners={
-                place: functools.partial(self._tell, ticket, number)
-                for place, (ticket, number) in enumerate(batch)
-                if ticket.tell is not None
+            should_stop=lambda index: not batch[index][0].wanted,
+            on_partial={
+                index: functools.partial(self._tell, request, number)
+                for index, (request, number) in enumerate(batch)
+                if request.tell is not None
             },
         )
         done = []
         with self._changed:
-            self.backlog.learn(sum(map(_work, batch)), began)  # before anybody can ask again
-            for (ticket, number), translations in zip(batch, found, strict=True):
-                ticket.found[number] = translations
-                ticket.n_left -= 1
-                if ticket.n_left == 0 and ticket.wanted:
-                    done.append(ticket)
+            self.backlog.learn(sum(map(_work, batch)), began)  # before a client can send its next request
+            for (request, number), translations in zip(batch, block.outputs, strict=True):
+                request.results[number] = translations
+                request.n_left -= 1
+                if request.n_left == 0 and request.wanted:
+                    done.append(request)
         self._on_loop(lambda: _answer(done))
 
-    def _decode_apart(self, batch: Sequence[Job], error: Exception) -> None:
-        """Each request by itself; whose texts fail alone is told so."""
-        tickets = dict.fromkeys(ticket for ticket, _ in batch)
-        for ticket in tickets:
-            alone = [job for job in batch if job[0] is ticket]
+    def _decode_separately(self, batch: Sequence[Job], error: Exception) -> None:
+        """Decode each request of a failed batch alone, and report the error to requests that fail again."""
+        requests = dict.fromkeys(request for request, _ in batch)
+        for request in requests:
+            alone = [job for job in batch if job[0] is request]
             try:
-                if len(tickets) == 1:
+                if len(requests) == 1:
                     raise error
                 self._decode(alone)
-            except Exception as found:
-                self._on_loop(lambda ticket=ticket, found=found: _fail(ticket, found))  # type: ignore[misc]
+            except Exception as failure:
+                self._on_loop(lambda request=request, failure=failure: _fail(request, failure))  # type: ignore[misc]
 
-    def _tell(self, ticket: PendingRequest, number: int, text: str) -> None:
-        tell = ticket.tell
+    def _tell(self, request: PendingRequest, number: int, text: str) -> None:
+        tell = request.tell
         if tell is not None:
-            self._on_loop(lambda: tell(number, text) if ticket.wanted else None)
+            self._on_loop(lambda: tell(number, text) if request.wanted else None)
 
     def _on_loop(self, act: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(act)
 
 
-def _in_turn(tickets: Sequence[PendingRequest]) -> Iterator[Job]:
-    """Some texts of each new request, so that a small one never waits for a large one; then all of the oldest.
+def _in_fair_order(requests: Sequence[PendingRequest]) -> Iterator[Job]:
+    """Yield the first texts of each new request, so that small requests do not wait for large ones; then the oldest.
 
-    Were all served alike, they would be done at the same time, and ask again at the same time: until then, nothing
-    would be there to do.
+    Serving all requests evenly would finish them, and hence their clients' next requests, all at the same time.
     """
-    for ticket in tickets:
-        if len(ticket.waiting) == len(ticket.texts):
-            for _ in range(min(FIRST_TEXTS, len(ticket.texts))):
-                yield ticket, ticket.waiting.popleft()
-    for ticket in sorted(tickets, key=lambda ticket: ticket.number):
-        while ticket.waiting:
-            yield ticket, ticket.waiting.popleft()
+    for request in requests:
+        if len(request.waiting) == len(request.texts):
+            for _ in range(min(FIRST_TEXTS, len(request.texts))):
+                yield request, request.waiting.popleft()
+    for request in sorted(requests, key=lambda request: request.number):
+        while request.waiting:
+            yield request, request.waiting.popleft()
 
 
 def _text(job: Job) -> str:
-    ticket, number = job
-    return ticket.texts[number]
+    request, number = job
+    return request.texts[number]
 
 
 def _work(job: Job) -> int:
-    ticket, number = job
-    return ticket.settings.beam * (ticket.sizes[number] + PER_TEXT)
+    request, number = job
+    return request.settings.beam * (request.sizes[number] + PER_TEXT)
 
 
-def _answer(tickets: Sequence[PendingRequest]) -> None:
-    for ticket in tickets:
-        if not ticket.future.done():
-            ticket.future.set_result(ticket.found)
+def _answer(requests: Sequence[PendingRequest]) -> None:
+    for request in requests:
+        if not request.future.done():
+            request.future.set_result(request.results)
 
 
-def _fail(ticket: PendingRequest, error: Exception) -> None:
-    if not ticket.future.done():
-        ticket.future.set_exception(error if isinstance(error, ApiError) else CannotTranslate(error))
+def _fail(request: PendingRequest, error: Exception) -> None:
+    if not request.future.done():
+        request.future.set_exception(error if isinstance(error, ApiError) else CannotTranslate(error))
 
 
 class CannotTranslate(Exception):
-    """The engine failed with a text: a bug of ours or a lack of memory; what it was is the cause, for the log."""
+    """The engine failed on a text (a bug, or a lack of memory). The log gets the cause, the client does not."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__("Cannot translate text")

@@ -1,41 +1,44 @@
-"""What a client is told instead of an answer: one sentence, never anything of the inside; and what the log is told."""
+"""Errors that a client receives: one sentence without internals; and the location of an error for the log."""
 
 import traceback
 
 
 class ApiError(Exception):
-    """An error with its HTTP status; `retry_after` in whole seconds, for what may work later."""
+    """An error with an HTTP status and a message; `retry_after` in whole seconds if a later request may succeed."""
 
-    def __init__(self, status: int, words: str, *, retry_after: int | None = None) -> None:
-        super().__init__(words)
-        self.status, self.words, self.retry_after = status, words, retry_after
+    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
 
     @property
     def headers(self) -> dict[str, str]:
+        """The response headers."""
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
 def busy(retry_after: int) -> ApiError:
-    """429 and not 503: clients of LibreTranslate know it, and come back."""
+    """Build the error of a full queue: 429, because clients of LibreTranslate retry after it."""
     return ApiError(429, "Slowdown: the server is busy", retry_after=retry_after)
 
 
 def stopping() -> ApiError:
+    """Build the error of a server that is shutting down."""
     return ApiError(503, "The server is stopping", retry_after=5)
 
 
-def late(retry_after: int) -> ApiError:
+def timed_out(retry_after: int) -> ApiError:
+    """Build the error of a request that was not answered within the time limit."""
     return ApiError(503, "The translation took too long", retry_after=retry_after)
 
 
-def quoted(given: object, *, most: int = 40) -> str:
-    """What a client sent, to be said back to it: short, on one line."""
-    words = "".join(character if character.isprintable() else " " for character in str(given)[: most + 1])
-    return words if len(words) <= most else words[:most] + "…"
+def quoted(value: object, *, most: int = 40) -> str:
+    """Shorten a client's value to one printable line, to quote it in an error."""
+    text = "".join(character if character.isprintable() else " " for character in str(value)[: most + 1])
+    return text if len(text) <= most else text[:most] + "…"
 
 
-def where(error: BaseException) -> str:
-    """What failed and where, without the error's own words: they may quote what a client sent."""
+def locate(error: BaseException) -> str:
+    """Describe the type and traceback of an error for the log, without its message: it may quote a client."""
     lines = []
     cause: BaseException | None = error
     while cause is not None:

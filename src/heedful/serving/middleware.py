@@ -1,4 +1,4 @@
-"""Around every request: bounds on its head, headers of its answer, and errors that say nothing of the inside."""
+"""Middleware around every request: limits of its headers, response headers, errors without internals, metrics, log."""
 
 import logging
 import time
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.serving.errors import ApiError, where
+from heedful.serving.errors import ApiError, locate
 from heedful.serving.request_parsing import JSON
 from heedful.serving.service import ClientDisconnected, Service
 
 log = logging.getLogger("heedful.serving")
 
-# The page loads nothing from elsewhere and is shown in no frame. Inline styles may be set by scripts, never by markup.
+# The page loads nothing from other servers and cannot be framed. Scripts may set styles, markup may not.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -25,7 +25,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    # As LibreTranslate does: pages of other sites may translate. No cookie is ever set, so nothing of a user is shared.
+    # As LibreTranslate does, allow pages of other sites to translate. The server sets no cookies.
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "Content-Type, Authorization",
@@ -34,6 +34,12 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.i
 
 
 class RequestMiddleware:
+    """Checks, answers, counts and logs every HTTP request.
+
+    Starlette's own exception handlers run inside the middleware stack and re-raise unknown errors with their message,
+    which may quote a client's text; errors of this middleware's own checks would not reach them.
+    """
+
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self.app, self.service = app, service
         self.limits, self.metrics = service.limits, service.metrics
@@ -68,17 +74,17 @@ class RequestMiddleware:
                 return
             self._check_head(scope)
             if self.service.n_connections() > self.limits.connections:
-                raise Crowded
+                raise TooManyConnections
             await self.app(scope, receive, send)
         except ClientDisconnected:
             self.metrics.gone += 1
-        except ApiError as refusal:
-            answer = JSON({"error": refusal.words}, status_code=refusal.status, headers=refusal.headers)
+        except ApiError as error:
+            answer = JSON({"error": error.message}, status_code=error.status, headers=error.headers)
             await answer(scope, receive, send)
         except Exception as error:
-            log.error("%s", where(error))
+            log.error("%s", locate(error))
             if started():
-                raise  # the answer is half sent: the connection must break, or it would pass for whole
+                raise  # part of the response is sent: break the connection, or the client would take it as complete
             await JSON({"error": "Cannot translate text"}, status_code=500)(scope, receive, send)
 
     def _check_head(self, scope: Scope) -> None:
@@ -90,8 +96,8 @@ class RequestMiddleware:
             raise ApiError(414, "Invalid request: the address is too long")
 
 
-class Crowded(ApiError):
-    """More connections than may be open: this one is closed."""
+class TooManyConnections(ApiError):
+    """The error of a connection beyond the limit; the connection is closed."""
 
     def __init__(self) -> None:
         super().__init__(429, "Slowdown: the server has too many connections", retry_after=1)

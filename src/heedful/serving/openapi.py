@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from heedful import __version__
 from heedful.serving.limits import Limits
-from heedful.serving.routes.look import LookAsked
-from heedful.serving.routes.native import Answers, TranslateBody
+from heedful.serving.routes.look import LookBody
+from heedful.serving.routes.native import TranslateBody, TranslateResponse
 
 Schema = dict[str, Any]
 
@@ -61,11 +61,11 @@ ERRORS = {
 def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
     """The document; it says the limits that are in force, and the languages that are served."""
     own, types = msgspec.json.schema_components(
-        [TranslateBody, Answers, LookAsked], ref_template="#/components/schemas/{name}"
+        [TranslateBody, TranslateResponse, LookBody], ref_template="#/components/schemas/{name}"
     )
     asked, answers, look = own
     types["TranslateBody"]["properties"] |= _languages(codes) | _search(limits) | {"q": _texts(limits)}
-    types["LookAsked"]["properties"] |= _languages(codes) | {"q": _text(limits)}
+    types["LookBody"]["properties"] |= _languages(codes) | {"q": _text(limits)}
     stream = {"description": "Server-sent events", "content": {"text/event-stream": {"schema": EVENT}}}
     return {
         "openapi": "3.1.0",
@@ -229,7 +229,7 @@ def _act(path: str, method: str, act: PageSchema, spec: PageSchema, example: Map
     if content:
         yield f"<p>Takes {escape(', '.join(content))}:</p>"
         yield _table([_field(name, schema, body, spec) for name, schema in body["properties"].items()])
-    yield "<p>Answers:</p>"
+    yield "<p>Responses:</p>"
     yield _table([(status, escape(one["description"])) for status, one in act["responses"].items()])
     yield f"<pre>{escape(_curl(path, body, example))}</pre>"
 

@@ -19,13 +19,13 @@ from heedful.serving.batching import (
     AdmissionQueue,
     Batcher,
     CannotTranslate,
-    Found,
     LatencyEstimator,
-    Tell,
+    NBestLists,
+    PartialListener,
     size_of,
     work_of,
 )
-from heedful.serving.errors import ApiError, where
+from heedful.serving.errors import ApiError, locate
 from heedful.serving.html_segments import HtmlDocument
 from heedful.serving.languages import Detected, Detector
 from heedful.serving.limits import Limits, Rate
@@ -58,7 +58,7 @@ class TranslationJob:
 class Result:
     """The n best of each text, and the language it is in, where that was asked for."""
 
-    translations: Found
+    translations: NBestLists
     detected: list[Detected] | None = None
 
 
@@ -113,7 +113,7 @@ class Service:
                 except (ApiError, CannotTranslate) as error:
                     if self.room.is_closed:
                         return
-                    why = error.words if isinstance(error, ApiError) else where(error)
+                    why = error.message if isinstance(error, ApiError) else locate(error)
                     log.warning("%s: no first translation yet, again in %g s: %s", name, pause, why)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -139,7 +139,7 @@ class Service:
         return "ready" if self.room.fill < READY_BELOW else "busy"
 
     async def translate(
-        self, wish: TranslationJob, *, tell: Tell | None = None, accepted: Callable[[], None] = lambda: None
+        self, wish: TranslationJob, *, tell: PartialListener | None = None, accepted: Callable[[], None] = lambda: None
     ) -> Result:
         """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far.
 
@@ -189,7 +189,7 @@ class Service:
 
     async def _translate_html(
         self, pages: Sequence[HtmlDocument], pairs: Sequence[Pair | None], settings: SearchSettings
-    ) -> Found:
+    ) -> NBestLists:
         """Where tags stand within a text, it is also found out where the model looked: they are put there."""
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
@@ -206,11 +206,11 @@ class Service:
         texts: Sequence[str],
         pairs: Sequence[Pair | None],
         settings: Sequence[SearchSettings],
-        tell: Tell | None = None,
+        tell: PartialListener | None = None,
         accepted: Callable[[], None] = lambda: None,
-    ) -> Found:
+    ) -> NBestLists:
         """Each text by its model; what has no words, and texts in the target language, stay as they are."""
-        found: Found = [[Translation(text)] for text in texts]
+        found: NBestLists = [[Translation(text)] for text in texts]
         groups: dict[tuple[str, bool], list[int]] = {}  # model, and whether it is asked where it looked
         for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
             if pair is not None and has_words(text):

@@ -1,7 +1,7 @@
-"""The APIs of other translators, for programs that speak them: DeepL's, Google's (v2) and that of OpenNMT's server.
+"""The HTTP APIs of DeepL (v2), Google Translate (v2) and OpenNMT's server, for their existing clients.
 
-Behind each is the same service, with the same limits and keys; requests, answers and errors have the shapes of theirs.
-What they can do and heedful cannot (glossaries, formality, documents) is refused, never left out in silence.
+All use the same service with the same limits and keys; requests, responses and errors have the shape of the original
+API. Features that heedful lacks (glossaries, formality, documents) are rejected, not ignored.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,45 +17,47 @@ from heedful.serving.languages import base, name_of
 from heedful.serving.request_parsing import (
     JSON,
     Values,
-    check_key,
-    check_pair,
+    admit,
+    answer_job,
+    authenticate,
     parse,
     read_body,
     read_values,
     require_field,
     texts_of,
-    wait_for_disconnect,
 )
-from heedful.serving.service import AUTO, Format, Result, Service, TranslationJob, cancel_on_disconnect
+from heedful.serving.service import AUTO, Format, Result, Service, TranslationJob
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-# Of the options of DeepL those that heedful obeys, or that ask for nothing it does otherwise.
-HARMLESS = {
+# The options of DeepL that heedful implements, or whose every value describes what heedful does.
+SUPPORTED = {
     "text", "target_lang", "source_lang", "tag_handling", "split_sentences", "preserve_formatting",
     "show_billed_characters", "model_type", "auth_key",
 }  # fmt: skip
 
 
 class Segment(Struct):
-    """What OpenNMT's clients send an array of; `id` is the number of a model."""
+    """One item of an OpenNMT request; `id` is the number of a model."""
 
     src: str
     id: int = 0
 
 
-class OtherApis:
+class CompatApis:
+    """The endpoints of the three APIs."""
+
     def __init__(self, service: Service) -> None:
         self.service = service
         self._search = SearchSettings(beam=service.beam)
 
     def routes(self) -> list[Route]:
         return [
-            Route("/v2/translate", _refusing(self.deepl, _deepl_error), methods=["POST"]),
-            Route("/v2/languages", _refusing(self.deepl_languages, _deepl_error), methods=["GET", "POST"]),
-            Route("/v2/usage", _refusing(self.deepl_usage, _deepl_error), methods=["GET", "POST"]),
-            Route("/language/translate/v2", _refusing(self.google, _google_error), methods=["GET", "POST"]),
-            Route("/translator/translate", _refusing(self.opennmt, _opennmt_error), methods=["POST"]),
-            Route("/translator/models", _refusing(self.opennmt_models, _opennmt_error)),
+            Route("/v2/translate", _with_errors(self.deepl, _deepl_error), methods=["POST"]),
+            Route("/v2/languages", _with_errors(self.deepl_languages, _deepl_error), methods=["GET", "POST"]),
+            Route("/v2/usage", _with_errors(self.deepl_usage, _deepl_error), methods=["GET", "POST"]),
+            Route("/language/translate/v2", _with_errors(self.google, _google_error), methods=["GET", "POST"]),
+            Route("/translator/translate", _with_errors(self.opennmt, _opennmt_error), methods=["POST"]),
+            Route("/translator/models", _with_errors(self.opennmt_models, _opennmt_error)),
         ]
 
     # DeepL, version 2
@@ -65,21 +67,21 @@ class OtherApis:
         client = self._client(request, _deepl_key(request, values))
         for name, value in values.items():
             is_default = value in (None, "", False, "0", "default") or str(value).startswith("prefer_")
-            if name not in HARMLESS and not is_default:
+            if name not in SUPPORTED and not is_default:
                 raise ApiError(400, f"{quoted(name)} is not supported by this server: leave it out")
         markup = values.get("tag_handling") or "text"
         if markup not in ("text", "html"):
             raise ApiError(400, f"tag_handling: {quoted(markup)} is not supported, html is")
         source, target = values.get("source_lang") or AUTO, values.get("target_lang")
-        wish = self._wish("text", values, source, target, "html" if markup == "html" else "text")
-        result = await self._translate(request, wish, client)
-        said: list[dict[str, object]] = [
-            {"detected_source_language": code.upper(), "text": found[0].text}
-            for code, found in zip(_languages(wish, result), result.translations, strict=True)
+        job = self._job(client, "text", values, source, target, "html" if markup == "html" else "text")
+        result = await answer_job(request, job, self.service)
+        items: list[dict[str, object]] = [
+            {"detected_source_language": code.upper(), "text": translations[0].text}
+            for code, translations in zip(_languages(job, result), result.translations, strict=True)
         ]
         if values.get("show_billed_characters"):
-            said = [{**one, "billed_characters": len(text)} for one, text in zip(said, wish.texts, strict=True)]
-        return JSON({"translations": said})
+            items = [{**item, "billed_characters": len(text)} for item, text in zip(items, job.texts, strict=True)]
+        return JSON({"translations": items})
 
     async def deepl_languages(self, request: Request) -> Response:
         values, _ = await read_values(request, self.service.limits)
@@ -91,7 +93,7 @@ class OtherApis:
         return JSON([{"language": code.upper(), "name": name_of(code), **more} for code in codes])
 
     async def deepl_usage(self, request: Request) -> Response:
-        """Nothing is billed: there is no limit to come near to."""
+        """Report zero usage and a limit that is never reached: nothing is billed."""
         values, _ = await read_values(request, self.service.limits)
         self._client(request, _deepl_key(request, values))
         return JSON({"character_count": 0, "character_limit": 1_000_000_000_000})
@@ -102,17 +104,17 @@ class OtherApis:
         values, _ = await read_values(request, self.service.limits, repeated=("q",))
         key = request.query_params.get("key") or request.headers.get("x-goog-api-key") or values.get("key")
         client = self._client(request, key)
-        kind = values.get("format") or "html"  # as Google has it
+        kind = values.get("format") or "html"  # Google's default
         if kind not in ("text", "html"):
             raise ApiError(400, f"format: {quoted(kind)} is not supported")
         source, target = values.get("source") or AUTO, values.get("target")
-        wish = self._wish("q", values, source, target, "html" if kind == "html" else "text")
-        result = await self._translate(request, wish, client)
-        said: list[dict[str, object]] = [{"translatedText": found[0].text} for found in result.translations]
-        if wish.source == AUTO:
-            codes = _languages(wish, result)
-            said = [{**one, "detectedSourceLanguage": code} for one, code in zip(said, codes, strict=True)]
-        return JSON({"data": {"translations": said}})
+        job = self._job(client, "q", values, source, target, "html" if kind == "html" else "text")
+        result = await answer_job(request, job, self.service)
+        items: list[dict[str, object]] = [{"translatedText": best.text} for best, *_ in result.translations]
+        if job.source == AUTO:
+            codes = _languages(job, result)
+            items = [{**item, "detectedSourceLanguage": code} for item, code in zip(items, codes, strict=True)]
+        return JSON({"data": {"translations": items}})
 
     # OpenNMT's server
 
@@ -121,18 +123,18 @@ class OtherApis:
         client = self._client(request, None)
         segments = parse(body, list[Segment])
         pairs = list(self.service.pairs)
-        numbers = {one.id for one in segments}
-        if len(numbers) != 1 or not 0 <= min(numbers) < len(pairs):
+        ids = {segment.id for segment in segments}
+        if len(ids) != 1 or not 0 <= min(ids) < len(pairs):
             raise ApiError(400, f"id: one model for all segments, by its number from 0 to {len(pairs) - 1}")
-        pair = pairs[numbers.pop()]
-        wish = self._wish("src", {"src": [one.src for one in segments]}, pair.source, pair.target, "text")
-        result = await self._translate(request, wish, client)
-        best = [found[0] for found in result.translations]
-        said = [
-            {"src": text, "tgt": one.text, "n_best": 1, "pred_score": one.score}
-            for text, one in zip(wish.texts, best, strict=True)
+        pair = pairs[ids.pop()]
+        texts = [segment.src for segment in segments]
+        job = self._job(client, "src", {"src": texts}, pair.source, pair.target, "text")
+        result = await answer_job(request, job, self.service)
+        items = [
+            {"src": text, "tgt": best.text, "n_best": 1, "pred_score": best.score}
+            for text, (best, *_) in zip(job.texts, result.translations, strict=True)
         ]
-        return JSON([said])
+        return JSON([items])
 
     async def opennmt_models(self, request: Request) -> Response:
         self._client(request, None)
@@ -143,60 +145,56 @@ class OtherApis:
             ]
         )
 
-    # What they share
+    # Shared by all three
 
     def _client(self, request: Request, key: object) -> str:
-        """Who asks. These APIs answer 403 where a key is wanting, too."""
+        """Authenticate the client. These APIs answer 403 for a missing key, too."""
         try:
-            return check_key(request, {"api_key": key}, self.service)
-        except ApiError as refusal:
-            raise ApiError(403, refusal.words) from None
+            return authenticate(request, {"api_key": key}, self.service)
+        except ApiError as error:
+            raise ApiError(403, error.message) from None
 
-    def _wish(self, name: str, values: Values, source: object, target: object, kind: Format) -> TranslationJob:
-        texts = texts_of(require_field(values, name), self.service.limits)
-        wish = TranslationJob(
-            texts, AUTO if source == AUTO else self._code(source), self._code(target), self._search, kind
-        )
-        check_pair(wish, self.service)
-        return wish
+    def _job(
+        self, client: str, field: str, values: Values, source: object, target: object, format: Format
+    ) -> TranslationJob:
+        texts = texts_of(require_field(values, field), self.service.limits)
+        source_code = AUTO if source == AUTO else self._code(source)
+        job = TranslationJob(texts, source_code, self._code(target), self._search, format)
+        return admit(job, client, self.service)
 
-    def _code(self, given: object) -> str:
-        """The code of a language; "EN-GB" is served by a model for English."""
+    def _code(self, name: object) -> str:
+        """Return the code of a language; "EN-GB" falls back to the models for English."""
         pairs = self.service.pairs
         try:
-            return pairs.code(given)
+            return pairs.code(name)
         except ApiError:
-            if isinstance(given, str) and base(given.lower()) in pairs.codes:
-                return base(given.lower())
+            if isinstance(name, str) and base(name.lower()) in pairs.codes:
+                return base(name.lower())
             raise
 
-    async def _translate(self, request: Request, wish: TranslationJob, client: str) -> Result:
-        self.service.rate.spend(client, len(wish.texts))
-        return await cancel_on_disconnect(self.service.translate(wish), lambda: wait_for_disconnect(request))
 
-
-def _refusing(endpoint: Endpoint, shape: Callable[[ApiError], object]) -> Endpoint:
-    """The same endpoint, whose errors have the shape that its clients read."""
+def _with_errors(endpoint: Endpoint, shape: Callable[[ApiError], object]) -> Endpoint:
+    """Wrap an endpoint so that its errors have the shape that the API's clients expect."""
 
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except ApiError as refusal:
-            return JSON(shape(refusal), status_code=refusal.status, headers=refusal.headers)
+        except ApiError as error:
+            return JSON(shape(error), status_code=error.status, headers=error.headers)
 
     return answer
 
 
-def _deepl_error(refusal: ApiError) -> object:
-    return {"message": refusal.words}
+def _deepl_error(error: ApiError) -> object:
+    return {"message": error.message}
 
 
-def _google_error(refusal: ApiError) -> object:
-    return {"error": {"code": refusal.status, "message": refusal.words, "errors": [{"message": refusal.words}]}}
+def _google_error(error: ApiError) -> object:
+    return {"error": {"code": error.status, "message": error.message, "errors": [{"message": error.message}]}}
 
 
-def _opennmt_error(refusal: ApiError) -> object:
-    return {"error": refusal.words, "status": "error"}
+def _opennmt_error(error: ApiError) -> object:
+    return {"error": error.message, "status": "error"}
 
 
 def _deepl_key(request: Request, values: Values) -> object:
@@ -204,8 +202,8 @@ def _deepl_key(request: Request, values: Values) -> object:
     return key.strip() if scheme.lower() == "deepl-auth-key" else values.get("auth_key")
 
 
-def _languages(wish: TranslationJob, result: Result) -> Sequence[str]:
-    """The language of each text, told or found."""
+def _languages(job: TranslationJob, result: Result) -> Sequence[str]:
+    """Return the source language of each text, as requested or as detected."""
     if result.detected is None:
-        return [wish.source] * len(wish.texts)
-    return [one.language for one in result.detected]
+        return [job.source] * len(job.texts)
+    return [detected.language for detected in result.detected]

@@ -1,4 +1,4 @@
-"""heedful's own API below /api/v1: scores, n-best, alignments, and answers that come as they are written."""
+"""heedful's own API below /api/v1: scores, n-best lists, alignments, and streamed translations."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,19 +16,20 @@ from heedful.serving.batching import CannotTranslate
 from heedful.serving.errors import ApiError
 from heedful.serving.request_parsing import (
     JSON,
-    check_key,
-    check_pair,
+    admit,
+    answer_job,
+    authenticate,
     languages_of,
     parse,
     read_body,
     texts_of,
-    wait_for_disconnect,
+    until_disconnect,
 )
-from heedful.serving.service import Result, Service, TranslationJob, cancel_on_disconnect
+from heedful.serving.service import Result, Service, TranslationJob
 
 
 class TranslateBody(Struct, forbid_unknown_fields=True):
-    """The body of both requests."""
+    """The body of /api/v1/translate and /api/v1/translate/stream."""
 
     q: str | list[str]
     source: str
@@ -43,103 +44,100 @@ class TranslateBody(Struct, forbid_unknown_fields=True):
 
 
 class Candidate(Struct, omit_defaults=True):
-    """One translation. The score is the natural logarithm of its probability by the model, not a mark for quality."""
+    """One translation. The score is its log-probability by the model (natural logarithm), not a measure of quality."""
 
     text: str
     score: float
     normalized_score: float  # what the search ranked it by
     tokens: tuple[str, ...]
-    complete: bool  # it ended by itself, not at the limit of its length
-    alignment: tuple[tuple[int, int], ...] | msgspec.UnsetType = msgspec.UNSET  # source token, token
+    complete: bool  # false if the translation was cut at its maximum length
+    alignment: tuple[tuple[int, int], ...] | msgspec.UnsetType = msgspec.UNSET  # (source token, target token)
 
 
 class Detection(Struct):
+    """The language of a text whose source was "auto"."""
+
     language: str
     confidence: float
 
 
-class Answer(Struct, omit_defaults=True):
-    """What is said of one text."""
+class TextTranslations(Struct, omit_defaults=True):
+    """The translations of one text."""
 
     source_tokens: tuple[str, ...]
     candidates: list[Candidate]  # best first
     detected: Detection | msgspec.UnsetType = msgspec.UNSET
 
 
-class Answers(Struct):
-    translations: list[Answer]
+class TranslateResponse(Struct):
+    translations: list[TextTranslations]
 
 
-class Api:
+class NativeApi:
     def __init__(self, service: Service) -> None:
         self.service = service
 
     async def translate(self, request: Request) -> Response:
-        wish = await self._wish(request)
-        result = await cancel_on_disconnect(self.service.translate(wish), lambda: wait_for_disconnect(request))
-        return JSON(Answers([_answer(result, number) for number in range(len(wish.texts))]))
+        job = await self._job(request)
+        result = await answer_job(request, job, self.service)
+        return JSON(TranslateResponse([_answer(result, index) for index in range(len(job.texts))]))
 
     async def stream(self, request: Request) -> Response:
-        """Server-sent events: `partial` while a text is written, `translation` for each, `done`; or `error`."""
-        wish = await self._wish(request)
-        if wish.format != "text":
+        """Send server-sent events: `partial` during decoding, `translation` for each text, `done`; or `error`."""
+        job = await self._job(request)
+        if job.format != "text":
             raise ApiError(400, "Invalid request: only plain text is streamed")
-        writing = Writing(self.service, wish)
-        await cancel_on_disconnect(writing.accepted(), lambda: wait_for_disconnect(request))
-        return StreamingResponse(
-            writing.events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        stream = TranslationStream(self.service, job)
+        await until_disconnect(request, stream.accepted())
+        return StreamingResponse(stream.events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    async def _wish(self, request: Request) -> TranslationJob:
+    async def _job(self, request: Request) -> TranslationJob:
         service, limits = self.service, self.service.limits
-        asked = parse(await read_body(request, limits), TranslateBody)
-        client = check_key(request, {"api_key": asked.api_key}, service)
-        if asked.q in ("", []):
+        body = parse(await read_body(request, limits), TranslateBody)
+        client = authenticate(request, {"api_key": body.api_key}, service)
+        if body.q in ("", []):
             raise ApiError(400, "Invalid request: missing q parameter")
-        texts = texts_of(asked.q, limits)
-        source, target = languages_of({"source": asked.source, "target": asked.target}, service)
-        wish = TranslationJob(texts, source, target, self._settings(asked), asked.format)
-        check_pair(wish, service)
-        service.rate.spend(client, len(texts))
-        return wish
+        texts = texts_of(body.q, limits)
+        source, target = languages_of({"source": body.source, "target": body.target}, service)
+        return admit(TranslationJob(texts, source, target, self._settings(body), body.format), client, service)
 
-    def _settings(self, asked: TranslateBody) -> SearchSettings:
+    def _settings(self, body: TranslateBody) -> SearchSettings:
         limits = self.service.limits
-        for name, is_given in (("n_best", asked.n_best > 1), ("alignment", asked.alignment)):
-            if is_given and asked.format != "text":
+        for name, is_used in (("n_best", body.n_best > 1), ("alignment", body.alignment)):
+            if is_used and body.format != "text":
                 raise ApiError(400, f"Invalid request: {name} parameter is for plain text only")
-        beam = max(self.service.beam, asked.n_best) if asked.beam is None else asked.beam
+        beam = max(self.service.beam, body.n_best) if body.beam is None else body.beam
         for name, value, most in (
             ("beam", beam, limits.beam),
-            ("n_best", asked.n_best, min(beam, limits.beam)),
-            ("max_len", asked.max_len or 1, limits.max_len),
+            ("n_best", body.n_best, min(beam, limits.beam)),
+            ("max_len", body.max_len or 1, limits.max_len),
         ):
             if value > most:
                 raise ApiError(400, f"Invalid request: {name} parameter must be <= {most}")
         try:
             return SearchSettings(
                 beam=beam,
-                n_best=asked.n_best,
-                length_penalty=asked.length_penalty,
-                max_len=asked.max_len,
-                attention=asked.alignment,
+                n_best=body.n_best,
+                length_penalty=body.length_penalty,
+                max_len=body.max_len,
+                attention=body.alignment,
             )
         except UserError as error:
             raise ApiError(400, f"Invalid request: {error}") from None
 
 
-class Writing:
-    """A wish that is being fulfilled, told as server-sent events."""
+class TranslationStream:
+    """A translation job in progress, as server-sent events."""
 
-    def __init__(self, service: Service, wish: TranslationJob) -> None:
-        self._n_texts = len(wish.texts)
-        self._written: dict[int, str] = {}  # since it was last told
+    def __init__(self, service: Service, job: TranslationJob) -> None:
+        self._n_texts = len(job.texts)
+        self._partial: dict[int, str] = {}  # partial translations that have not been sent yet
         self._news, self._is_accepted = asyncio.Event(), asyncio.Event()
-        self._work = asyncio.ensure_future(service.translate(wish, tell=self._tell, accepted=self._is_accepted.set))
+        self._work = asyncio.ensure_future(service.translate(job, tell=self._tell, accepted=self._is_accepted.set))
         self._work.add_done_callback(self._done)
 
     async def accepted(self) -> None:
-        """Until the work has its place in the queue, or is done; what refuses it is raised: nothing was told yet."""
+        """Wait until the job is queued or done. Raise its error: nothing has been sent yet, so it has a status."""
         try:
             await self._is_accepted.wait()
         except asyncio.CancelledError:
@@ -154,36 +152,37 @@ class Writing:
             while not work.done():
                 await self._news.wait()
                 self._news.clear()
-                for number, text in sorted(self._written.items()):  # only the latest is sent
-                    yield _event("partial", {"index": number, "text": text})
-                self._written.clear()
+                for index, text in sorted(self._partial.items()):  # only the latest text is sent
+                    yield _event("partial", {"index": index, "text": text})
+                self._partial.clear()
             result = work.result()
-            for number in range(self._n_texts):
-                yield _event("translation", {"index": number, "answer": _answer(result, number)})
+            for index in range(self._n_texts):
+                yield _event("translation", {"index": index, "answer": _answer(result, index)})
             yield _event("done", {"texts": self._n_texts})
         except (ApiError, CannotTranslate) as error:
-            yield _event("error", {"error": error.words if isinstance(error, ApiError) else "Cannot translate text"})
+            yield _event("error", {"error": error.message if isinstance(error, ApiError) else "Cannot translate text"})
         finally:
-            work.cancel()  # also when the client is gone: its texts leave the queue
+            work.cancel()  # if the client disconnected, its texts leave the queue
 
-    def _tell(self, number: int, text: str) -> None:
-        self._written[number] = text
+    def _tell(self, index: int, text: str) -> None:
+        self._partial[index] = text
         self._news.set()
 
     def _done(self, work: "asyncio.Future[Result]") -> None:
         self._is_accepted.set()
         self._news.set()
         if not work.cancelled():
-            work.exception()  # seen: who is gone does not ask for it
+            work.exception()  # marks the exception as retrieved; a disconnected client never asks for it
 
 
-def _answer(result: Result, number: int) -> Answer:
-    translations = result.translations[number]
-    detected: Detection | msgspec.UnsetType = msgspec.UNSET
+def _answer(result: Result, index: int) -> TextTranslations:
+    translations = result.translations[index]
+    detection: Detection | msgspec.UnsetType = msgspec.UNSET
     if result.detected is not None:
-        one = result.detected[number]
-        detected = Detection(one.language, one.confidence)
-    return Answer(translations[0].source_tokens, [_candidate(one) for one in translations], detected)
+        detected = result.detected[index]
+        detection = Detection(detected.language, detected.confidence)
+    candidates = [_candidate(translation) for translation in translations]
+    return TextTranslations(translations[0].source_tokens, candidates, detection)
 
 
 def _candidate(one: Translation) -> Candidate:

@@ -1,4 +1,4 @@
-"""The files of the page, read once: a request chooses among them by name and never makes a path."""
+"""The files of the page. They are read once; a request chooses one by name and never builds a path."""
 
 import hashlib
 from collections.abc import Mapping
@@ -25,13 +25,15 @@ NO_PAGE = "heedful is running. Translate with POST /translate; GET /spec describ
 
 @dataclass(frozen=True)
 class File:
+    """One file with its media type and entity tag."""
+
     content: bytes
     type: str
     tag: str
 
 
 def read_page(folder: Path = PAGE) -> dict[str, File]:
-    """Path as in a URL -> file, for the kinds of files that a page is made of; nothing where there is no page."""
+    """Read all files of the page, by their paths as in a URL. Return nothing if the folder does not exist."""
     files = {}
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         if path.suffix in TYPES and path.is_file():
@@ -42,11 +44,13 @@ def read_page(folder: Path = PAGE) -> dict[str, File]:
 
 
 class Page:
+    """Serves the files of the page."""
+
     def __init__(self, files: Mapping[str, File]) -> None:
         self.files = files
 
     def routes(self) -> list[Route]:
-        """One for each file: other names lead nowhere."""
+        """Return one route per file, so that other names cannot be requested."""
         return [Route("/", self.index), *(Route(f"/{name}", self.file) for name in self.files)]
 
     async def index(self, request: Request) -> Response:
