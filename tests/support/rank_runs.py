@@ -1,21 +1,12 @@
-"""TODO"""
+"""Runs of `heedful train` on one rank or several, as child processes."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from safetensors.torch import load_file
 from torch import Tensor
-
-from small_run import write_corpus
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    source, target = write_corpus(tmp_path_factory.mktemp("corpus"))
-    return ["--source", str(source), "--target", str(target)]
 
 
 def command(run: Path, corpus: list[str], *settings: str, ranks: int, resume: bool, restarts: int = 0) -> list[str]:
@@ -23,8 +14,8 @@ def command(run: Path, corpus: list[str], *settings: str, ranks: int, resume: bo
     if ranks > 1:
         rendezvous = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
         python += ["torch.distributed.run", *rendezvous, "-m"]
-    given = ["--resume"] if resume else corpus
-    return [*python, "heedful", "train", str(run), *given, "--set", *settings]
+    files = ["--resume"] if resume else corpus
+    return [*python, "heedful", "train", str(run), *files, "--set", *settings]
 
 
 def train(run: Path, corpus: list[str], *settings: str, ranks: int = 1, resume: bool = False) -> dict[str, Tensor]:

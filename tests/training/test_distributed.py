@@ -18,13 +18,19 @@ from heedful.errors import UserError
 from heedful.training import distributed
 from heedful.training.distributed import fresh_store
 from rank_runs import apart, command, train
-from small_run import OVERRIDES
+from small_run import OVERRIDES, write_corpus
 
 # Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
 EXACT = [
     *OVERRIDES, "model.dropout=0.0", "run.precision=float64", "run.ema=0.0", "run.steps=12", "run.validate_every=6",
     "run.save_every=3",
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    source, target = write_corpus(tmp_path_factory.mktemp("corpus"))
+    return ["--source", str(source), "--target", str(target)]
 
 
 @pytest.fixture(scope="module")
