@@ -1,6 +1,7 @@
 """The reference of settings covers every setting, with a description and with what a run accepts."""
 
 import dataclasses
+import types
 import typing
 
 import pytest
@@ -50,4 +51,7 @@ def test_settings_of_models_name_the_families_that_have_them() -> None:
 
 
 def test_every_exported_name_is_there() -> None:
-    assert [name for name in heedful.training.__all__ if not hasattr(heedful.training, name)] == []
+    exported = {name: getattr(heedful.training, name) for name in heedful.training.__all__}
+    modules = [name for name, value in exported.items() if isinstance(value, types.ModuleType)]
+    assert modules == [], "a module of that name hides the export"
+    assert dir(heedful.training) == sorted(exported)

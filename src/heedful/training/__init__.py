@@ -1,5 +1,7 @@
 """Training: from files to a run folder with trained models.
 
+The function `train` is `heedful.train`; here are the parts around it.
+
 >>> from heedful.training import read_settings
 >>> read_settings("tiny").model["d_model"]
 128
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from heedful.training.settings import Settings, read_settings
     from heedful.training.settings_reference import SettingRow, model_setting_rows, setting_rows
     from heedful.training.tensorboard import TensorBoardLog
-    from heedful.training.train import Run, train
+    from heedful.training.train import Run
     from heedful.training.trainer import Trainer
 
 # name -> module; loaded when it is first used, since torch takes seconds to import
@@ -41,7 +43,6 @@ _MODULES = {
     "read_record": "run_config",
     "read_settings": "settings",
     "setting_rows": "settings_reference",
-    "train": "train",
 }
 
 __all__ = [
@@ -65,7 +66,6 @@ __all__ = [
     "read_record",
     "read_settings",
     "setting_rows",
-    "train",
 ]
 
 
