@@ -1,11 +1,11 @@
-"""Settings: frozen dataclasses on one side, TOML and JSON on the other.
+"""Convert settings between frozen dataclasses and the plain values of TOML and JSON files.
 
-The dataclass is the truth: its fields are the allowed keys, its annotations the allowed types, its defaults the only
-defaults. Whatever does not fit is refused with the nearest name, so that no setting is ever ignored in silence.
+The fields of a dataclass are the allowed keys, their annotations the allowed types, their defaults the only defaults.
+An unknown key or a wrong type raises a UserError with the most similar name, so no setting is silently ignored.
 
-A field holds a bool, int, float, str, Path, Literal, another dataclass, or a tuple, list or dict of these, or a union
-of them. A field that may be None has None as its default: TOML cannot say "nothing", so nothing is what is left out.
-Any is for a table whose keys somebody else checks.
+A field is a bool, int, float, str, Path, Literal or dataclass, a tuple, list or dict of these, or a union. A field that
+may be None must have the default None, because TOML has no null: None is written by leaving the key out. Fields of type
+Any are not checked here.
 """
 
 import dataclasses
@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
-import tomli_w
-
 from heedful.errors import UserError, closest_match, invalid_choice
 
 if TYPE_CHECKING:
@@ -33,43 +31,41 @@ NAMES_OF_TYPES = {int: "a whole number", float: "a number", str: "a string", boo
 
 
 def config_from_dict(kind: type[T], values: Values, *, where: str, table: str = "") -> T:
-    """Build the dataclass `kind` from plain values; `where` names the file or option for the error message."""
+    """Build the dataclass `kind` from plain values; `where` is the file or option, for error messages."""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     hints = typing.get_type_hints(kind)
     for key in values:
         if key not in fields:
             raise _unknown(key, list(fields), hints, where=where, table=table)
-    given = {key: _convert(value, hints[key], where=where, key=_join(table, key)) for key, value in values.items()}
+    converted = {key: _convert(value, hints[key], where=where, key=_join(table, key)) for key, value in values.items()}
     for name, field in fields.items():
-        if name not in given and _is_required(field):
+        if name not in converted and _is_required(field):
             raise UserError(f"{where}: '{_join(table, name)}' is missing and has no default")
     try:
-        return kind(**given)
-    except UserError as error:  # raised by __post_init__, which knows the fields but neither the file nor the table
+        return kind(**converted)
+    except UserError as error:  # raised by __post_init__, which has neither the file nor the table in its message
         raise UserError(f"{where}: [{table}] {error}" if table else f"{where}: {error}") from None
 
 
 def config_to_dict(settings: "DataclassInstance") -> dict[str, Any]:
-    """The plain values of a dataclass, None left out: TOML has no null, and absent means default."""
+    """Convert a dataclass to plain values, without fields that are None."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if not field.init:
             continue
         if value is None:
-            # Left out, it must come back as None: any other default would change the setting in silence.
-            assert field.default is None, f"{type(settings).__name__}.{field.name} may be None: so must its default be"
+            # A key that is left out is read back as the default, which must therefore be None.
+            assert field.default is None, (
+                f"{type(settings).__name__}.{field.name} may be None, so its default must be None"
+            )
         else:
             values[field.name] = _plain(value)
     return values
 
 
-def to_toml(settings: "DataclassInstance") -> str:
-    return tomli_w.dumps(config_to_dict(settings))
-
-
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The values in a TOML file; a syntax error names the file and the line."""
+    """Read a TOML file; UserError if it is missing or has a syntax error."""
     text = _read_text(Path(path))
     try:
         return tomllib.loads(text)
@@ -78,7 +74,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """The object in a JSON file; duplicate keys are refused, since readers disagree on which one counts."""
+    """Read the object in a JSON file; UserError for anything else, and for a key that occurs twice in an object."""
     text = _read_text(Path(path))
     try:
         values = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -90,7 +86,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def with_overrides(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
-    """Apply `a.b=c` strings on top of plain values; c is read as TOML, and as a string where it is not TOML."""
+    """Return a copy of `values` with `a.b=c` strings applied; c is read as TOML or, if that fails, as a string."""
     result = _copy(values)
     for override in overrides:
         path, equals, text = override.partition("=")
@@ -114,7 +110,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return data.decode("utf-8-sig")  # some editors put a byte order mark first
+        return data.decode("utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -124,12 +120,12 @@ def _read_text(path: Path) -> str:
 
 
 def _read_value(text: str) -> Any:
-    # Inside a list, and before another item, a stray comment, comma or second line cannot pass for a part of a value.
+    # Inside a list, followed by another item: so a comment, a comma or a second line in `text` is not read as TOML.
     try:
-        found = tomllib.loads(f"value = [{text}, 0]")
+        parsed = tomllib.loads(f"value = [{text}, 0]")
     except (ValueError, RecursionError):
         return text
-    return found["value"][0] if len(found) == 1 and len(found["value"]) == 2 else text
+    return parsed["value"][0] if len(parsed) == 1 and len(parsed["value"]) == 2 else text
 
 
 def _copy(values: Values) -> dict[str, Any]:
@@ -137,8 +133,8 @@ def _copy(values: Values) -> dict[str, Any]:
 
 
 def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
-    """`value` as the annotation `hint` wants it, or a UserError that names the key, the value and what is wanted."""
-    if hint is Any:  # a table that somebody else reads, with an allow-list of its own
+    """Convert `value` to the annotated type `hint`; UserError with the key, the value and the expected type."""
+    if hint is Any:  # checked by the code that reads the field
         return value
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
@@ -150,11 +146,11 @@ def _convert(value: Any, hint: Any, *, where: str, key: str) -> Any:
         return convert(value, hint, wrong, where=where, key=key)
     if hint is Path and isinstance(value, str):
         return Path(value)
-    if isinstance(value, bool) and hint is not bool:  # a bool is an int to Python, not to a person
+    if isinstance(value, bool) and hint is not bool:  # in Python a bool is an int
         raise wrong
     if hint is float and isinstance(value, int):
         value = _as_float(value)
-    if not isinstance(value, hint) or value != value:  # nan: no setting means it, and it would not equal itself
+    if not isinstance(value, hint) or value != value:  # nan is no sensible setting, and does not equal itself
         raise wrong
     return value
 
@@ -170,11 +166,11 @@ def _convert_union(value: Any, hint: Any, wrong: UserError, *, where: str, key: 
     choices = [choice for choice in get_args(hint) if choice is not types.NoneType]
     if value is None and len(choices) < len(get_args(hint)):
         return None
-    if isinstance(value, Mapping):  # can only be meant for a table
+    if isinstance(value, Mapping):  # only a dataclass can be meant
         choices = [choice for choice in choices if dataclasses.is_dataclass(choice)] or choices
-    if len(choices) == 1:  # its own error says more than ours
+    if len(choices) == 1:  # its error is more specific
         return _convert(value, choices[0], where=where, key=key)
-    exact = [choice for choice in choices if choice is type(value)]  # 1 for `float | int` stays whole
+    exact = [choice for choice in choices if choice is type(value)]  # for `float | int`, 1 stays an int
     for choice in exact + choices:
         try:
             return _convert(value, choice, where=where, key=key)
@@ -232,7 +228,7 @@ def _plain(value: Any) -> Any:
 
 
 def _say(hint: Any) -> str:
-    """What a person would call the type: "a whole number or one of: auto"."""
+    """Describe a type for a message: "a whole number or one of: auto"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return f"one of: {', '.join(map(str, arguments))}"
@@ -248,7 +244,7 @@ def _say(hint: Any) -> str:
 
 
 def _show(value: Any) -> str:
-    """The value as Python writes it, and its type; long ones are cut."""
+    """Show a value, shortened if it is long, and its type."""
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
@@ -260,7 +256,7 @@ def _unknown(key: str, allowed: list[str], hints: Mapping[str, Any], *, where: s
 
 
 def _in_a_table(key: str, tables: list[str], hints: Mapping[str, Any]) -> str | None:
-    """Where a key belongs that was written outside its table: `lr` for `optimiser.lr`."""
+    """Find the table of a key that was written outside of it: `optimiser.lr` for `lr`."""
     for table in tables:
         if dataclasses.is_dataclass(hints[table]) and key in {field.name for field in dataclasses.fields(hints[table])}:
             return _join(table, key)
@@ -279,6 +275,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
-            raise ValueError(f"the key {key!r} stands twice in one object")
+            raise ValueError(f"the key {key!r} occurs twice in one object")
         values[key] = value
     return values
