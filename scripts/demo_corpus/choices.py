@@ -37,7 +37,7 @@ COUNTED = {"edible": 8, "flower": 6, "chair": 6, "animal": 4}
 UNCOUNTED = frozenset({"machine", "furniture", "vehicle", "driven", "dwelling", "guitar", "passport", "wallet", "tale"})
 SERVED = {"coffee": "cup", "tea": "cup", "soup": "bowl", "rice": "bowl", "bread": "piece", "chocolate": "piece"}
 WEIGHED = frozenset({"meat", "cheese", "beef", "chicken", "fish", "apple", "orange", "tomato", "pear"})
-# Words in times that do not suit a verb: nobody has dinner in the morning, or drinks water on Saturdays only.
+# Times that do not suit a verb, by a word in them: no dinner in the morning, no water on Saturdays only.
 UNFIT_TIMES = {
     "breakfast": ("night", "evening"),
     "lunch": ("night", "evening", "morning"),
@@ -48,7 +48,7 @@ UNFIT_TIMES = {
     "stay": ("morning",),
     "a shower": ("Saturday", "Sunday", "week"),
 }
-# Words in times at which these kinds of places are closed, or are not visited.
+# Times at which a kind of place is closed or not visited, by a word in them.
 CLOSED = {
     "weekday": ("night", "evening", "Saturday", "Sunday"),
     "day": ("night", "evening"),
@@ -87,7 +87,7 @@ def object_for(draw: Draw, verb: Verb, subject: Subject, *, tense: Tense, polari
         if verb.en == "love":
             land = Phrase(draw.choose(nouns_of("land")), "generic")
             return land if own.plural else relative(draw, own, own_noun, friends=False)
-        if verb.en == "know":  # everybody knows their own mother, and French "sa mère" would mean her
+        if verb.en == "know":  # not "Paul knows his mother"
             return relative(draw, _other_owner(draw, subject), own_noun)
         kin = related(draw, subject) if draw.chance(0.7) else relative(draw, None, own_noun)
         if kin.owner == subject:  # not "Emma thanked Emma's grandfather"
@@ -148,7 +148,7 @@ def _measured(draw: Draw, noun: Noun, verb: Verb, tense: Tense) -> Phrase | None
     container = container_for(noun, verb)
     if container is None:
         return None
-    if tense in ("now", "habit") or draw.chance(0.7):  # nobody is drinking three glasses at once
+    if tense in ("now", "habit") or draw.chance(0.7):  # not "is drinking three glasses"
         return Phrase(noun, "a", container=container)
     return Phrase(noun, "count", plural=True, count=draw.number(2, 3), container=container)
 

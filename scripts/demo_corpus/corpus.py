@@ -94,7 +94,7 @@ class DemoCorpus:
 def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: int = 1) -> DemoCorpus:
     """Make the corpus of one direction. The seed chooses what is held out and the order.
 
-    With `scale` 3, three times as many meanings are drawn, so the corpus is almost three times as large.
+    `scale` multiplies the number of random meanings; duplicates count once, so the corpus grows a little less.
     """
     probe = _probe(source, target)
     in_probe = {example.source for example, *_ in probe}
@@ -128,7 +128,7 @@ def demo_corpus(source: Language, target: Language, *, seed: int = SEED, scale: 
 
 
 def _probe(source: Language, target: Language) -> list[ProbeExample]:
-    """Render the pairs of the probe, without those that are in the corpus of scale 1 in any language."""
+    """Render the pairs of the probe; no sentence of theirs is in the corpus of scale 1, in any language."""
     texts: dict[Language, set[str]] = {
         language: {render(meaning) for meaning in all_meanings()} for language, render in RENDER.items()
     }

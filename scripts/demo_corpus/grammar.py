@@ -1,4 +1,4 @@
-"""How many sentences of each kind are drawn, and all meanings that the corpora are made from."""
+"""The kinds of sentences with the number of each, and all meanings that the corpora consist of."""
 
 from collections.abc import Callable
 from functools import cache
@@ -26,7 +26,7 @@ from scripts.demo_corpus.set_phrases import set_phrases
 ASKED_OF_STRANGERS = frozenset({"open", "close", "wait", "rest", "smoke", "answer", "help"})
 PERSONAL = frozenset({"be", "live", "come", "have", "work", "know", "teach", "speak"})
 
-# How often each kind is drawn. A meaning that is drawn twice counts once.
+# How many random meanings of each kind are generated; duplicates count once.
 KINDS: tuple[tuple[Callable[[Draw], Body], int], ...] = (
     (sentences.transitive, 8200),
     (sentences.activity, 2700),
@@ -130,7 +130,7 @@ def _asks_personal_question(clause: Clause) -> bool:
 
 
 def _names_relative(act: Act) -> bool:
-    """Tell whether it names a relative of speaker or listener: within a family one would say the name."""
+    """Tell whether it names a relative of speaker or listener; a family uses first names instead."""
     ours = {Pronoun(1), Pronoun(2), Pronoun(1, plural=True)}
     people = [who for who in (act.object, act.recipient) if isinstance(who, Phrase)]
     return any(who.owner in ours and who.noun.classes & {"kin", "parents"} for who in people)
@@ -143,7 +143,7 @@ def _names_womenswear(body: Body) -> bool:
 
 
 def _suits_several_listeners(body: Body) -> bool:
-    """Tell whether it may be said to several people, children included: not of a job or a coat."""
+    """Tell whether several listeners, or children, may be addressed: not about a profession or a purchase."""
     act = body.predicate if isinstance(body, Clause) else body.act if isinstance(body, Order) else None
     if not isinstance(act, Act):
         return not names_listeners_profession(body)

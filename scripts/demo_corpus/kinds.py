@@ -49,7 +49,7 @@ def kind_of(sentence: Sentence) -> Kind:
         case Presentation(negative=negative, question=question):
             return _kind(negative=negative, question="yes-no" if question else "")
         case Comparison(how=how):
-            return _kind(negative=how == "less")  # "less" is said "not as … as" in English and Chinese
+            return _kind(negative=how == "less")  # English and Chinese use "not as … as" for "less"
         case Weather(kind, tense, negative=negative, question=question):
             is_state = "verb" not in kind.uses and tense == "now"  # it is cold; but it is raining
             named = "present" if is_state else TENSES[tense]

@@ -19,7 +19,7 @@ Listener = Literal["friend", "polite", "group"]  # tu, vous, vous; 你, 您, 你
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun with its forms in three languages and its classes, which say what it may do in a sentence."""
+    """A noun with its forms in three languages and its classes, which decide where it may be used."""
 
     en: str
     en_plural: str

@@ -43,7 +43,7 @@ def name(draw: Draw) -> Name:
 
 
 def couple(draw: Draw, nearest: Pronoun = ME) -> Pair:
-    """Choose two people: two names, or somebody's parents or children."""
+    """Choose two people: two names, or the parents or children of a person."""
     if draw.chance(0.4):
         owner = draw.choose((nearest, HE, SHE))
         first, second = ("father", "mother") if draw.chance(0.5) else ("son", "daughter")
@@ -81,7 +81,7 @@ def relative(
 
 
 def related(draw: Draw, subject: Subject) -> Phrase:
-    """Choose somebody who is related to the subject.
+    """Choose a relative or friend of the subject.
 
     Several people have friends in common, but no aunt: "the engineers thanked their friends".
     """

@@ -108,7 +108,7 @@ class _Crossing(NamedTuple):
         return because(beast, "tired old"), because(barrier, OBSTACLES[self.barrier.en])
 
     def is_ambiguous(self, why: str) -> bool:
-        """Tell whether the reason could be about either noun, or repeats what is said of the animal."""
+        """Tell whether the reason could apply to either noun, or repeats the adjective of the animal."""
         if why == "old":  # a bridge may be too old, too
             return self.barrier.en == "bridge" or (self.look is not None and self.look.en in ("old", "big", "small"))
         if why == "big":

@@ -49,7 +49,7 @@ TOO = frozenset(
 OWNABLE = frozenset({"goods", "small", "pet", "vehicle", "dwelling", "garden", "flat"})
 SINGLE = frozenset({"unique", "flat", "dwelling", "garden"})
 LASTING = "tired busy hungry thirsty sleepy worried"  # moods that may come often, sometimes or always
-PRAISE = ("kind", "clever", "polite")  # people do not say this of themselves
+PRAISE = ("kind", "clever", "polite")  # not of oneself
 MEAL_HOURS = {"breakfast": (6, 7, 8, 9), "lunch": (1, 1, 2), "dinner": (6, 7, 8)}
 HOURS = {
     "lesson": (8, 9, 10, 2, 3),
@@ -174,7 +174,7 @@ def _described_thing(draw: Draw, noun: Noun) -> Phrase:
 
 
 def owner(draw: Draw, noun: Noun) -> Subject:
-    """Choose somebody who may own the thing."""
+    """Choose an owner for the thing."""
     if "womenswear" in noun.classes:
         return draw.choose((ME, YOU, SHE, SHE))
     if draw.chance(0.3):

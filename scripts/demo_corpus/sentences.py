@@ -124,14 +124,14 @@ def transitive(draw: Draw) -> Clause:
     subject, tense, polarity, question = frame_for(draw, act)
     if act.en in ("lose", "break"):  # "she didn't lose her hat last Saturday" is no news
         polarity = "yes"
-    if act.en == "drive":  # it is obvious whether somebody is driving a truck
+    if act.en == "drive":  # neither denied nor asked: it is obvious
         polarity, question = "yes", ""
     if tense == "habit" and polarity == "no" and draw.chance(0.4):
         polarity = "never"
     if "single" in act.uses:
         subject = YOU if question else suitable_subject(draw, single(draw), act)
     thing = object_for(draw, act, subject, tense=tense, polarity=polarity)
-    if question and thing.determiner == "count":  # nobody asks whether you ate two pears
+    if question and thing.determiner == "count":  # not "did you eat two pears?"
         thing = Phrase(thing.noun, "a")
     if thing.noun.en in ("dress", "skirt") and act.en == "wear":
         subject = SHE
@@ -292,7 +292,7 @@ def _nearby(act: Verb, tense: Tense, polarity: Polarity) -> str:
 
 
 def dwelling(draw: Draw) -> Clause:
-    """Draw where somebody lives, comes from, was born or stays."""
+    """Draw where a person lives, comes from, was born or stays."""
     how = draw.choose(("live", "come", "be", "birthday", "stay"))
     polarity, question = mood_of(draw)
     subject = doer(draw, question)

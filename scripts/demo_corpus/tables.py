@@ -1,6 +1,6 @@
 """The tables that the package ships: one for each direction, tab-separated, compressed by xz.
 
-`heedful.data.demo` reads them and says what the columns mean.
+`heedful.data.demo` reads them and explains their columns.
 """
 
 import lzma
@@ -12,7 +12,7 @@ from scripts.demo_corpus.corpus import SEED, Example, accepted, demo_corpus, tra
 from scripts.demo_corpus.kinds import kind_of
 from scripts.demo_corpus.meaning import Language
 
-# All that liblzma lets one choose stands here, so that the same text always gives the same bytes.
+# All settings of the compression are fixed, so that the same text always gives the same bytes.
 FILTERS = ({"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 23},)
 
 

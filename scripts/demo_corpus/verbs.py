@@ -3,12 +3,18 @@
 English: base, irregular past, irregular -ing form, then `+` and the words that follow it ("listen + to").
 French: infinitive (`se` if it is reflexive), then `+` and the words that follow it; `conjugation.py` has the forms.
 Chinese: {} is the object or the goal, {to} the recipient, ~ the place of 了; after `;` the pattern of the progressive.
-Uses, one letter each: h habitual present, n progressive, p past, f future, w with a modal verb, i imperative,
-k counted objects ("three"), o only objects that the subject owns, s a state ("knows"), x animals may be the subject,
-g generic objects ("likes cats"), t may have a duration ("for two hours"), m may be a week away ("last Monday"),
-l longer ("last year"), y always far away (one buys a house next year, not tonight), d definite objects only,
-e one person and one object, a not for children, v not for grandparents, c in company. The "objects" of `ACTIVITIES`
-are places.
+The uses, one letter each:
+
+    h n p f   tenses: habitual present, progressive, past, future
+    w i       with a modal verb; imperative
+    s         a state ("knows"): no progressive
+    m l y     the time may be a week away ("last Monday"), a year ("last year"), or always is far ("next year")
+    t         may have a duration ("for two hours")
+    k d g o   objects may be counted ("three"); are definite; are generic ("likes cats"); belong to the subject
+    e c       one person and one object; in company
+    x a v     animals may be the subject; children are not; grandparents are not
+
+The "objects" of `ACTIVITIES` are places.
 """
 
 from functools import cache

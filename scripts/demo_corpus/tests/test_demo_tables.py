@@ -89,7 +89,7 @@ def test_the_kinds_of_known_sentences() -> None:
 
 
 def test_no_antecedent_of_the_probe_is_in_doubt() -> None:
-    """A bridge may be too old, an elephant too big for a garden, a tiger too dangerous: then "it" could be either."""
+    """Not "the tiger didn't cross the street because it was too dangerous": "it" could be either."""
     for same_gender in (False, True):
         for pair in probe_pairs(lambda meaning: True, same_gender=same_gender):
             texts = [RENDER["en"](meaning) for meaning in pair.sentences]

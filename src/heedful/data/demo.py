@@ -23,7 +23,7 @@ COLUMNS = (
     *("split", "source", "target", "accepted", "tense", "polarity", "question", "clauses"),
     *("probe", "pair", "antecedent", "pronoun"),
 )
-SEPARATOR = " | "  # between further accepted translations, which a row has beside its target
+SEPARATOR = " | "  # between the translations in the column "accepted", which has all but the target
 
 
 @dataclass(frozen=True, slots=True)
