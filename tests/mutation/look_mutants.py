@@ -5,8 +5,8 @@ from mutant_kind import Mutant
 LOOKS = ("insight/test_look_families.py",)
 ENCODERS = ("insight/test_encoder_look.py",)
 TEXTS = ("insight/test_text_look.py",)
-AUXILIARY = ("training/test_auxiliary.py",)
-EXTRACT = ("training/test_extract_then_write.py",)
+AUXILIARY = ("training/test_auxiliary_losses.py",)
+EXTRACT = ("training/test_extracted_sources.py",)
 CAUSES = ("insight/test_causes.py",)
 PAGES = ("page/test_family_pages.py",)
 
@@ -91,7 +91,7 @@ IN_LOOKS = [
     Mutant(
         "what lies further ahead may lie in another document",
         "training/auxiliary_losses.py",
-        "    if apart:\n        real = real",
+        "    if isolate_documents:\n        real = real",
         "    if False:\n        real = real",
         AUXILIARY,
     ),

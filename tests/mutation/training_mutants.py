@@ -3,11 +3,11 @@
 from mutant_kind import Mutant
 
 LOSSES = ("training/test_task_losses.py",)
-PARTS = ("training/test_parts.py",)
+PARTS = ("training/test_finetuning.py",)
 TASKS = ("training/test_tasks.py",)
 TAGGED = ("data/test_conll.py",)
 PRECISION = ("training/test_precision.py",)
-LOSS = ("training/test_loss.py",)
+LOSS = ("training/test_losses.py",)
 
 IN_TRAINING = [
     Mutant(
@@ -69,8 +69,8 @@ IN_TRAINING = [
     Mutant(
         "all tokens are asked for, not the hidden ones",
         "training/tasks/masked_language_modeling.py",
-        "asked = batch.labels != NONE",
-        "asked = batch.mask",
+        "masked = batch.labels != IGNORE_INDEX",
+        "masked = batch.mask",
         LOSSES,
     ),
     Mutant(
@@ -132,7 +132,7 @@ IN_TRAINING = [
     Mutant(
         "a task takes files of any kind",
         "training/tasks/registry.py",
-        "if content != found.content:",
+        "if content != chosen.content:",
         "if False:",
         TASKS,
     ),

@@ -37,7 +37,7 @@ class AuxiliarySettings:
 
     @property
     def any(self) -> bool:
-        """Whether there is any auxiliary loss."""
+        """Return whether there is any auxiliary loss."""
         return self.layers > 0.0 or (self.ahead > 1 and self.ahead_weight > 0.0)
 
 

@@ -129,7 +129,7 @@ def scores(event: ValidationEvent) -> str:
 
 
 def best_so_far(event: ValidationEvent, metric: str) -> str:
-    """Say which score is the best, and how many validations without a better one are left until the run stops."""
+    """Return which score is the best, and how many validations without a better one are left until the run stops."""
     if event["best"]:
         words = f"the best {METRICS.get(metric, metric)} so far"
     else:

@@ -239,7 +239,7 @@ def report_overlap(counters: Sequence[OverlapCounter], notify: Notify) -> None:
 class Extractor:
     """Reduces a source that is too long to its most important sentences, as `heedful summarize --long extract` does.
 
-    So the model is trained on the inputs that it will get later: whole sentences in their order, as many as fit.
+    So the model is trained on the inputs that it will get later: the sentences that fit, in their order.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, max_len: int, language: str = "en") -> None:
@@ -313,7 +313,7 @@ def text_tokenizer(
 ) -> Tokenizer:
     """Load, take over or learn the tokenizer of a model that reads one kind of text.
 
-    symbols: special tokens that the task needs beside those of the settings.
+    symbols: special tokens that the task needs, in addition to tokenizer.special_tokens.
     """
     config = settings.tokenizer
 

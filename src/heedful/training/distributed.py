@@ -44,7 +44,7 @@ class World:
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this process prints, logs and writes: rank 0 alone does."""
+        """Return whether this process prints, logs and writes: rank 0 alone does."""
         return self.rank == 0
 
 
@@ -165,7 +165,7 @@ def broadcast_from_rank0(world: World, value: Any) -> Any:
 
 
 def any_rank(world: World, flag: bool) -> bool:
-    """Whether the flag is set on any rank."""
+    """Return whether the flag is set on any rank."""
     return sum_over_ranks(world, float(flag))[0] > 0
 
 

@@ -55,7 +55,7 @@ class PlanEvent(TypedDict):
     disk_bytes: int | None
     seconds_low: float | None
     seconds_high: float | None
-    patience: NotRequired[int | None]  # so many validations without a better score end the run earlier
+    patience: NotRequired[int | None]  # number of validations without a better score that end the run earlier
     validate_every: NotRequired[int]  # steps
 
 
@@ -319,7 +319,7 @@ def _open_to_append(path: Path) -> FileIO:
 
 
 def _ends_with_a_line(path: Path) -> bool:
-    """Whether the file is empty or ends with a line break; a killed process may have left half a line."""
+    """Return whether the file is empty or ends with a line break; a killed process may have left half a line."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - 1))

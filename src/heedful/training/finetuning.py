@@ -30,7 +30,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         if not matches:
             parts = dict.fromkeys(part for name in names for part in _parts_of(name))
             raise UserError(
-                f"'optimiser.frozen' names {pattern!r}, and this model has no such part{did_you_mean(pattern, parts)}\n"
+                f"'optimiser.frozen' names {pattern!r}, which this model does not have{did_you_mean(pattern, parts)}\n"
                 f"allowed: {', '.join(name for name in parts if name.count('.') <= 1)}, …"
             )
         frozen |= dict.fromkeys(matches)
@@ -69,7 +69,7 @@ def unfreeze_layers(optimiser: torch.optim.Optimizer, step: int, every: int) -> 
 
 
 def load_matching_weights(model: Model, start: LoadedModel) -> str:
-    """Copy all weights that fit into the model, and return a sentence about those that do not.
+    """Copy all weights that fit into the model, and return a sentence about the other weights.
 
     A head for other labels starts with new weights; a pooler is taken over whatever head it is part of.
     """

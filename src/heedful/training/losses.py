@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.nn.cpu import pad_rows
 
-ROWS = 512  # rows of logits in memory at a time: enough for fast matrix products, small beside the model
+ROWS = 512  # rows of logits in memory at a time: enough for fast matrix products, small compared with the model
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:

@@ -77,7 +77,7 @@ class CostFacts:
 
 @dataclass(frozen=True)
 class SizeFacts:
-    """Sizes of the model; 0 for those that the family does not have."""
+    """Sizes of the model; 0 for a size that the family does not have."""
 
     family: str
     parameters: int
@@ -276,7 +276,7 @@ def _code(text: str) -> str:
 def describe_model(
     record: RunRecord, task: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
 ) -> str:
-    """Return the card of one model folder; `weights` says which weights it holds."""
+    """Return the card of one model folder; `weights` describes its weights."""
     files, description = record.files, task.description
     names = [" + ".join(Path(part).name for part in pair) for pair in files.pairs()]
     again = ", a part also in informal spelling" if record.settings.data.informal_share else ""

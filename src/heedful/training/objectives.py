@@ -30,7 +30,7 @@ class ObjectiveSettings:
     rate: Annotated[float, SHARE] = 0.25  # share of target inputs that are replaced in the end
     decay: Literal["linear", "exponential", "inverse_sigmoid"] = "linear"  # how the share of true inputs falls
     decay_steps: Annotated[int, AT_LEAST_1] = 10_000  # steps over which that share falls
-    token_cutoff: Annotated[float, SHARE] = 0.0  # share of hidden input tokens; with R-Drop, in one of the two passes
+    token_cutoff: Annotated[float, SHARE] = 0.0  # share of masked input tokens; with R-Drop, in one of the two passes
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -90,7 +90,7 @@ def pair_loss(model: EncoderDecoder, batch: Batch) -> Tensor:
 def token_loss(
     model: EncoderDecoder, states: Tensor, batch: Batch, *, label_smoothing: float, r_drop: float = 0.0
 ) -> Tensor:
-    """Return the summed loss of the target tokens; states (B, T, D), of which padding is dropped first."""
+    """Return the summed loss of the target tokens, without padding; states (B, T, D)."""
     states, target = states[batch.target_mask], batch.target_out[batch.target_mask]
     linear = model.head.linear
     if r_drop > 0.0:

@@ -108,7 +108,9 @@ class OptimiserSettings:
     max_grad_norm: Annotated[float, AT_LEAST_0] = 1.0  # gradients are clipped to this norm; 0: never
     frozen: tuple[str, ...] = ()  # parts that are not trained: embedding, encoder.layers.0, *.layers.0
     layer_decay: Annotated[float, RATIO] = 1.0  # rate of each layer, relative to the layer above it
-    unfreeze_every: Annotated[int, AT_LEAST_0] = 0  # train the top alone, one more layer every so many steps; 0: all
+    unfreeze_every: Annotated[int, AT_LEAST_0] = (
+        0  # steps between unfreezing one layer and the next, from the top; 0: train all layers
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -117,7 +119,7 @@ class OptimiserSettings:
 
     @property
     def by_depth(self) -> bool:
-        """Whether the learning rate depends on the depth of a layer."""
+        """Return whether the learning rate depends on the depth of a layer."""
         return self.layer_decay < 1.0 or self.unfreeze_every > 0
 
 
@@ -127,7 +129,7 @@ def peak_rate(settings: OptimiserSettings, *, d_model: int, warmup_steps: int) -
 
 
 def make_optimiser(model: nn.Module, settings: OptimiserSettings, *, bfloat16: bool = False) -> torch.optim.Optimizer:
-    """Make AdamW for all parameters, or Muon for the matrices inside the model and AdamW for the others.
+    """Make AdamW for all parameters, or Muon for the matrices inside the model and AdamW for all other parameters.
 
     bfloat16: Muon multiplies its matrices in bfloat16, as the run does.
     """

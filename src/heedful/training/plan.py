@@ -22,7 +22,7 @@ def make_plan(trainer: Trainer) -> dict[str, Any]:
     longest, spaced = trainer.loader.trial_batches()
     trainer.trial_pass(longest)  # also warms up
     first_speed = trainer.trial_pass(spaced[0])
-    # All ranks must make as many passes: each pass exchanges gradients.
+    # All ranks must make the same number of passes: each pass exchanges gradients.
     n_passes = broadcast_from_rank0(
         trainer.world, int(min(50, max(3, SECONDS * first_speed / max(1, spaced[0].n_target_tokens))))
     )

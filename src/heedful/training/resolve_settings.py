@@ -30,8 +30,8 @@ NOT_TAKEN = frozenset(
 )
 # Fields that are taken over but may be changed with --set: they concern training, not the shape of the weights.
 MAY_BE_SET = frozenset({"activation_dropout", "classifier_dropout", "ponder_weight"})
-# Settings that are refused for other tasks even if only the recipe sets them. Others may be in a recipe that serves two
-# tasks, pre-training and what starts from it; these change the result, and would be believed to help.
+# Settings that raise a UserError for other tasks even if only the recipe sets them. All others may be in a recipe that
+# serves two tasks, pre-training and what starts from it; these change the result, and would be believed to help.
 REFUSED_IN_RECIPES = frozenset(
     {"loss.r_drop", "objective.kind", "objective.token_cutoff", "tokenizer.sample_alpha"}
 ) | {
@@ -117,7 +117,7 @@ class Layers:
 
 
 def _check_tables(values: Mapping[str, Any], where: str) -> None:
-    """Refuse a single value in the place of a whole table."""
+    """Reject a single value in the place of a whole table."""
     for name, table in config_to_dict(Settings()).items():
         if isinstance(table, dict) and not isinstance(value := values.get(name, {}), dict):
             raise UserError(f"{where}: '{name}' must be a table, set key by key ({name}.key=value), found {value!r}")
@@ -204,7 +204,7 @@ def _tokenizer_values(
             f"{alpha} was asked for: --set tokenizer.sample_alpha=0"
         )
     names = {field.name for field in fields(TokenizerConfig)} - {"sample_alpha"}
-    asked = {name: value for name, value in typed.items() if name in names}  # unknown names are refused later
+    asked = {name: value for name, value in typed.items() if name in names}  # unknown names raise an error later
     own = _config_of(tokenizers)
     if own is None:
         for name, value in asked.items():
@@ -238,8 +238,8 @@ def _can_sample(tokenizer: Tokenizer) -> bool:
 def _fit_to_start(files: Files, settings: Settings, *, keep_max_len: bool) -> Settings:
     """Make data.max_len and model.max_len agree if the run starts from a model.
 
-    A model with learned positions reads no more tokens than it has positions; others learn from longer texts, too.
-    keep_max_len: data.max_len was chosen by the user, so it is refused instead of being lowered.
+    A model with learned positions reads no more tokens than it has positions; other models can train on longer texts.
+    keep_max_len: data.max_len was chosen by the user; if it is too large, raise a UserError instead of lowering it.
     """
     limit = settings.model.get("max_len")
     if not files.init_from or limit is None:
@@ -260,7 +260,7 @@ def _fit_to_start(files: Files, settings: Settings, *, keep_max_len: bool) -> Se
 
 
 def refuse_unused(settings: Settings, typed: Iterable[str]) -> None:
-    """Raise a UserError for a setting that the task does not use, or that has no effect beside other settings.
+    """Raise a UserError for a setting that the task does not use, or that has no effect with the other settings.
 
     typed: the keys that were set with --set; of a recipe only REFUSED_IN_RECIPES are checked.
     """

@@ -74,7 +74,8 @@ class Files:
         sources, targets = _as_tuple(source), _as_tuple(target)
         if targets and len(sources) != len(targets):
             raise UserError(
-                f"{len(sources)} source files but {len(targets)} target files: give as many of each, in order"
+                f"{len(sources)} source files but {len(targets)} target files: give one target file for each source "
+                "file, in the same order"
             )
         valid = tuple(str(path) for path in (valid_source, valid_target) if path is not None)
         if valid_target is not None and valid_source is None:
@@ -87,7 +88,7 @@ class Files:
         return list(zip(self.source, self.target, strict=True)) if self.target else [(path,) for path in self.source]
 
     def corpora(self, data: DataSettings = DEFAULT) -> list[Corpus]:
-        """Open the training corpora as the settings say."""
+        """Open the training corpora with the columns, languages and checks of the settings."""
         return [OPENERS[self.content](_without_pipes(pair), data) for pair in self.pairs()]
 
     def valid_corpus(self, data: DataSettings = DEFAULT) -> Corpus | None:
@@ -183,7 +184,7 @@ def update_record(folder: Path, record: RunRecord) -> None:
 
 
 def read_record(folder: Path) -> RunRecord:
-    """Read settings.toml of a run folder; refuse one that was written with names that settings no longer have."""
+    """Read settings.toml of a run folder; raise a UserError if an earlier version wrote it, with other names."""
     values = read_toml(folder / NAME)
     renamed = [f"'{old}' is now '{new}'" for old, new in RENAMED.items() if old in flat(values)]
     if renamed:
@@ -232,7 +233,7 @@ def refuse_differences(
 
 
 def _read_by_language(record: RunRecord) -> bool:
-    """Whether the languages chose the texts or how sources were split; otherwise only the card uses them."""
+    """Return whether the languages chose the texts or how sources were split; otherwise only the card uses them."""
     files, data = record.files, record.settings.data
     chosen = files.content == "pairs" and any(format_of(Path(path)) in NAMES_LANGUAGES for path in files.source)
     return chosen or data.long == "extract"
@@ -267,7 +268,7 @@ Languages = tuple[str, str]
 
 
 def languages_of(files: Files, settings: Settings) -> Languages | None:
-    """Return the codes of source and target language: data.languages, or what the file names say; None if unknown."""
+    """Return the codes of source and target: data.languages, or the codes in the file names; None if unknown."""
     given = settings.data.languages
     return (given[0], given[1]) if given else languages_in_names(files.pairs())
 
@@ -302,7 +303,7 @@ def _guess(names: tuple[str, ...]) -> Languages | None:
 
 
 def describe_languages(record: RunRecord) -> str:
-    """Say which languages a run translates between, and where that is known from."""
+    """Describe which languages a run translates between, and where that is known from."""
     languages = languages_of(record.files, record.settings)
     if languages is None:
         return (

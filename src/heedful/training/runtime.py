@@ -35,7 +35,7 @@ def configure_runtime(settings: RunSettings, world: World) -> RunSettings:
 
 
 def has_bfloat16_units(device: torch.device) -> bool:
-    """Whether the device has units for matrix products in bfloat16: half the bits, and at least twice as fast."""
+    """Return whether the device has units for bfloat16, which makes matrix products at least twice as fast."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":

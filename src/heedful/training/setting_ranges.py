@@ -1,6 +1,6 @@
-"""Ranges of settings, written beside their types: `steps: Annotated[int, AT_LEAST_1] = 10_000`.
+"""Ranges of settings, written in their annotations: `steps: Annotated[int, AT_LEAST_1] = 10_000`.
 
-`check_ranges` refuses values outside, and the reference of settings prints the same ranges.
+`check_ranges` rejects values outside of them, and the reference of settings prints them.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Every setting of a run, in the tables that a recipe writes, and the built-in recipes.
 
-The defaults are here and nowhere else. `[model]` holds the fields of the family's config, without those that only the
-data can determine: sizes of vocabularies and names of labels. `heedful.training.setting_rows()` lists all settings.
+The defaults are here and nowhere else. `[model]` holds the fields of the family's config, without the fields that
+only the data can determine: sizes of vocabularies and names of labels. `heedful.training.setting_rows()` lists all
+settings.
 """
 
 import math
@@ -61,8 +62,8 @@ class DataSettings:
     shift: Annotated[int, AT_LEAST_0] = 0  # move images by up to this many pixels
     weights: tuple[float, ...] = ()  # how often each of several corpora is seen in an epoch
     workers: Annotated[int, AT_LEAST_0] = 1  # threads that prepare batches; 0: prepare them between the steps
-    on_bad_line: Literal["error", "skip"] = "error"  # a line that cannot be used: refuse the file, or leave it out
-    max_doubtful: float = 0.05  # refuse a corpus with a larger share of doubtful pairs
+    on_bad_line: Literal["error", "skip"] = "error"  # a line that cannot be used: reject the file, or skip the line
+    max_doubtful: float = 0.05  # reject a corpus with a larger share of doubtful pairs
     languages: tuple[str, ...] = ()  # codes of source and target language, such as en,de
 
     def __post_init__(self) -> None:
@@ -163,7 +164,7 @@ class Settings:
         stand_ins = {"source_vocab_size": large, "target_vocab_size": large, "vocab_size": large, "head": "none"}
         if self.data.image_size is not None or "patch_size" in self.model:
             stand_ins["image_size"] = self.data.image_size or self.model["patch_size"]
-        try:  # so that an unknown key is refused now and not after the data is prepared
+        try:  # so that an unknown key is an error now and not after the data is prepared
             self.model_config(**{name: value for name, value in stand_ins.items() if name in known})
         except UserError as error:
             raise UserError(str(error).removeprefix(f"{MODEL_TABLE}: ")) from None
@@ -309,7 +310,7 @@ def find_recipe(recipe: str | Path) -> Path:
 
 
 def _may_come_from_start(name: str) -> bool:
-    """Whether a field that the data determines may be set in `[model]`, by a model to start from."""
+    """Return whether a field that the data determines may be set in `[model]`, by a model to start from."""
     return name in ("vocab_size", "special_ids", "n_channels", "mean", "std")
 
 

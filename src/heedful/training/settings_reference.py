@@ -84,7 +84,7 @@ def _rows_of(kind: Any, prefix: str) -> Iterator[SettingRow]:
 
 
 def _comments_of(kind: Any) -> dict[str, str]:
-    """Return the comments behind the fields of a dataclass: they say what each does."""
+    """Return the comments behind the fields of a dataclass, which describe them."""
     source = textwrap.dedent(inspect.getsource(kind))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}

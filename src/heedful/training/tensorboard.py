@@ -6,7 +6,7 @@ from pathlib import Path
 from heedful.errors import MissingExtra
 from heedful.training.events import Event
 
-# kind of event -> fields that are drawn as curves
+# kind of event -> fields that become curves
 CURVES = {
     "step": ("loss", "tokens_per_second", "lr", "grad_norm", "epoch"),
     "validation": ("loss", "perplexity", "bleu", "chrf", "score"),

@@ -184,11 +184,11 @@ def _with_metric(record: RunRecord) -> RunRecord:
 
 
 def require_empty_run_folder(folder: Path) -> None:
-    """Refuse a folder with files of another kind: a new run would mix its own with them, or delete them."""
+    """Reject a folder with files of another kind: a new run would mix its own with them, or delete them."""
     if names := [name for name in RUN_FOLDERS if (folder / name).exists()]:
         raise UserError(
             f"{folder}: holds {' and '.join(names)}, but no run (there is no settings.toml). A run makes folders of "
-            f"these names, so it needs a folder of its own, for example {folder / 'run'}"
+            f"these names, so give it another folder, for example {folder / 'run'}"
         )
 
 
@@ -267,14 +267,14 @@ def _train(folder: Path, record: RunRecord, world: World, emit: Emit, requests: 
 
 
 def _cost(trainer: Trainer) -> dict[str, int | float]:
-    """Return the fields of a `stop` event that say what the training took."""
+    """Return the fields of a `stop` event about step, time, tokens and memory."""
     state, memory = trainer.state, peak_memory(trainer.world.device)
     return {"step": state.step, "seconds": state.seconds, "tokens": state.tokens, "peak_memory_bytes": memory}
 
 
 @contextlib.contextmanager
 def cleanup_on_user_error(folder: Path, world: World) -> Iterator[None]:
-    """If a new run is refused before its first step, delete what it made, so that the folder can be used again."""
+    """Delete what a new run made if a UserError ends it before its first step, so that the folder can be used again."""
     is_new = world.is_rank_zero and not (folder / "settings.toml").exists()
     try:
         yield
@@ -318,7 +318,7 @@ def _prepare(
 
 
 def _newest_checkpoint(folder: Path, record: RunRecord, world: World, emit: Emit) -> Checkpoint | None:
-    """Load the newest complete checkpoint; rank 0 finds it and sets damaged ones aside, the others load the same."""
+    """Load the newest complete checkpoint; rank 0 finds it and renames damaged ones, the other ranks load it."""
     if world.is_rank_zero:
         checkpoint = newest_checkpoint(folder / "checkpoints", lambda text: emit("warning", text=text))
         broadcast_from_rank0(world, None if checkpoint is None else checkpoint.folder.name)
@@ -350,6 +350,6 @@ def commit_of(checkout: Path = CHECKOUT) -> str | None:
             check=True,
             env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
         )
-    except (OSError, subprocess.SubprocessError):  # git is missing, or refuses to read this folder
+    except (OSError, subprocess.SubprocessError):  # git is missing, or may not read this folder
         return None
     return result.stdout.strip() or None

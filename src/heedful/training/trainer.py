@@ -217,8 +217,8 @@ class Trainer:
     def backward(self, batch: TensorBatch, n_tokens: float) -> float:
         """Add up the gradients of the mean loss over the `n_tokens` of all ranks; return this rank's sum of losses.
 
-        If memory does not suffice, cut the batch into twice as many micro-batches and begin it again: the result is the
-        same, only slower.
+        If memory does not suffice, double the number of micro-batches and repeat the batch: the result is the same, but
+        slower.
         """
         step = self.state.step
         while True:
@@ -278,7 +278,7 @@ class Trainer:
                     if name not in self.ema:
                         self.ema[name] = tensor.clone()
                     else:
-                        # A smaller decay at first, so that the average soon forgets the random initial weights.
+                        # A smaller decay at first, so that the random initial weights soon have no part in the average.
                         self.ema[name].lerp_(tensor, 1.0 - min(decay, (state.step + 1) / (state.step + 10)))
 
     def trial_pass(self, batch: TensorBatch) -> float:
@@ -297,7 +297,7 @@ class Trainer:
         return n_tokens / (time.perf_counter() - started)
 
     def reason_to_stop(self) -> str | None:
-        """Return why training ends here, the same on all ranks; None if it goes on."""
+        """Return why training ends here, the same on all ranks; None if it continues."""
         run, state = self.settings.run, self.state
         if state.step >= run.steps:
             return f"all {run.steps:,} steps are done"
@@ -342,7 +342,7 @@ class Trainer:
         self.progress = Progress()
 
     def needs_validation(self) -> bool:
-        """Whether this step must be validated; also true after a resume if its validation was abandoned."""
+        """Return whether this step must be validated; also true after a resume if its validation was abandoned."""
         state = self.state
         is_due = state.step > 0 and due(state.step, self.settings.run.validate_every)
         return is_due and str(state.step) not in state.scores
@@ -396,7 +396,7 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Write a checkpoint and delete those that need not be kept; rank 0 writes what all ranks hold."""
+        """Write a checkpoint, and delete checkpoints that need not be kept; rank 0 writes what all ranks hold."""
         started, run, state = time.perf_counter(), self.settings.run, self.state
         model, optimiser = model_tensors(self.model), optimiser_tensors(self.model, self.optimiser)
         if self.world.is_rank_zero:
@@ -517,6 +517,6 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory did not suffice: PyTorch has a class for GPUs, for the CPU only words."""
+    """Return whether memory did not suffice: PyTorch has a class of error for GPUs, for the CPU only words."""
     words = ("not enough memory", "can't allocate memory", "out of memory")
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)

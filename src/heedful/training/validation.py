@@ -43,7 +43,7 @@ class Validation:
     samples: tuple[ValidationSample, ...] = ()
 
     def score(self, metric: str) -> float:
-        """Return a metric as a number of which more is better: a loss becomes negative.
+        """Return a metric as a score, where more is better: a loss becomes negative.
 
         >>> Validation(loss=2.5, metrics={"accuracy": 80.0}).score("loss")
         -2.5

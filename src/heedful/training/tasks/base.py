@@ -1,7 +1,8 @@
 """The frame of a task: what a model learns, from files to model card.
 
 A `Task` is known before there is any data; together with its prepared data it becomes a `PreparedTask`. Trainer, plan
-and model card know a task only through these two. To add one, write a module beside this and a line in registry.py.
+and model card know a task only through these two. To add a task, write a module in this folder and a line in
+registry.py.
 """
 
 from collections.abc import Callable

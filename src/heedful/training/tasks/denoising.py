@@ -39,7 +39,7 @@ from heedful.training.validation import (
 )
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # T5's names
-SPAN_RATE, INFILL_RATE = 0.15, 0.3  # shares of the tokens that T5 and BART hide
+SPAN_RATE, INFILL_RATE = 0.15, 0.3  # shares of the tokens that T5 and BART mask
 
 MakeNoise = Callable[[Tokenizer, NoiseSettings], Noise]
 
@@ -77,7 +77,7 @@ def assemble(texts: Texts, settings: Settings, *, make_noise: MakeNoise) -> Prep
 
 
 def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
-    """T5's noise: each hidden span becomes a sentinel, and the target lists the spans behind their sentinels."""
+    """T5's noise: each masked span becomes a sentinel, and the target lists the spans behind their sentinels."""
     rate, sentinels, special_ids = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), tokenizer.special_ids
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
@@ -89,7 +89,7 @@ def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
 
 
 def denoising(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
-    """BART's noise: sentences in random order, each hidden span one mask token; the target is the whole text."""
+    """BART's noise: sentences in random order, each masked span one mask token; the target is the whole text."""
     mask_id, ends, special_ids = mask_id_of(tokenizer), sentence_ends(tokenizer), tokenizer.special_ids
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:

@@ -274,7 +274,7 @@ class ImageValidator(Validator[ImageBatch]):
 
 
 def image_label(targets: IntArray, config: VitConfig, settings: Settings) -> LabelFn:
-    """One label for each image."""
+    """Give each image its label."""
     return lambda number, random: np.asarray(targets[number], np.int64)
 
 

@@ -128,7 +128,7 @@ class TextValidator(Validator[LmBatch]):
         )
 
     def _continue(self, model: Gpt, ids: Tensor) -> ValidationSample:
-        """Show the greedy continuation of a beginning, beside the true one."""
+        """Show the greedy continuation of a beginning, and the true continuation."""
         n_prompt = max(1, min(PROMPT, len(ids) // 2, model.config.max_len // 2))
         n_new = max(0, min(CONTINUATION, model.config.max_len - n_prompt))
         prompt, reference = ids[:n_prompt], ids[n_prompt : n_prompt + n_new]

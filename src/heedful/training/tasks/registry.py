@@ -15,7 +15,7 @@ from heedful.training.tasks.text_classification import CLASSIFICATION
 from heedful.training.tasks.token_classification import TAGGING
 from heedful.training.tasks.translation import TRANSLATION
 
-# If several tasks fit family and files, the run has the one that lists the family earliest, or the first of these.
+# If several tasks fit family and files, the task that lists the family earliest is taken, or the first of these.
 TASKS: dict[str, Task[Any]] = {
     "translation": TRANSLATION,
     "next_token": NEXT_TOKEN,

@@ -134,7 +134,7 @@ def word_starts(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
 
 
 def _require_content(held_out: Iterable[Iterable[Example]], valid: Corpus | None, preparation: Preparation) -> None:
-    """Refuse a blank validation text: a file of blank lines, or the blank end of a training file."""
+    """Reject a blank validation text: a file of blank lines, or the blank end of a training file."""
     if any(example.source.strip() for part in held_out for example in part):
         return
     if valid is not None:

@@ -183,7 +183,7 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
 
 
 def tag_loss(model: Bert, batch: LabelBatch, *, label_smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy summed over the words of a batch."""
+    """Return the cross-entropy, summed over all words in a batch."""
     logits = model.head(model.hidden_states(batch.ids, batch.mask))  # (B, S, L)
     return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 

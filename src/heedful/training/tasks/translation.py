@@ -232,7 +232,7 @@ def _first_readable(
     last_position: int,
     notify: Notify,
 ) -> list[Example]:
-    """Return the first `n_wanted` examples; later ones replace those that are longer than the model's positions."""
+    """Return the first `n_wanted` examples; examples longer than the model's positions are replaced by later ones."""
     chosen = readable(examples[:n_wanted])
     n_first = len(examples[:n_wanted])
     if n_longer := n_first - len(chosen):
