@@ -101,7 +101,7 @@ def theirs(folder: Path, config: object = None, *names: str) -> Path:
 
 def test_every_command_refuses_a_hugging_face_folder_with_the_conversion_to_type(tmp_path: Path, capsys) -> None:
     folder = theirs(tmp_path / "theirs", {"model_type": "gpt2"}, "model.safetensors")
-    words = f"{folder}: is a folder of Hugging Face's; read it first: heedful convert {folder} OUTPUT --format heedful"
+    words = f"{folder}: is a Hugging Face model; convert it first: heedful convert {folder} OUTPUT --format heedful"
     (tmp_path / "text.txt").write_text("a\nb\n")
     for line in (
         ["generate", "a", "-m", folder],

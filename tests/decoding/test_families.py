@@ -16,7 +16,7 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.models.bart import Bart, BartConfig
 from heedful.models.gpt import Gpt, GptConfig
-from heedful.models.model_info import ENCODER_DECODERS, read_reach
+from heedful.models.model_info import ENCODER_DECODERS, read_source_limit
 from heedful.models.model_io import FAMILIES, save_model
 from heedful.models.t5 import T5, T5Config
 from heedful.models.universal import Universal, UniversalConfig
@@ -77,7 +77,7 @@ def test_ctranslate2_finds_what_torch_finds(case: str, tmp_path: Path) -> None:
 
 def test_the_engine_is_chosen_by_what_maps(folder: Path, request: pytest.FixtureRequest) -> None:
     if "universal" in request.node.name:
-        with pytest.raises(UserError, match="does not map the family 'universal'"):
+        with pytest.raises(UserError, match="no conversion for the family 'universal'"):
             Translator.load(folder, engine="ctranslate2")
         assert Translator.load(folder).engine.name == "torch"
     else:
@@ -94,7 +94,7 @@ def test_barts_reach_ends_with_its_positions(tmp_path: Path) -> None:
         (Bart(BartConfig(SIZE, max_len=24, special_ids=special_ids, **SHAPE)), 23),
     ):
         save_model(tmp_path / "bart", fill(model, dtype=torch.float32), tokenizers())
-        reach = read_reach(tmp_path / "bart")
+        reach = read_source_limit(tmp_path / "bart")
         assert (reach.max_len, reach.is_hard) == (n_taken, True)
         translator = Translator.load(tmp_path / "bart")
         assert translator.translate("x" * 60, beam=1, max_len=5)  # split, each part with its marks within the table

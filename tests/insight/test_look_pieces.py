@@ -12,7 +12,7 @@ from heedful.decoding.translator import Translator
 from heedful.errors import UserError
 from heedful.insight.inputs import LookModel, open_subject, source_limit_of
 from heedful.insight.look import Look, look
-from heedful.models.model_info import read_reach
+from heedful.models.model_info import read_source_limit
 from heedful.models.model_io import LoadedModel, load_model, save_model
 from look_models import other_subject, subject
 from trace_checks import check_trace
@@ -62,7 +62,7 @@ def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
 def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
     for of in (subject(), subject("learned"), other_subject("bart with a first mark")):
         path = save_model(tmp_path / of.name, of.model, of.tokenizers)
-        assert read_reach(path) == source_limit_of(of.model)
+        assert read_source_limit(path) == source_limit_of(of.model)
     of = subject()
     texts = [
         look(given, TEXT, beam=1).pieces.sources

@@ -17,9 +17,9 @@ from heedful.errors import UserError
 from heedful.insight.html_export import PAGE
 from heedful.insight.look import Look, look
 from heedful.models.model_io import save_model
-from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from look_models import SENTENCE, other_subject, subject, tokenizers
+from recipe_sizes import recipe_sizes
 from trace_checks import check_trace
 
 
@@ -127,7 +127,7 @@ def test_mistakes(seen: Look, tmp_path: Path, name: str, options: dict[str, obje
 def test_a_page_of_a_small_model_and_20_words_stays_below_5_mb(tmp_path: Path) -> None:
     """As the command writes it, with every branch that it follows."""
     words = tokenizers()
-    sizes = SEQ2SEQ_PRESETS["small"] | {"d_ff": 64}  # of which a page has the first numbers alone
+    sizes = recipe_sizes("small") | {"d_ff": 64}  # a page has only the first numbers of each vector
     config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **sizes)  # type: ignore[arg-type]
     model = fill(Seq2Seq(config), dtype=torch.float32)
     assert isinstance(model, Seq2Seq)

@@ -13,7 +13,7 @@ from gpt_writers import LLAMA, SIZES, convert_here, make_gpt
 from heedful.decoding.generator import Generator
 from heedful.errors import UserError
 from heedful.interop.convert import convert_model
-from heedful.interop.ctranslate2.spec import why_not
+from heedful.interop.ctranslate2.model_config import why_not
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.models.model_io import save_model
 from heedful.text.special_ids import SpecialIds

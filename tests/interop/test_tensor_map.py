@@ -56,9 +56,9 @@ def test_what_may_be_absent_is_zero() -> None:
 
 def test_what_does_not_fit_is_named() -> None:
     x = numbers(2, 3)
-    with pytest.raises(UserError, match=r"file: .*missing 1 \(a\); not asked for 1 \(other\)"):
+    with pytest.raises(UserError, match=r"file: .*missing 1 \(a\); unexpected 1 \(other\)"):
         read_tensors([TensorMap("a", "x")], {"other": x}, where="file")
-    with pytest.raises(UserError, match=r"file: does not fit its settings: not asked for 1 \(other\)"):
+    with pytest.raises(UserError, match=r"file: does not fit its settings: unexpected 1 \(other\)"):
         read_tensors([TensorMap("a", "x")], {"a": x, "other": x}, where="file")
     with pytest.raises(UserError, match=r"'a' has the shape \(2, 3\)"):
         read_tensors([TensorMap("a", ("x", "y", "z"))], {"a": x}, where="file")

@@ -87,7 +87,7 @@ def test_the_folder_gives_the_same_model_back(head: str, tmp_path: Path) -> None
 
 
 def test_a_text_beyond_the_last_position_is_refused() -> None:
-    with pytest.raises(UserError, match="11 tokens are more than the 10 positions"):
+    with pytest.raises(UserError, match="11 tokens, but this model has learned only 10 positions"):
         made()(ids(1, 11))
 
 

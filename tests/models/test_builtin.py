@@ -244,7 +244,7 @@ def test_a_name_that_is_neither_lists_those_that_there_are(cache: Path) -> None:
 
 def test_a_copy_without_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.models.model_info.BUILTIN", tmp_path)
-    with pytest.raises(UserError, match="none came with this copy"):
+    with pytest.raises(UserError, match="no built-in model is in"):
         builtin_model("fr")
 
 

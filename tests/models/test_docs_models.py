@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from heedful.models.model_io import CARD, CONFIG, WEIGHTS
-from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
+from recipe_sizes import RECIPES, recipe_sizes
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
 ROWS = {row[0]: row[1:] for row in (re.split(r" *\| *", line.strip("| \n")) for line in DOCUMENT.splitlines()) if row}
@@ -38,13 +38,14 @@ def test_the_defaults_of_the_pattern_are_given():
     assert f"`n_global` ({pattern.n_global})" in ROWS["`pattern`"][1]
 
 
-def test_presets_and_their_numbers_of_parameters():
-    for name, preset in SEQ2SEQ_PRESETS.items():
+def test_recipes_and_their_numbers_of_parameters():
+    for name in RECIPES:
+        preset = recipe_sizes(name)
         with torch.device("meta"):
             model = Seq2Seq(Seq2SeqConfig(source_vocab_size=37_000, target_vocab_size=37_000, **preset))
         n_parameters = sum(parameter.numel() for parameter in model.parameters())
         n_in_layers = n_parameters - model.source_embedding.table.weight.numel()
-        sizes = [str(preset[size]) for size in ("d_model", "d_ff", "n_heads", "n_layers", "dropout")]
+        sizes = [str(preset[size]) for size in ("d_model", "d_ff", "n_heads", "n_layers", "dropout", "residual")]
         assert ROWS[f"`{name}`"] == [*sizes, f"{n_parameters:,}", f"{n_in_layers:,}"]
 
 

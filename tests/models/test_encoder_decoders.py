@@ -187,7 +187,7 @@ def test_some_stop_before_others() -> None:
     """Else the cases above would not tell a position that has stopped from one that has not."""
     model = fill(MODELS["universal, soon sure"]())
     source, mask, target = batch(model)
-    for thought in (model._read(source, mask), model._write(target, model.encode(source, mask))):
+    for thought in (model._encode(source, mask), model._decode(target, model.encode(source, mask))):
         assert 1 <= int(thought.steps.min()) < int(thought.steps.max()) <= 4
 
 

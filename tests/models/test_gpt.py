@@ -150,7 +150,7 @@ def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
 
 
 def test_learned_positions_end_and_others_do_not() -> None:
-    with pytest.raises(UserError, match="13 tokens are more than the 12 positions"):
+    with pytest.raises(UserError, match="13 tokens, but this model has learned only 12 positions"):
         make()(ids_of(1, 13))
     padded = torch.ones(1, 13, dtype=torch.bool)
     padded[0, 0] = False

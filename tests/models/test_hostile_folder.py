@@ -85,8 +85,8 @@ FIRST = "encoder.layers.0.attention.to_q.weight"
     ("change", "words"),
     [
         (lambda w: w.pop(FIRST), ["missing 1", FIRST]),
-        (lambda w: w.update(more=torch.zeros(1)), ["not asked for 1", "more"]),
-        (lambda w: w.update({"head.linear.weight": torch.zeros(11, 8)}), ["not asked for 1", "head.linear.weight"]),
+        (lambda w: w.update(more=torch.zeros(1)), ["unexpected 1", "more"]),
+        (lambda w: w.update({"head.linear.weight": torch.zeros(11, 8)}), ["unexpected 1", "head.linear.weight"]),
         (lambda w: w.update({FIRST: torch.zeros(8, 9)}), [FIRST, "shape (8, 9)", "(8, 8)"]),
         (lambda w: w.update({FIRST: torch.zeros(64)}), [FIRST, "shape (64,)"]),
         (lambda w: w[FIRST].fill_(torch.nan), [FIRST, "not finite"]),

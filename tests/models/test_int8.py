@@ -81,7 +81,7 @@ MATRIX, VECTOR = "encoder.layers.0.attention.to_q.weight", "encoder.layers.0.att
         (lambda t: t.update({MATRIX + SCALE: torch.ones(3)}), (MATRIX + SCALE, "shape (3,)")),
         (lambda t: t.update({MATRIX + SCALE: torch.full((8,), torch.nan)}), (MATRIX + SCALE, "not finite")),
         (lambda t: t.update({MATRIX + SCALE: torch.ones(8).to(torch.int8)}), (MATRIX + SCALE, "I8")),
-        (lambda t: t.update({MATRIX: t[MATRIX].float()}), ("not asked for", MATRIX + SCALE)),
+        (lambda t: t.update({MATRIX: t[MATRIX].float()}), ("unexpected", MATRIX + SCALE)),
         (lambda t: t.update({VECTOR: t[VECTOR].to(torch.int8)}), (VECTOR, "I8")),
     ],
     ids=["no scale", "wrong shape", "not a number", "scale of whole numbers", "scale too many", "vector"],

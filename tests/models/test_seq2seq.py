@@ -8,10 +8,10 @@ import torch
 from deterministic import fill, largest_difference, whole_numbers
 from heedful.config import config_from_dict
 from heedful.errors import UserError
-from heedful.models.presets import SEQ2SEQ_PRESETS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, attend_fused
 from heedful.nn.sparse_attention import PatternAttention, TopKAttention
+from recipe_sizes import RECIPES, recipe_sizes
 
 SMALL = {"source_vocab_size": 11, "target_vocab_size": 11, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12}
 
@@ -34,30 +34,30 @@ def count(d: int, f: int, n: int, vocabulary: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("preset", "total"), [("base", 63_082_496), ("big", 214_245_376)], ids=["base: 65 million", "big: 213 million"]
+    ("recipe", "total"), [("base", 63_082_496), ("big", 214_245_376)], ids=["base: 65 million", "big: 213 million"]
 )
-def test_with_37000_tokens_base_and_big_have_the_papers_sizes(preset, total):
-    sizes = SEQ2SEQ_PRESETS[preset]
+def test_with_37000_tokens_base_and_big_have_the_papers_sizes(recipe, total):
+    sizes = recipe_sizes(recipe)
     with torch.device("meta"):
         model = Seq2Seq(Seq2SeqConfig(37_000, 37_000, **sizes))
     assert n_parameters(model) == total == count(sizes["d_model"], sizes["d_ff"], sizes["n_layers"], 37_000)
-    published = {"base": 65e6, "big": 213e6}[preset]
+    published = {"base": 65e6, "big": 213e6}[recipe]
     assert abs(total / published - 1) < 0.03
 
 
-def test_the_presets_are_the_published_ones():
-    def shape(preset):
-        config = Seq2SeqConfig(100, 100, **SEQ2SEQ_PRESETS[preset])
+def test_base_and_big_are_the_published_sizes():
+    def shape(recipe):
+        config = Seq2SeqConfig(100, 100, **recipe_sizes(recipe))
         return config.n_layers, config.d_model, config.d_ff, config.n_heads
 
-    assert {name: shape(name) for name in SEQ2SEQ_PRESETS} == {
+    assert {name: shape(name) for name in RECIPES} == {
         "tiny": (4, 128, 256, 4),
         "small": (3, 256, 1024, 4),
         "base": (6, 512, 2048, 8),
         "big": (6, 1024, 4096, 16),
     }
-    assert SEQ2SEQ_PRESETS["big"]["dropout"] == 0.3
-    assert Seq2SeqConfig(100, 100) == Seq2SeqConfig(100, 100, **SEQ2SEQ_PRESETS["base"])  # base is the default
+    assert recipe_sizes("big")["dropout"] == 0.3
+    assert Seq2SeqConfig(100, 100) == Seq2SeqConfig(100, 100, **recipe_sizes("base"))  # base is the default
 
 
 def test_head_size_is_free_of_d_model():
@@ -171,14 +171,14 @@ def test_beyond_the_learned_positions_is_an_error_that_says_how_many_there_are()
     model = make(positions="learned", max_len=4)
     four, five = torch.zeros(1, 4, dtype=torch.long), torch.zeros(1, 5, dtype=torch.long)
     assert model(four, four).shape == (1, 4, 11)
-    with pytest.raises(UserError, match="5 tokens are more than the 4 positions"):
+    with pytest.raises(UserError, match="5 tokens, but this model has learned only 4 positions"):
         model.encode(five)
-    with pytest.raises(UserError, match="5 tokens are more than the 4 positions"):
+    with pytest.raises(UserError, match="5 tokens, but this model has learned only 4 positions"):
         model(four, five)
     cache = model.make_cache()
     with torch.no_grad():
         model.decode(four, model.encode(four), cache=cache)
-        with pytest.raises(UserError, match="5 tokens are more than the 4 positions"):
+        with pytest.raises(UserError, match="5 tokens, but this model has learned only 4 positions"):
             model.decode(four[:, :1], model.encode(four), cache=cache)
 
 

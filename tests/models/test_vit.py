@@ -1,4 +1,4 @@
-"""What holds of every vit: patches, places, hidden patches, heads; what is refused."""
+"""What holds of every vit: patches, places, masked patches, heads; what is refused."""
 
 from pathlib import Path
 
@@ -92,5 +92,5 @@ def test_images_of_another_size_are_refused() -> None:
 
 
 def test_hiding_patches_needs_the_head_for_it() -> None:
-    with pytest.raises(ValueError, match="hidden patches"):
+    with pytest.raises(ValueError, match="masked patches"):
         made(head="none").hidden_states(pixels(), masked=torch.ones(2, 9, dtype=torch.bool))

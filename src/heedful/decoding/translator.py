@@ -35,7 +35,7 @@ from heedful.models.model_info import (
     ENCODER_DECODERS,
     SourceLimit,
     find_model_folder,
-    read_reach,
+    read_source_limit,
     require_family,
     source_language,
 )
@@ -151,7 +151,7 @@ class Translator:
         folder = find_model_folder(opening.path)
         require_family(folder, *ENCODER_DECODERS)
         others = [find_model_folder(other) for other in opening.others]
-        reach = _shortest([read_reach(each) for each in (folder, *others)])
+        reach = _shortest([read_source_limit(each) for each in (folder, *others)])
         engine = open_engine(
             folder,
             others=others,

@@ -1,17 +1,14 @@
-"""BERT: the encoder alone, reading to both sides of every word (Devlin et al. 2019).
+"""BERT (Devlin et al. 2019): an encoder in which every token attends to both sides.
 
 ids ── embed, + segments, + positions, norm ── Encoder (post-norm) ── states ── head ── logits
-                                                                              hidden words · a label · labels of words
+                                                                              masked words · a label · tags of tokens
 """
-
-from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
-from heedful.models.config_checks import check_labels, check_positions, check_shares, check_sizes
+from heedful.models.config_checks import check_positions
+from heedful.models.configs import BertConfig
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -23,60 +20,18 @@ from heedful.nn.masks import padding_mask
 from heedful.nn.norms import LayerNorm
 from heedful.nn.positions import Learned
 from heedful.nn.stacks import Encoder, LastLayer
-from heedful.text import SpecialIds
 
-# Far above any model: a damaged or hostile config.json must be refused, not built for hours.
-LARGEST = {
-    "vocab_size": 10**8,
-    "d_model": 10**6,
-    "n_layers": 1_000,
-    "n_heads": 10**4,
-    "d_ff": 10**7,
-    "max_len": 10**7,
-    "n_segments": 10**4,
-}
-
-
-@dataclass(frozen=True)
-class BertConfig:
-    vocab_size: int
-    d_model: int = 768
-    n_layers: int = 12
-    n_heads: int = 12
-    d_ff: int = 3072
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    classifier_dropout: float | None = None  # as `dropout`
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "gelu"
-    norm_eps: float = 1e-12
-    max_len: int = 512  # the last row of the table of positions
-    n_segments: int = 2  # rows of the table that tells a text from the one after it
-    head: Literal["masked", "classify", "tag", "pool", "none"] = "masked"
-    labels: tuple[str, ...] = ()  # of "classify" and "tag", in the order of their numbers
-    multi_label: bool = False  # several labels may be right at once: a sigmoid for each, instead of one softmax
-    tied: bool = True  # of "masked": the embedding's own numbers write words
-    pooler: bool = False  # of "masked": that of pre-training is kept beside it; "classify" and "pool" always have one
-    special_ids: SpecialIds = field(default_factory=SpecialIds)  # a text is bos ([CLS]) ids eos ([SEP])
-
-    def __post_init__(self) -> None:
-        check_sizes(self, LARGEST)
-        check_shares(self, "dropout", "attention_dropout", "classifier_dropout")
-        if not 0.0 < self.norm_eps < 1.0:
-            raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
-        if self.d_model % self.n_heads:
-            raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
-        check_labels(self.head, self.labels, needed_by=("classify", "tag"), multi_label=self.multi_label)
-        if self.pooler and self.head != "masked":
-            raise UserError(f"pooler = true: is for head = 'masked'; head = '{self.head}' has one where it needs one")
-        self.special_ids.check(self.vocab_size)
-
-    @property
-    def n_labels(self) -> int:
-        return len(self.labels)
+__all__ = ["Bert", "BertConfig"]
 
 
 class Bert(nn.Module):
-    """Ids in, logits out: of the whole vocabulary, of labels for the text, or of labels for each token."""
+    """An encoder with a head: ids in, logits of masked words, of labels, or of a tag for each token out.
+
+    >>> import torch
+    >>> config = BertConfig(100, d_model=32, n_layers=2, n_heads=4, d_ff=64, head="classify", labels=("good", "bad"))
+    >>> Bert(config)(torch.randint(100, (3, 7))).shape
+    torch.Size([3, 2])
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -92,15 +47,15 @@ class Bert(nn.Module):
         bert_init(self)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """(B, S), mask (B, S) with True = a real token -> logits; of which shape, the head says.
+        """Return the output of the head for `ids` (B, S); `mask` (B, S), True = a real token.
 
-        masked: (B, S, V) · classify: (B, L) · tag: (B, S, L) · pool: features (B, D) · none: states (B, S, D)
+        By head: masked (B, S, V) · classify (B, L) · tag (B, S, L) · pool: features (B, D) · none: states (B, S, D)
         """
         logits: Tensor = self.head(self.hidden_states(ids, mask, segments))
         return logits
 
     def hidden_states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """The last vectors (B, S, D). Without `segments` all tokens belong to segment 0."""
+        """Return the last hidden states (B, S, D). Without `segments` (B, S), all tokens belong to segment 0."""
         self.check_length(ids.size(1))
         positions = torch.arange(ids.size(1), device=ids.device)
         segment = self.segments.weight[0] if segments is None else self.segments(segments)
@@ -111,7 +66,7 @@ class Bert(nn.Module):
         return memories[-1]
 
     def tie(self) -> None:
-        """Let the head write words with the embedding's own numbers; again after loading, which replaces them."""
+        """Share the embedding's weight with the output layer; again after loading, which replaces weights."""
         if isinstance(self.head, MaskedHead) and self.config.tied:
             self.head.share(self.embedding.table)
 

@@ -1,4 +1,4 @@
-"""What a step needs of a model that reads one text and writes another, whatever its family."""
+"""The interface that all encoder-decoders share, for decoding, evaluation and insight."""
 
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -6,31 +6,22 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from heedful.models.configs import EncoderDecoderConfig
 from heedful.models.model_info import ENCODER_DECODERS, wrong_family
 from heedful.models.model_io import LoadedModel
 from heedful.nn.kv_cache import Cache
 from heedful.nn.stacks import Memory
-from heedful.text.special_ids import SpecialIds
-
-
-class Settings(Protocol):
-    @property
-    def special_ids(self) -> SpecialIds: ...
-
-    @property
-    def max_len(self) -> int:
-        """The most tokens that either side was made for, marks counted."""
 
 
 class EncoderDecoder(Protocol):
-    """What every encoder-decoder has: it reads once, and then writes with what it keeps of the past."""
+    """An encoder-decoder of any family; see `heedful.models.seq2seq.Seq2Seq` for the methods."""
 
     @property
-    def config(self) -> Settings: ...
+    def config(self) -> EncoderDecoderConfig: ...
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens that it can write, if there is a limit."""
+        """The longest text on either side; None: no limit."""
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory: ...
 
@@ -40,13 +31,13 @@ class EncoderDecoder(Protocol):
 
     @property
     def head(self) -> Callable[[Tensor], Tensor]:
-        """From `hidden_states` to logits."""
+        """The output layer: hidden states -> logits."""
 
     def make_cache(self) -> Cache: ...
 
 
 def encoder_decoder(loaded: LoadedModel) -> EncoderDecoder:
-    """The model of a folder, if it reads one text and writes another; else a UserError that says what runs it."""
+    """Return the model if it is an encoder-decoder; otherwise raise a UserError that names the command that runs it."""
     if loaded.family not in ENCODER_DECODERS:
         raise wrong_family(loaded.folder or "this model", loaded.family, *ENCODER_DECODERS)
     return cast(EncoderDecoder, loaded.model)

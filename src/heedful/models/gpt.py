@@ -1,18 +1,15 @@
-"""Decoder-only Transformers: GPT-2's shape and, with other parts, Llama's. A text in, what follows each token out.
+"""Decoder-only Transformers: GPT-2 (Radford et al. 2019) and, with other parts, Llama (Touvron et al. 2023).
 
 ids ── embed, + learned positions (or rotary ones in every attention) ── N x [attention, feed-forward] ── norm ── logits
 
-Every token looks at itself and at what stands before it; that is all that makes it a language model.
+Each token attends to itself and to the tokens before it.
 """
-
-from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.config_checks import check_shares, check_sizes
+from heedful.models.configs import GptConfig, RotaryConfig
 from heedful.nn.attention import MultiHeadAttention, attend_causal
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -24,102 +21,18 @@ from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.masks import document_mask, padding_mask
 from heedful.nn.norms import NORMS
 from heedful.nn.positions import Learned, NoPositions, RopeScaling, Rotary
-from heedful.text import SpecialIds
 
-# Far above any model: a damaged or hostile config.json must be refused, not built for hours.
-LARGEST = {
-    "vocab_size": 10**8,
-    "d_model": 10**6,
-    "n_layers": 1_000,
-    "n_heads": 10**4,
-    "n_kv_heads": 10**4,
-    "d_head": 10**6,
-    "d_ff": 10**7,
-    "max_len": 10**9,
-}
-
-
-@dataclass(frozen=True)
-class RotaryConfig:
-    """The wavelengths of rotary positions; `factor` and what follows it are RopeScaling's."""
-
-    base: float = 10_000.0
-    factor: float = 1.0
-    original_max_len: int | None = None
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-
-    def __post_init__(self) -> None:
-        for name in ("base", "factor"):
-            if not 1.0 <= getattr(self, name) <= 1e12:
-                raise UserError(f"'{name}' must lie between 1 and 1e12, found {getattr(self, name)}")
-        largest = LARGEST["max_len"]
-        if self.original_max_len is not None and not 1 <= self.original_max_len <= largest:
-            raise UserError(f"'original_max_len' must lie between 1 and {largest:,}, found {self.original_max_len}")
-        if not 0.0 < self.low_freq_factor < self.high_freq_factor <= 1e12:
-            raise UserError(
-                "'low_freq_factor' must lie between 0 and 'high_freq_factor', found "
-                f"{self.low_freq_factor} and {self.high_freq_factor}"
-            )
-
-    @property
-    def scaling(self) -> RopeScaling | None:
-        if self.factor == 1.0:
-            return None
-        return RopeScaling(
-            factor=self.factor,
-            original_max_len=self.original_max_len,
-            low_freq_factor=self.low_freq_factor,
-            high_freq_factor=self.high_freq_factor,
-        )
-
-
-@dataclass(frozen=True)
-class GptConfig:
-    """The defaults are GPT-2's; its smallest model is GptConfig(vocab_size=50257)."""
-
-    vocab_size: int
-    d_model: int = 768
-    n_layers: int = 12
-    n_heads: int = 12
-    n_kv_heads: int | None = None  # as many as n_heads
-    d_head: int | None = None  # d_model / n_heads
-    d_ff: int = 3072
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu"] = "gelu_tanh"
-    norm: Literal["layer", "rms"] = "layer"
-    norm_eps: float = 1e-5
-    positions: Literal["learned", "rotary", "none"] = "learned"
-    rotary: RotaryConfig = field(default_factory=RotaryConfig)
-    max_len: int = 1024  # the last row of a learned table; elsewhere the length that training stays below
-    attention_bias: bool = True
-    feed_forward_bias: bool = True
-    score_scale: Literal["head", "layer", "head_and_layer", "none"] = (
-        "head"  # divided by sqrt(K), by the layer's number
-    )
-    tied: bool = True  # the output layer is the embedding
-    special_ids: SpecialIds = field(default_factory=SpecialIds)
-
-    def __post_init__(self) -> None:
-        check_sizes(self, LARGEST)
-        check_shares(self, "dropout", "attention_dropout")
-        if not 0.0 <= self.norm_eps <= 1.0:
-            raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
-        if self.d_head is None and self.d_model % self.n_heads:
-            raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}; set d_head as well")
-        if self.n_heads % (self.n_kv_heads or self.n_heads):
-            raise UserError(f"n_kv_heads = {self.n_kv_heads} does not divide n_heads = {self.n_heads}")
-        if self.positions == "rotary" and self.width_of_head % 2:
-            raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
-
-    @property
-    def width_of_head(self) -> int:
-        return self.d_head or self.d_model // self.n_heads
+__all__ = ["Gpt", "GptConfig", "RotaryConfig", "document_positions"]
 
 
 class Gpt(nn.Module):
-    """Ids in, logits of the next token out, for all positions at once."""
+    """A language model: ids in, logits of each next token out.
+
+    >>> import torch
+    >>> model = Gpt(GptConfig(vocab_size=100, d_model=32, n_layers=2, n_heads=4, d_ff=64))
+    >>> model(torch.randint(100, (2, 7))).shape
+    torch.Size([2, 7, 100])
+    """
 
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
@@ -135,10 +48,9 @@ class Gpt(nn.Module):
         gpt2(self)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, *, documents: Tensor | None = None) -> Tensor:
-        """(B, T), a mask of the same shape, True = a real token -> logits (B, T, V).
+        """Return the logits (B, T, V) of the token after each of `ids` (B, T).
 
-        Row t is the prediction of what follows ids[:, t]. Padding may stand on either side; on the right it needs no
-        mask, since no real position looks ahead. `documents` is as in `states`.
+        `mask` (B, T), True = a real token. Padding on the right needs no mask. `documents`: see `hidden_states`.
         """
         logits: Tensor = self.head(self.hidden_states(ids, mask, documents=documents))
         return logits
@@ -152,16 +64,16 @@ class Gpt(nn.Module):
         cache: Cache | None = None,
         layers: list[Tensor] | None = None,
     ) -> Tensor:
-        """The last vectors (B, T, D): what the head turns into logits.
+        """Return the last hidden states (B, T, D), the input of the output layer.
 
-        `documents` (B, T) numbers the texts that are packed into a row: they do not see each other, and the positions
-        of each begin at 0. With a cache `ids` are only the new tokens, and `mask` (B, past + T) covers all. To a list
-        of `layers` what each of them leaves is added, (B, T, D), before the final norm.
+        `documents` (B, T) has the number of each token's document, for rows of packed documents: tokens attend only to
+        their own document, whose positions begin at 0. With a cache, `ids` are only the new tokens, and `mask`
+        (B, past + T) covers all tokens. The output of each layer (B, T, D) is appended to the list `layers`.
         """
         n_past = 0 if cache is None else cache.length
         if documents is not None:
             if cache is not None or mask is not None:
-                raise ValueError("packed rows have neither padding of their own nor a cache")
+                raise ValueError("rows of packed documents take neither a mask nor a cache")
             positions, may_see = document_positions(documents), document_mask(documents)
         elif mask is not None and not bool(mask.all()):
             positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, n_past:]
@@ -182,24 +94,24 @@ class Gpt(nn.Module):
         return Cache(self.config.n_layers)
 
     def tie(self) -> None:
-        """Let the output layer use the embedding's own numbers; again after loading, which replaces them."""
+        """Share the embedding's weight with the output layer; again after loading, which replaces weights."""
         if self.config.tied:
             self.head.share(self.embedding.table)
 
     def _check_length(self, positions: Tensor, n_past: int) -> None:
         """Refuse more tokens than there are learned positions."""
-        if self.config.positions == "learned" and positions.numel():
-            # Of plain positions the shape alone tells, so that a graph of the model can be drawn.
+        if self.config.has_learned_positions and positions.numel():
+            # For positions (T,) the shape is enough, so that the model can be exported as a graph.
             length = n_past + len(positions) if positions.dim() == 1 else int(positions.max()) + 1
             if length > self.config.max_len:
                 raise UserError(
-                    f"{length} tokens are more than the {self.config.max_len} positions that this model has learned; "
+                    f"the text has {length} tokens, but this model has learned only {self.config.max_len} positions; "
                     "shorten the text, or train with a larger model.max_len"
                 )
 
 
 def document_positions(documents: Tensor) -> Tensor:
-    """0, 1, 2, … within each run of one number: (B, T) -> (B, T)."""
+    """Count the positions 0, 1, 2, … within each document: (B, T) -> (B, T)."""
     columns = torch.arange(documents.size(1), device=documents.device).expand_as(documents)
     begins = torch.ones_like(documents, dtype=torch.bool)
     begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
@@ -207,7 +119,7 @@ def document_positions(documents: Tensor) -> Tensor:
 
 
 def _real_or_self(mask: Tensor, n_past: int) -> Tensor:
-    """(B, S) -> (B, 1, T, S): padding is seen by nobody but itself, so that no row of the softmax is empty."""
+    """Hide padding from all tokens but itself, so that no row of the softmax is empty: (B, S) -> (B, 1, T, S)."""
     itself = torch.eye(mask.size(1), dtype=torch.bool, device=mask.device)[n_past:]
     return padding_mask(mask) | itself
 
@@ -218,14 +130,14 @@ def _layer(config: GptConfig, number: int) -> EncoderLayer:
 
     rotary = None
     if config.positions == "rotary":
-        rotary = Rotary(d_head=config.width_of_head, base=config.rotary.base, scaling=config.rotary.scaling)
+        rotary = Rotary(d_head=config.head_width, base=config.rotary.base, scaling=_rope_scaling(config.rotary))
     network, activation = FEED_FORWARDS[config.activation]
     return EncoderLayer(
         attention=MultiHeadAttention(
             d_model=config.d_model,
             n_heads=config.n_heads,
             n_kv_heads=config.n_kv_heads,
-            d_head=config.width_of_head,
+            d_head=config.head_width,
             bias=config.attention_bias,
             dropout=config.attention_dropout,
             scale=_score_scale(config, number),
@@ -240,9 +152,20 @@ def _layer(config: GptConfig, number: int) -> EncoderLayer:
     )
 
 
+def _rope_scaling(rotary: RotaryConfig) -> RopeScaling | None:
+    if not rotary.is_scaled:
+        return None
+    return RopeScaling(
+        factor=rotary.factor,
+        original_max_len=rotary.original_max_len,
+        low_freq_factor=rotary.low_freq_factor,
+        high_freq_factor=rotary.high_freq_factor,
+    )
+
+
 def _score_scale(config: GptConfig, number: int) -> float | None:
-    """What q . k is multiplied by; layers are counted from 1, as in Mistral's GPT-2 models (2021)."""
+    """Return the factor of q . k. Layers are counted from 1, as in Stanford's Mistral GPT-2 models (2021)."""
     if config.score_scale == "head":
-        return None  # attention's own
-    by_head = config.width_of_head**-0.5 if config.score_scale == "head_and_layer" else 1.0
+        return None  # the default of attention
+    by_head = config.head_width**-0.5 if config.score_scale == "head_and_layer" else 1.0
     return by_head if config.score_scale == "none" else by_head / (number + 1)

@@ -1,16 +1,16 @@
-"""The model folder: everything that a model needs, and nothing that could run.
+"""Save and load the model folder, which holds everything that a model needs and no code.
 
-    config.json (family, numbers, format version) · model.safetensors · tokenizer files · README.md (the card)
+    config.json (format, family, config) · model.safetensors · tokenizer files · README.md (the model card)
     · manifest.json (SHA-256 of each file)
 
-Loading trusts nothing: the hashes first, then the settings by an allow-list, then names and shapes of the weights
-against what the settings ask for. No pickle is ever read.
+Loading checks everything: first the hashes, then each field of the config, then the names and shapes of the weights
+against the config. No pickle is ever read.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -19,12 +19,13 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from heedful.atomic_io import MANIFEST, atomic_folder, check_manifest, explain_full_disk, write_json
-from heedful.config import config_from_dict, config_to_dict, read_json
+from heedful.config import config_to_dict
 from heedful.devices import torch_device
-from heedful.errors import UserError, invalid_choice
-from heedful.models.bart import Bart, BartConfig
-from heedful.models.bert import Bert, BertConfig
-from heedful.models.gpt import Gpt, GptConfig
+from heedful.errors import UserError
+from heedful.models.bart import Bart
+from heedful.models.bert import Bert
+from heedful.models.configs import CONFIGS, ModelConfig, Seq2SeqConfig, UniversalConfig, read_config
+from heedful.models.gpt import Gpt
 from heedful.models.model_info import (
     CARD,
     CONFIG,
@@ -32,13 +33,12 @@ from heedful.models.model_info import (
     WEIGHTS,
     Precision,
     find_model_folder,
-    refuse_other_formats,
     wrong_family,
 )
-from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.models.t5 import T5, T5Config
-from heedful.models.universal import Universal, UniversalConfig
-from heedful.models.vit import Vit, VitConfig
+from heedful.models.seq2seq import Seq2Seq
+from heedful.models.t5 import T5
+from heedful.models.universal import Universal
+from heedful.models.vit import Vit
 from heedful.models.weights import in_precision, read_weights, weights_of
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers, save_tokenizers
 from heedful.text.tokenizer_files import TOKENIZER_FILES
@@ -57,29 +57,32 @@ __all__ = [
 
 Model = Seq2Seq | Bart | Gpt | T5 | Universal | Bert | Vit
 
-# family -> (its settings, its module)
-FAMILIES: dict[str, tuple[type[Any], type[Model]]] = {
-    "seq2seq": (Seq2SeqConfig, Seq2Seq),
-    "bart": (BartConfig, Bart),
-    "gpt": (GptConfig, Gpt),
-    "t5": (T5Config, T5),
-    "universal": (UniversalConfig, Universal),
-    "bert": (BertConfig, Bert),
-    "vit": (VitConfig, Vit),
+MODULES: dict[str, type[Model]] = {
+    "seq2seq": Seq2Seq,
+    "bart": Bart,
+    "gpt": Gpt,
+    "t5": T5,
+    "universal": Universal,
+    "bert": Bert,
+    "vit": Vit,
 }
+# family -> (its config, its module)
+FAMILIES: dict[str, tuple[type[Any], type[Model]]] = {name: (CONFIGS[name], MODULES[name]) for name in CONFIGS}
 
 M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class LoadedModel:
+    """A model in evaluation mode, with its tokenizers."""
+
     family: str
     model: Model
-    tokenizers: Tokenizers | None  # None: the model takes ids only
-    folder: Path | None = None  # where it was read
+    tokenizers: Tokenizers | None  # None: the model takes ids, not text
+    folder: Path | None = None  # where it was read from
 
     def expect(self, kind: type[M]) -> M:
-        """The model, if it is of that family; otherwise a UserError that says which command runs it."""
+        """Return the model if it is of that class; otherwise raise a UserError that names the command that runs it."""
         model: nn.Module = self.model
         if not isinstance(model, kind):
             raise wrong_family(self.folder or "this model", self.family, family_of(kind))
@@ -94,9 +97,17 @@ def save_model(
     card: str = "",
     precision: Precision | None = None,
 ) -> Path:
-    """Write the folder aside and put it in place when it is complete; an older one of that name is replaced.
+    """Write a model folder, completely or not at all, and return its path. An old model folder there is replaced.
 
-    `precision`: that of the numbers in the file, by default the model's own. Of int8 float32 is made when it is read.
+    `precision` is that of the weights in the file, by default the model's own; int8 becomes float32 when it is read.
+    `card` is the text of the model card.
+
+    >>> import tempfile
+    >>> from heedful.models import Gpt, GptConfig
+    >>> model = Gpt(GptConfig(vocab_size=50, d_model=16, n_layers=1, n_heads=2, d_ff=32))
+    >>> folder = save_model(tempfile.mkdtemp(), model, tokenizers=None)
+    >>> load_model(folder).family
+    'gpt'
     """
     folder = Path(folder)
     values = {"format": FORMAT, "family": family_of(type(model)), **config_to_dict(model.config)}
@@ -116,19 +127,17 @@ def save_model(
 
 
 def load_model(folder: str | Path, *, device: str | torch.device = "cpu", as_stored: bool = False) -> LoadedModel:
-    """The model of a folder (or a run's best), ready to run, or a UserError that names the file and what is wrong.
+    """Load the model of a folder, or of a run, in evaluation mode; a UserError names the file and what is wrong.
 
-    Float16 becomes float32 on a processor, which is slow in it, unless the model is wanted `as_stored`, to be written.
+    `folder` may also be the name of a built-in model, such as "en-fr". On a CPU, float16 becomes float32, which is
+    faster there, unless `as_stored` asks for the weights as they are in the file.
     """
     folder = Path(folder) if (Path(folder) / MANIFEST).is_file() else find_model_folder(folder)
     place = torch_device(device) if isinstance(device, str) else device
     _check_listed(folder, check_manifest(folder))
-    refuse_other_formats(folder)
-    family, settings = _read_config(folder / CONFIG)
-    kind, module = FAMILIES[family]
-    config = config_from_dict(kind, settings, where=str(folder / CONFIG))
-    with torch.device("meta"), _WithoutDrawing():  # the shapes, without memory
-        model = module(config)
+    family, config = read_config(folder)
+    with torch.device("meta"), _NoRandomWeights():  # only shapes, no memory
+        model = cast(Callable[[ModelConfig], Model], MODULES[family])(config)
     weights = read_weights(folder / WEIGHTS, expected=weights_of(model), device=place)
     if place.type == "cpu" and not as_stored:
         weights = {n: weight.float() if weight.dtype == torch.float16 else weight for n, weight in weights.items()}
@@ -141,11 +150,12 @@ def load_model(folder: str | Path, *, device: str | torch.device = "cpu", as_sto
 
 
 def family_of(kind: type[nn.Module]) -> str:
+    """Return the name of the family of a model class."""
     return next(name for name, (_, module) in FAMILIES.items() if issubclass(kind, module))
 
 
-class _WithoutDrawing(TorchFunctionMode):
-    """Leaves out normal_: nobody reads its numbers, and its first call on "meta" imports 800 modules (a second)."""
+class _NoRandomWeights(TorchFunctionMode):
+    """Skip normal_: loading replaces the weights, and the first call of normal_ on "meta" imports 800 modules (1 s)."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -155,34 +165,24 @@ class _WithoutDrawing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
-    values = read_json(path)
-    version, family = values.pop("format", None), values.pop("family", None)
-    if type(version) is not int or version != FORMAT:
-        raise UserError(f"{path}: is of format {version!r}, and this heedful reads format {FORMAT}; update heedful")
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise invalid_choice(f"{path}: 'family'", family, FAMILIES)
-    return family, values
-
-
 def _check_listed(folder: Path, listed: frozenset[str]) -> None:
-    """Whatever is read must be in the manifest: a file laid beside it would be believed unseen."""
+    """Refuse files that will be read but are not in the manifest: nobody has checked them."""
     for name in (CONFIG, WEIGHTS, *TOKENIZER_FILES):
         if name not in listed and (name in (CONFIG, WEIGHTS) or (folder / name).exists()):
             raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
 
 
-def check_vocabulary(folder: Path, config: Any, tokenizers: Tokenizers) -> None:
-    """Refuse a tokenizer whose ids the model has no rows for."""
+def check_vocabulary(folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> None:
+    """Refuse a tokenizer whose vocabulary does not fit the model's."""
     if isinstance(config, (Seq2SeqConfig, UniversalConfig)):
         sizes = {
             "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),
             "target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),
         }
-        for which, (found, wanted) in sizes.items():
-            if found != wanted:
-                raise UserError(f"{folder}: the {which} has {found:,} pieces, but {CONFIG} says {wanted:,}")
-    else:  # a table may have spare rows: public models round its size up
-        found, wanted = tokenizers.source.vocab_size, getattr(config, "vocab_size", 0)
-        if found > wanted:
-            raise UserError(f"{folder}: the tokenizer has {found:,} pieces, but {CONFIG} says {wanted:,}")
+        for name, (n_pieces, vocab_size) in sizes.items():
+            if n_pieces != vocab_size:
+                raise UserError(f"{folder}: the {name} has {n_pieces:,} pieces, but {CONFIG} says {vocab_size:,}")
+    else:  # the embedding may have more rows: public models round its size up
+        n_pieces, vocab_size = tokenizers.source.vocab_size, getattr(config, "vocab_size", 0)
+        if n_pieces > vocab_size:
+            raise UserError(f"{folder}: the tokenizer has {n_pieces:,} pieces, but {CONFIG} says {vocab_size:,}")

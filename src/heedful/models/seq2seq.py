@@ -1,18 +1,16 @@
-"""The Transformer of 2017, encoder and decoder, with the parts that have been tried in it since.
+"""The Transformer of 2017 (Vaswani et al.), with the parts that were tried in it since.
 
 source ids ── embed, + positions ── Encoder ── Memory ──┐
 target ids ── embed, + positions ── Decoder ────────────┴── VocabularyHead ── logits
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
-from heedful.models.config_checks import check_positions, check_shares, check_sizes
+from heedful.models.config_checks import check_positions
+from heedful.models.configs import PatternConfig, Seq2SeqConfig
 from heedful.nn.attention import AdditiveAttend, Attend, MultiHeadAttention, attend_fused
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
@@ -26,91 +24,19 @@ from heedful.nn.norms import NORMS
 from heedful.nn.positions import Alibi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from heedful.nn.sparse_attention import PATTERNS, PatternAttention, Sparse, TopKAttention
 from heedful.nn.stacks import Decoder, Encoder, LastLayer, LearnedMix, MatchingLayer, Memory
-from heedful.text import SpecialIds
 
-# Far above any model: a damaged or hostile config.json must be refused, not built for hours.
-LARGEST = {
-    "source_vocab_size": 10**8,
-    "target_vocab_size": 10**8,
-    "d_model": 10**6,
-    "n_layers": 1_000,
-    "n_decoder_layers": 1_000,
-    "n_heads": 10**4,
-    "n_kv_heads": 10**4,
-    "d_head": 10**6,
-    "d_ff": 10**7,
-    "max_len": 10**9,
-}
-
-
-@dataclass(frozen=True)
-class PatternConfig:
-    """Which keys a self-attention reads. Cross-attention always reads the whole memory."""
-
-    kind: Literal["full", "additive", "local", "window", "strided", "dilated", "sparse", "top_k"] = "full"
-    span: int = 64  # neighbours, width of a window, stride, number of gaps, width of a block, keys kept
-    n_global: int = 1  # of "sparse": how many first positions see all and are seen by all
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.span <= LARGEST["max_len"]:
-            raise UserError(f"'span' must lie between 1 and {LARGEST['max_len']:,}, found {self.span}")
-        if not 0 <= self.n_global <= LARGEST["max_len"]:
-            raise UserError(f"'n_global' must lie between 0 and {LARGEST['max_len']:,}, found {self.n_global}")
-
-
-@dataclass(frozen=True)
-class Seq2SeqConfig:
-    source_vocab_size: int
-    target_vocab_size: int
-    d_model: int = 512
-    n_layers: int = 6
-    n_decoder_layers: int | None = None  # as many as n_layers
-    n_heads: int = 8
-    n_kv_heads: int | None = None  # as many as n_heads
-    d_head: int | None = None  # d_model / n_heads
-    d_ff: int = 2048
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu"] = "relu"
-    norm: Literal["layer", "rms", "batch"] = "layer"
-    residual: Literal["pre", "post", "none"] = "post"
-    positions: Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none"] = (
-        "sinusoidal"
-    )
-    max_len: int = 1024  # the last row of a learned table; elsewhere the length that training stays below
-    pattern: PatternConfig = field(default_factory=PatternConfig)
-    join: Literal["last", "matching", "mix"] = "last"  # what the decoder layers read of the encoder's
-    tied: Literal["all", "target", "none"] = "all"  # one matrix three times; target and output; three matrices
-    init: Literal["xavier", "t5", "gpt2"] = "xavier"
-    logits_bias: bool = False  # a number added to the logit of each word, as Marian's models have it
-    special_ids: SpecialIds = field(default_factory=SpecialIds)
-
-    def __post_init__(self) -> None:
-        check_sizes(self, LARGEST)
-        check_shares(self, "dropout", "attention_dropout")
-        if self.tied == "all" and self.source_vocab_size != self.target_vocab_size:
-            raise UserError(
-                f"tied = 'all' needs one vocabulary for both sides, found {self.source_vocab_size} and "
-                f"{self.target_vocab_size}: learn a joint tokenizer, or set tied = 'target'"
-            )
-        if self.d_head is None and self.d_model % self.n_heads:
-            raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}; set d_head as well")
-        if self.n_heads % (self.n_kv_heads or self.n_heads):
-            raise UserError(f"n_kv_heads = {self.n_kv_heads} does not divide n_heads = {self.n_heads}")
-        if self.positions in ("relative", "alibi") and self.pattern.kind in PATTERNS:
-            raise UserError(
-                f"positions = '{self.positions}' adds a bias to every pair of tokens, and pattern "
-                f"'{self.pattern.kind}' does not compute every pair; use sinusoidal, learned, rotary or none"
-            )
-        if self.positions == "rotary" and (self.d_head or self.d_model // self.n_heads) % 2:
-            raise UserError("positions = 'rotary' turns pairs of numbers: d_head must be even")
-        if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
-            raise UserError(f"positions = '{self.positions}' come in pairs: d_model = {self.d_model} must be even")
-        self.special_ids.check(min(self.source_vocab_size, self.target_vocab_size))
+__all__ = ["PatternConfig", "Seq2Seq", "Seq2SeqConfig"]
 
 
 class Seq2Seq(nn.Module):
-    """Source ids and the target so far in, logits of the next target token out, for all positions at once."""
+    """An encoder-decoder. Its parts are chosen by `Seq2SeqConfig`.
+
+    >>> import torch
+    >>> model = Seq2Seq(Seq2SeqConfig(100, 100, d_model=32, n_layers=2, n_heads=4, d_ff=64))
+    >>> source, target = torch.randint(4, 100, (2, 7)), torch.randint(4, 100, (2, 5))
+    >>> model(source, target).shape
+    torch.Size([2, 5, 100])
+    """
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
@@ -132,21 +58,22 @@ class Seq2Seq(nn.Module):
             bias=config.logits_bias,
         )
         self.tie()
-        # A rule hides the future by itself; otherwise the decoder's mask does.
-        self.needs_causal_mask = config.pattern.kind not in PATTERNS and config.pattern.kind != "top_k"
+        # Sparse patterns and top-k attention hide future tokens themselves; other kinds need a causal mask.
+        self.needs_causal_mask = config.pattern.kind in ("full", "additive")
         INITS[config.init](self)
 
     def forward(
         self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """Teacher forcing: (B, S), (B, T), masks of the same shapes, True = a real token -> logits (B, T, V).
+        """Return the logits (B, T, V) of each next target token, with teacher forcing.
 
-        Row t of the logits is the prediction of what follows target[:, t]. Padding on the right of the target needs
-        no mask, since no real position looks ahead, unless the norm mixes tokens (batch).
+        `source` (B, S) and `target` (B, T) are ids; masks have their shapes, True = a real token. logits[:, t] predicts
+        target[:, t + 1]. Padding on the right of the target needs no mask, unless norm = "batch".
         """
         return self.decode(target, self.encode(source, source_mask), target_mask=target_mask)
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Memory:
+        """Read source ids (B, S) once, for any number of calls of `decode`."""
         self.check_length(source.size(1))
         positions = torch.arange(source.size(1), device=source.device)
         x = self.dropout(self.source_positions(self.source_embedding(source), positions))
@@ -156,16 +83,16 @@ class Seq2Seq(nn.Module):
     def decode(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """Logits (B, T, V) of what follows each target token. With a cache, `target` holds only the new tokens."""
+        """Return the logits (B, T, V) after each target token. With a cache, `target` holds only the new tokens."""
         logits: Tensor = self.head(self.hidden_states(target, memory, target_mask=target_mask, cache=cache))
         return logits
 
     def hidden_states(
         self, target: Tensor, memory: Memory, *, target_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """The decoder's last vectors (B, T, D): what the head turns into logits.
+        """Return the decoder's last hidden states (B, T, D), the input of the output layer.
 
-        `target_mask` matters only to norms that mix tokens (batch).
+        `target_mask` matters only to norm = "batch".
         """
         n_past = 0 if cache is None else cache.length
         n_new = target.size(1)
@@ -173,7 +100,7 @@ class Seq2Seq(nn.Module):
         positions = torch.arange(n_past, n_past + n_new, device=target.device)
         x = self.dropout(self.target_positions(self.target_embedding(target), positions))
         mask = None
-        if self.needs_causal_mask and n_new > 1:  # one new token may look at all that is in the cache
+        if self.needs_causal_mask and n_new > 1:  # a single new token may attend to the whole cache
             mask = causal_mask(n_new, n_past + n_new, device=target.device)
         states: Tensor = self.decoder(
             x,
@@ -191,11 +118,11 @@ class Seq2Seq(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens that either side takes: learned positions end with their table, all others go on."""
-        return self.config.max_len if self.config.positions == "learned" else None
+        """The longest text on either side; None: only learned positions have a limit."""
+        return self.config.max_len if self.config.has_learned_positions else None
 
     def tie(self) -> None:
-        """Let the output layer use the target embedding's own numbers; again after loading, which replaces them."""
+        """Share the target embedding's weight with the output layer; again after loading, which replaces weights."""
         if self.config.tied != "none":
             self.head.share(self.target_embedding.table)
 
@@ -206,11 +133,11 @@ class Seq2Seq(nn.Module):
 
 
 class _Parts:
-    """Builds the parts that a config names."""
+    """Builds the parts that a config chooses."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         self.config = config
-        self.d_head = config.d_head or config.d_model // config.n_heads
+        self.d_head = config.head_width
         self.n_decoder_layers = config.n_decoder_layers or config.n_layers
 
     def encoder(self) -> Encoder:
@@ -277,7 +204,7 @@ class _Parts:
             n_kv_heads=self.config.n_kv_heads,
             d_head=self.d_head,
             dropout=self.config.attention_dropout,
-            scale=1.0 if self.config.init == "t5" else None,  # T5's start makes the division unnecessary
+            scale=1.0 if self.config.init == "t5" else None,  # T5's initial weights make the division unnecessary
             attend=attend,
             rotary=rotary,
         )

@@ -1,16 +1,13 @@
-"""ViT: an image is worth 16 x 16 words (Dosovitskiy et al. 2021). Patches in place of tokens, else a plain encoder.
+"""ViT (Dosovitskiy et al. 2021): an encoder whose tokens are the patches of an image.
 
 pixels ── cut into patches, embed ── class token before them, + positions ── Encoder (pre-norm), norm ── states ── head
 """
-
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.config_checks import check_labels, check_shares, check_sizes
+from heedful.models.configs import VitConfig
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import ClassToken, MaskToken, PatchEmbedding, reordered
@@ -22,66 +19,17 @@ from heedful.nn.norms import LayerNorm
 from heedful.nn.positions import Learned
 from heedful.nn.stacks import Encoder, LastLayer
 
-# Far above any model: a damaged or hostile config.json must be refused, not built for hours.
-LARGEST = {
-    "image_size": 10**4,
-    "patch_size": 10**4,
-    "n_channels": 1_000,
-    "d_model": 10**6,
-    "n_layers": 1_000,
-    "n_heads": 10**4,
-    "d_ff": 10**7,
-}
-
-
-@dataclass(frozen=True)
-class VitConfig:
-    image_size: int = 224  # height and width, in pixels
-    patch_size: int = 16
-    n_channels: int = 3
-    d_model: int = 768
-    n_layers: int = 12
-    n_heads: int = 12
-    d_ff: int = 3072
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "gelu"
-    norm_eps: float = 1e-12
-    qkv_bias: bool = True
-    head: Literal["classify", "masked_patches", "patch_order", "pool", "none"] = "classify"
-    labels: tuple[str, ...] = ()  # of "classify", in the order of their numbers
-    multi_label: bool = False  # several labels may be right at once: a sigmoid for each, instead of one softmax
-    mean: tuple[float, ...] = (0.5,)  # what is taken off each channel, pixels being from 0 to 1; one for all, or each
-    std: tuple[float, ...] = (0.5,)  # and what it is then divided by
-    resize: Literal["bilinear", "bicubic", "nearest"] = "bilinear"  # of images that have another size
-
-    def __post_init__(self) -> None:
-        check_sizes(self, LARGEST)
-        check_shares(self, "dropout", "attention_dropout")
-        if not 0.0 < self.norm_eps < 1.0:
-            raise UserError(f"'norm_eps' must lie between 0 and 1, found {self.norm_eps}")
-        if self.d_model % self.n_heads:
-            raise UserError(f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}")
-        if self.image_size % self.patch_size:
-            raise UserError(f"patch_size = {self.patch_size} does not divide image_size = {self.image_size}")
-        check_labels(self.head, self.labels, needed_by=("classify",), multi_label=self.multi_label)
-        for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, self.n_channels):
-                raise UserError(f"'{name}' needs one number, or one for each of {self.n_channels} channels")
-        if min(self.std) <= 0.0:
-            raise UserError(f"'std' must be above 0, found {min(self.std)}")
-
-    @property
-    def n_labels(self) -> int:
-        return len(self.labels)
-
-    @property
-    def n_patches(self) -> int:
-        return (self.image_size // self.patch_size) ** 2
+__all__ = ["Vit", "VitConfig"]
 
 
 class Vit(nn.Module):
-    """Pixels in, logits out: of labels, of the pixels of hidden patches, or of the place of each patch."""
+    """An image encoder with a head: pixels in, logits of labels, pixels of masked patches, or places of patches out.
+
+    >>> import torch
+    >>> config = VitConfig(image_size=8, patch_size=4, d_model=32, n_layers=2, n_heads=4, d_ff=64, labels=("a", "b"))
+    >>> Vit(config)(torch.rand(5, 3, 8, 8)).shape
+    torch.Size([5, 2])
+    """
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -103,10 +51,10 @@ class Vit(nn.Module):
         nn.init.normal_(self.class_token.vector, std=0.02)
 
     def forward(self, pixels: Tensor, *, masked: Tensor | None = None) -> Tensor:
-        """Normalised pixels (B, C, H, W) -> logits; of which shape, the head says.
+        """Return the output of the head for normalized pixels (B, C, H, W).
 
-        classify: (B, L) · masked_patches: pixels (B, P, C x s x s) · patch_order: (B, P, P) · pool: features (B, D)
-        · none: states (B, 1 + P, D)
+        By head: classify (B, L) · masked_patches: pixels (B, P, C x s x s) · patch_order (B, P, P) · pool: features
+        (B, D) · none: states (B, 1 + P, D)
         """
         logits: Tensor = self.head(self.hidden_states(pixels, masked=masked))
         return logits
@@ -119,9 +67,9 @@ class Vit(nn.Module):
         order: Tensor | None = None,
         with_positions: bool = True,
     ) -> Tensor:
-        """The last vectors, that of the class token first: (B, 1 + P, D).
+        """Return the last hidden states (B, 1 + P, D), the class token's first.
 
-        `masked` (B, P), True = hidden, needs head = "masked_patches". With `order` (B, P) place i has patch order[i].
+        `masked` (B, P), True = masked, needs head = "masked_patches". With `order` (B, P), place i gets patch order[i].
         """
         self.check_size(pixels)
         x = self.patches(pixels)
@@ -129,7 +77,7 @@ class Vit(nn.Module):
             x = reordered(x, order)
         if masked is not None:
             if self.mask_token is None:
-                raise ValueError(f"head = '{self.config.head}' has no vector for hidden patches")
+                raise ValueError(f"head = '{self.config.head}' has no vector for masked patches")
             x = self.mask_token(x, masked)
         x = self.class_token(x)
         places = torch.arange(x.size(1), device=x.device)
@@ -139,14 +87,17 @@ class Vit(nn.Module):
         return memories[-1]
 
     def tie(self) -> None:
-        """Nothing here is shared; families are loaded alike."""
+        """Do nothing: this family shares no weights. `load_model` calls `tie` for every family."""
 
     def check_size(self, pixels: Tensor) -> None:
-        """Refuse images of another size: there is a position for each patch of this one."""
+        """Refuse images of another size: there is a learned position for each patch."""
         config = self.config
-        wanted = (config.n_channels, config.image_size, config.image_size)
-        if tuple(pixels.shape[1:]) != wanted:
-            raise UserError(f"images of {tuple(pixels.shape[1:])}, where this model takes {wanted}: resize them first")
+        expected = (config.n_channels, config.image_size, config.image_size)
+        if tuple(pixels.shape[1:]) != expected:
+            raise UserError(
+                f"images have the shape {tuple(pixels.shape[1:])} (channels, height, width), but this model takes "
+                f"{expected}: resize them first"
+            )
 
 
 def _layer(config: VitConfig) -> EncoderLayer:

@@ -26,6 +26,8 @@ from heedful.devices import device_name
 from heedful.errors import UserError, invalid_choice
 from heedful.interop.ctranslate2.cache import Converted, convert, find_conversion
 from heedful.interop.ctranslate2.conversion import NotConvertible, not_convertible
+from heedful.interop.ctranslate2.model_config import why_not
+from heedful.models.configs import read_config
 from heedful.models.model_info import CONFIG, ENCODER_DECODERS, card_languages, find_model_folder, require_family
 from heedful.text import Tokenizers, has_tokenizers, load_tokenizers
 
@@ -96,9 +98,7 @@ def _open_decoder_only(
     folder: Path, engine: str, compute: Compute, device: str, threads: int | None
 ) -> DecoderOnlyEngine:
     """Open a decoder-only model. CTranslate2 is chosen on CPUs only, since nobody has measured it on a GPU."""
-    from heedful.interop.ctranslate2.spec import why_not_values  # not needed by models that translate
-
-    reason = why_not_values(read_json(folder / CONFIG))
+    reason = why_not(read_config(folder)[1])
     if engine == "ctranslate2" and reason is not None:
         raise not_convertible(folder, reason)
     if engine == "torch" or reason is not None or (engine == "auto" and device != "cpu" and compute == "float32"):

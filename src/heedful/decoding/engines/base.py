@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from heedful.config import config_from_dict, read_json
 from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
-from heedful.errors import UserError
-from heedful.models.model_info import CONFIG
+from heedful.models.configs import GptConfig, read_config
+from heedful.models.model_info import wrong_family
 from heedful.text.special_ids import SpecialIds
 
 if TYPE_CHECKING:
@@ -80,9 +79,7 @@ class DecoderOnlyEngine(Engine, Protocol):
 
 def read_decoder_only_info(folder: Path) -> DecoderOnlyInfo:
     """Read the facts of a decoder-only model from its config.json."""
-    values = read_json(folder / CONFIG)
-    for name in ("vocab_size", "max_len"):
-        if type(values.get(name)) is not int or values[name] < 1:
-            raise UserError(f"{folder / CONFIG}: '{name}' must be a whole number above 0, found {values.get(name)!r}")
-    special_ids = config_from_dict(SpecialIds, values.get("special_ids", {}), where=str(folder / CONFIG))
-    return DecoderOnlyInfo(values["vocab_size"], values["max_len"], special_ids)
+    family, config = read_config(folder)
+    if not isinstance(config, GptConfig):
+        raise wrong_family(folder, family, "gpt")
+    return DecoderOnlyInfo(config.vocab_size, config.max_len, config.special_ids)

@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.config import read_json
 from heedful.decoding.engines.auto import open_tokenizers
 from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.cache import convert
+from heedful.interop.ctranslate2.model_config import why_not
 from heedful.interop.ctranslate2.shortlist import learn_shortlist, write_shortlist
-from heedful.interop.ctranslate2.spec import why_not_values
+from heedful.models.configs import read_config
 from heedful.models.model_info import (
-    CONFIG,
     ENCODER_DECODERS,
     SourceLimit,
     find_model_folder,
-    read_reach,
+    read_source_limit,
     require_family,
 )
 
@@ -78,7 +77,7 @@ def learn_own_shortlist(
     if tokenizers is None:
         raise UserError(f"{folder}: has no tokenizers, so there is no text for it to learn from")
     whole = [Request(ids) for ids in tokenizers.source.encode_batch(distinct)]
-    requests = _within_reach(whole, engine, read_reach(folder))
+    requests = _within_reach(whole, engine, read_source_limit(folder))
     too_long = len(whole) - len(requests)
     _require_texts(len(requests), least_texts, too_long)
     held_out, learned_from = requests[::20], [request for i, request in enumerate(requests) if i % 20]
@@ -99,7 +98,7 @@ def learn_own_shortlist(
 def _open(folder: Path) -> CTranslate2Engine:
     """Refuse a model that CTranslate2, which alone has shortlists, cannot search with."""
     require_family(folder, *ENCODER_DECODERS)
-    reason = why_not_values(read_json(folder / CONFIG))
+    reason = why_not(read_config(folder)[1])
     if reason is None:
         engine = CTranslate2Engine(convert(folder, kept=True), compute="int8", scores=False)
         reasons = (engine.why_not([], SearchSettings(beam=beam)) for beam in BEAMS)

@@ -126,7 +126,7 @@ class FastDecoderOnlyStep:
         else:
             config = self.model.config
             n_kept = 2 * (config.n_kv_heads or config.n_heads)
-            pasts = [self.table.new_empty(len(texts), n_kept, 0, config.width_of_head)] * len(self.layers)
+            pasts = [self.table.new_empty(len(texts), n_kept, 0, config.head_width)] * len(self.layers)
         state.columns.lay(rows, [*pasts, ids[:, None, :, None]], lengths)
 
     def _turns(self, rotary: Rotary, positions: Tensor, furthest: int) -> Waves:

@@ -34,7 +34,7 @@ from heedful.interop.ctranslate2.conversion import (
     not_convertible,
 )
 from heedful.interop.ctranslate2.library import library
-from heedful.models.model_info import CONFIG, is_builtin, refuse_other_formats
+from heedful.models.model_info import is_builtin, refuse_other_formats
 from heedful.text import Tokenizers, load_tokenizers
 
 PREFIX = ".ctranslate2-"
@@ -71,9 +71,10 @@ def convert(model: str | Path, *, kept: bool = False) -> Converted:
     found = find_conversion(model)
     if found is not None:
         return found
-    from heedful.interop.ctranslate2.spec import why_not_values
+    from heedful.interop.ctranslate2.model_config import why_not
+    from heedful.models.configs import read_config
 
-    reason = why_not_values(read_json(model / CONFIG))
+    reason = why_not(read_config(model)[1])
     if reason is not None:
         raise not_convertible(model, reason)
     try:
@@ -121,11 +122,12 @@ def cache_for_children(model: Path) -> Iterator[dict[str, str]]:
     If no conversion can be kept, the children share a temporary cache, which is deleted in the end; they are killed and
     so cannot delete it themselves.
     """
-    from heedful.interop.ctranslate2.spec import why_not_values
+    from heedful.interop.ctranslate2.model_config import why_not
+    from heedful.models.configs import read_config
 
     first, second = _places(model, key_of(model))
     folders = [first.parent, second.parent] if first.parent == model else [first.parent]
-    needs_none = why_not_values(read_json(model / CONFIG)) is not None or find_conversion(model) is not None
+    needs_none = why_not(read_config(model)[1]) is not None or find_conversion(model) is not None
     if needs_none or any(map(_is_writable, folders)):
         yield {}
         return

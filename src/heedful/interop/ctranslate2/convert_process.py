@@ -10,11 +10,12 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from heedful.atomic_io import sha256, write_json
-from heedful.config import config_to_dict, read_json
+from heedful.config import config_to_dict
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.conversion import (
     EXIT_NOT_CONVERTIBLE,
@@ -25,9 +26,10 @@ from heedful.interop.ctranslate2.conversion import (
     not_convertible,
 )
 from heedful.interop.ctranslate2.library import library
-from heedful.interop.ctranslate2.model_config import Ct2ModelConfig, read_model_config
-from heedful.interop.ctranslate2.spec import Floats, ct2_model, why_not_values, write_model
-from heedful.models.model_info import CONFIG, SCALE, WEIGHTS, is_builtin
+from heedful.interop.ctranslate2.model_config import Ct2Config, Ct2ModelConfig, ct2_config, why_not
+from heedful.interop.ctranslate2.spec import Floats, ct2_model, write_model
+from heedful.models.configs import read_config
+from heedful.models.model_info import SCALE, WEIGHTS, is_builtin
 from heedful.text.tokenizer_files import OWN_FILES
 
 
@@ -84,7 +86,7 @@ def _load_checked(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
     from heedful.models.model_io import load_model
 
     loaded = load_model(model)
-    reason = why_not_values({"family": loaded.family, **config_to_dict(loaded.model.config)})
+    reason = why_not(loaded.model.config)
     if reason is not None:
         raise not_convertible(model, reason)
     return ct2_model(loaded)
@@ -99,7 +101,7 @@ def _read_builtin(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
     weights = {
         name: np.multiply(array, scales.get(name, np.float32(1)), dtype=np.float32) for name, array in arrays.items()
     }
-    return read_model_config(read_json(model / CONFIG)), weights
+    return ct2_config(cast(Ct2Config, read_config(model)[1])), weights
 
 
 def main() -> int:

@@ -7,29 +7,17 @@ conversion itself goes from settings and NumPy arrays to CTranslate2's classes a
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from heedful.config import config_to_dict
 from heedful.errors import UserError
 from heedful.interop.ctranslate2.library import source_token, target_token
-from heedful.interop.ctranslate2.model_config import (
-    DECODERS,
-    EPSILONS,
-    POSITIONS,
-    READERS,
-    Ct2ModelConfig,
-    read_model_config,
-)
+from heedful.interop.ctranslate2.model_config import POSITIONS, Ct2Config, Ct2ModelConfig, ct2_config, why_not
 
 if TYPE_CHECKING:
-    from heedful.models.bart import BartConfig
-    from heedful.models.gpt import GptConfig
     from heedful.models.model_io import LoadedModel
-    from heedful.models.seq2seq import Seq2SeqConfig
-    from heedful.models.t5 import T5Config
     from heedful.text import Tokenizer, Tokenizers
 
 Floats = npt.NDArray[np.float32]
@@ -45,37 +33,15 @@ ACTIVATIONS = {
 }
 
 
-def why_not(config: "Seq2SeqConfig | BartConfig | T5Config | GptConfig") -> str | None:
-    """Return why CTranslate2 cannot run such a model with equal results; None if it can."""
-    return why_not_values(config_to_dict(config))
-
-
-def why_not_values(values: Mapping[str, Any]) -> str | None:
-    """Return the same as `why_not` for the values of a config.json, without importing torch."""
-    pattern = (values.get("pattern") or {}).get("kind", "full")
-    family, norm = values.get("family", "seq2seq"), values.get("norm", "layer")
-    reasons = {
-        f"heedful has no conversion for the family '{family}'": family not in READERS,
-        f"it has no '{pattern}' attention": pattern != "full",
-        f"it has no {norm} norm": norm not in EPSILONS,
-        "it always adds the residual": values.get("residual") == "none",
-        "its encoder has no ALiBi": values.get("positions") == "alibi",
-        "its decoder layers all read the last encoder layer": values.get("join", "last") != "last",
-        "it puts no BOS before a source": bool((values.get("special_ids") or {}).get("source_bos")),
-    }
-    return next((reason for reason, applies in reasons.items() if applies), None)
-
-
 def ct2_model(loaded: "LoadedModel") -> tuple[Ct2ModelConfig, dict[str, Floats]]:
-    """Return a loaded model's settings and its weights by name, or raise a UserError if CTranslate2 cannot run it."""
+    """Return CTranslate2's view of a loaded model and its weights by name; a UserError if CTranslate2 cannot run it."""
     from heedful.models.weights import weights_of
 
-    values = {"family": loaded.family, **config_to_dict(loaded.model.config)}
-    reason = why_not_values(values)
+    reason = why_not(loaded.model.config)
     if reason is not None:
         raise UserError(f"{loaded.folder or 'this model'}: cannot be converted to CTranslate2: {reason}")
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in weights_of(loaded.model).items()}
-    return read_model_config(values), weights
+    return ct2_config(cast(Ct2Config, loaded.model.config)), weights
 
 
 def write_model(
@@ -86,7 +52,7 @@ def write_model(
     Without tokenizers, ids are named by their numbers, as heedful's engine expects. With tokenizers, ids are named by
     their pieces and CTranslate2 adds EOS to each source, so that any program with CTranslate2 can use the folder.
     """
-    if config.family in DECODERS:
+    if config.is_decoder_only:
         _write_decoder_only(config, weights, folder, tokenizers)
     else:
         _write_encoder_decoder(config, weights, folder, tokenizers)
@@ -366,7 +332,7 @@ def _rotary_options(config: Ct2ModelConfig) -> dict[str, Any]:
     if config.positions != "rotary":
         return {}
     rotary = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary.base}
-    if config.rotary.factor == 1.0:
+    if not config.rotary.is_scaled:
         return rotary
     # Of CTranslate2's kinds of scaling, this one has a factor for each wavelength and so can express all others. (Its
     # own kind for Llama 3 has no field for the factor in 4.8.4.) With equal lengths it does not scale the scores.

@@ -85,7 +85,7 @@ class Gpt2Type(ModelType):
             f"activation = '{config.activation}': GPT-2 has no gates": config.activation not in ACTIVATIONS.values(),
             "n_kv_heads: GPT-2 has as many key as query heads": config.n_kv_heads not in (None, config.n_heads),
             f"d_head = {config.d_head}: GPT-2's heads share d_model among them": (
-                config.width_of_head * config.n_heads != config.d_model
+                config.head_width * config.n_heads != config.d_model
             ),
             "attention_bias, feed_forward_bias: GPT-2 has both": (
                 not (config.attention_bias and config.feed_forward_bias)
@@ -190,7 +190,7 @@ class LlamaType(ModelType):
             "num_hidden_layers": config.n_layers,
             "num_attention_heads": config.n_heads,
             "num_key_value_heads": config.n_kv_heads or config.n_heads,
-            "head_dim": config.width_of_head,
+            "head_dim": config.head_width,
             "intermediate_size": config.d_ff,
             "attention_dropout": config.attention_dropout,
             "hidden_act": hf_activation(config.activation, GATED_ACTIVATIONS),
@@ -338,9 +338,9 @@ def _read_rotary(hf: HFConfig) -> RotaryConfig:
 def _write_rotary(rotary: RotaryConfig) -> dict[str, Any]:
     """Return the keys for every version: `rope_parameters`, and `rope_theta` with `rope_scaling`."""
     scaling: dict[str, Any] = {}
-    if rotary.scaling is not None and rotary.original_max_len is None:
+    if rotary.is_scaled and rotary.original_max_len is None:
         scaling = {"rope_type": "linear", "factor": rotary.factor}
-    elif rotary.scaling is not None:
+    elif rotary.is_scaled:
         scaling = {
             "rope_type": "llama3",
             "factor": rotary.factor,
