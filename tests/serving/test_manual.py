@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from echo_service import echo_service
 from heedful.serving.app import make_app
 from heedful.serving.middleware import POLICY
-from heedful.serving.openapi import page_of
+from heedful.serving.openapi import manual_html
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,6 @@ def test_its_examples_work(client):
 def test_what_the_spec_says_never_becomes_markup():
     info = {"title": "<b>", "version": "&", "description": "<script>"}
     acts = {"/<i>": {"get": {"summary": "<u>", "responses": {"200": {"description": "<s>"}}}}}
-    read = Reader(page_of({"info": info, "paths": acts}, {}))
+    read = Reader(manual_html({"info": info, "paths": acts}, {}))
     assert not {tag for tag, _ in read.tags} & {"b", "script", "i", "u", "s"}
     assert all(one in read.words for one in ("<b> &", "<script>", "/<i>", "<u>", "<s>"))

@@ -113,7 +113,9 @@ def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
     service.room.requests += service.room.max_requests if refused else 0
     with running(service) as (url, _):
         wait_until(lambda: len(caplog.records) >= 2)
-        assert "no first translation yet" in caplog.text and ("busy" if refused else "RuntimeError at") in caplog.text
+        assert (
+            "the first translation failed" in caplog.text and ("busy" if refused else "RuntimeError at") in caplog.text
+        )
         assert httpx.get(f"{url}/ready").json() == {"status": "starting"}
         service.room.requests -= service.room.max_requests if refused else 0
         engine.works = True

@@ -1,7 +1,8 @@
-"""API keys: only their salted hashes are kept, in memory and in the file; they are compared in constant time.
+"""API keys. Memory and key file hold only salted hashes, which are compared in constant time.
 
-A line of the file: sha256 SALT DIGEST NAME. SHA-256 and not scrypt, since each request is checked: a slow hash would
-let anybody keep the server busy. It suffices for keys that cannot be guessed, hence the shortest length.
+A line of the file is `sha256 SALT DIGEST NAME`. The hash is SHA-256 rather than scrypt, because every request is
+checked and a slow hash would make the server easy to overload. It is safe for keys of random characters, hence the
+minimum length.
 """
 
 import hashlib
@@ -22,19 +23,23 @@ _LINE = re.compile(r"sha256 ([0-9a-f]{32}) ([0-9a-f]{64})(?: ([\w.@+-]{1,64}))?"
 
 @dataclass(frozen=True)
 class KeyHash:
+    """The salted hash of one key."""
+
     salt: bytes
     digest: bytes
     name: str = ""
 
     def fits(self, key: bytes) -> bool:
+        """Return whether a key has this hash."""
         return hmac.compare_digest(_digest(self.salt, key), self.digest)
 
     def line(self) -> str:
+        """Return the line of the key file."""
         return f"{KIND} {self.salt.hex()} {self.digest.hex()} {self.name}".rstrip() + "\n"
 
 
 class Keys:
-    """The keys that open the server; none at all: it is open."""
+    """The keys of the server. Without keys the server is open."""
 
     def __init__(self, hashes: Iterable[KeyHash] = ()) -> None:
         self._hashes = list(hashes)
@@ -43,27 +48,28 @@ class Keys:
         return len(self._hashes)
 
     def find(self, key: str) -> str | None:
-        """What identifies the key without giving it away; None if it opens nothing. Each hash is tried, always."""
-        given = key.encode("utf-8", "surrogatepass")[: LONGEST * 4 + 1]
-        found = None
-        for number, one in enumerate(self._hashes):
-            if one.fits(given):
-                found = f"key {number}"
-        return found
+        """Return the number of a key as its identity, such as "key 0", or None. Every hash is compared, always."""
+        content = key.encode("utf-8", "surrogatepass")[: LONGEST * 4 + 1]
+        identity = None
+        for index, hashed in enumerate(self._hashes):
+            if hashed.fits(content):
+                identity = f"key {index}"
+        return identity
 
 
 def hash_key(key: str, *, name: str = "") -> KeyHash:
+    """Hash a key with a new salt; raise a UserError if it is too short or too long."""
     if not SHORTEST <= len(key) <= LONGEST:
         raise UserError(
-            f"an API key must have {SHORTEST} to {LONGEST} characters, this one has {len(key)}; "
-            "`heedful serve --new-key FILE` makes one"
+            f"an API key must have {SHORTEST} to {LONGEST} characters, this key has {len(key)}; "
+            "`heedful serve --new-key FILE` makes a key"
         )
     salt = secrets.token_bytes(16)
     return KeyHash(salt, _digest(salt, key.encode()), name)
 
 
 def read_keys(path: Path) -> list[KeyHash]:
-    """The hashes of a file; empty lines and comments (#) are left out."""
+    """Read the hashes of a key file; skip empty lines and comments (#)."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -73,7 +79,7 @@ def read_keys(path: Path) -> list[KeyHash]:
         if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line.strip())
-        if match is None:  # the line is not shown: it may be a key
+        if match is None:  # the message does not quote the line, which may be a key
             raise UserError(
                 f"{path}: line {number}: not the hash of a key ('sha256 SALT DIGEST NAME'). "
                 f"`heedful serve --new-key {path}` makes a key and adds its hash"
@@ -83,11 +89,11 @@ def read_keys(path: Path) -> list[KeyHash]:
 
 
 def add_new_key(path: Path) -> str:
-    """Make a key, add its hash to the file, and return the key, which is then nowhere else."""
+    """Create a random key, add its hash to the file and return the key, which is not stored."""
     gap = ""
     if path.exists():
-        read_keys(path)  # only to a file of keys
-        gap = "" if path.read_bytes()[-1:] in (b"", b"\n") else "\n"  # editors may leave the last line without its end
+        read_keys(path)  # raises if the file is not a key file
+        gap = "" if path.read_bytes()[-1:] in (b"", b"\n") else "\n"  # the last line may lack its newline
     key = secrets.token_urlsafe(32)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -1,7 +1,4 @@
-"""Language codes as clients write them, and their English names.
-
-Which language a text is in, by py3langid: 97 languages, a few megabytes, no network.
-"""
+"""Language codes in the spellings of clients, English names of languages, and language detection by py3langid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +7,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from heedful.decoding.segmentation import has_words
 
-# Other spellings -> the one that is answered with. Codes are compared without regard to case.
+# Other spellings of codes -> the spelling of responses. Case is ignored.
 ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant", "zh-cn": "zh-Hans", "zh-tw": "zh-Hant", "iw": "he"}
 
 NAMES = {
@@ -119,48 +116,51 @@ BY_LOWER_CASE = {code.lower(): code for code in NAMES}  # "pt-br" -> "pt-BR"
 
 
 def canonical(code: str) -> str:
-    """The code that is answered with: "ZH" -> "zh-Hans", "PT-br" -> "pt-BR"; one that is not known in lower case."""
+    """Normalize a language code: "ZH" becomes "zh-Hans", "PT-br" becomes "pt-BR", an unknown code lower case."""
     lower = code.strip().replace("_", "-").lower()
     return ALIASES.get(lower) or BY_LOWER_CASE.get(lower, lower)
 
 
 def name_of(code: str) -> str:
+    """Return the English name of a language, or its code if the name is unknown."""
     return NAMES.get(code, code)
 
 
 def base(code: str) -> str:
-    """The language without its script or region, as detectors know it: "zh-Hans" -> "zh"."""
+    """Return the language without script or region, as detectors use it: "zh-Hans" becomes "zh"."""
     return code.split("-")[0]
 
 
-READ = 2_000  # characters of a text that are looked at; more change nothing, and cost time
-UNKNOWN = "en"  # with a confidence of 0, as LibreTranslate says it
+READ = 2_000  # characters of a text that the detector reads; more take time and do not change the result
+UNKNOWN = "en"  # reported with a confidence of 0, as LibreTranslate does
 
 
 @dataclass(frozen=True)
 class Detected:
+    """A detected language."""
+
     language: str
     confidence: float  # 0 to 100
 
 
 class Detector:
-    """Safe to call from several threads: it only reads."""
+    """Detects the language of a text. Several threads may use it at the same time."""
 
     def __init__(self) -> None:
         self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
     def rank(self, text: str, *, most: int = 3) -> list[Detected]:
-        """The likeliest languages, best first."""
+        """Return the likeliest languages, best first."""
         if not has_words(text):
             return [Detected(UNKNOWN, 0.0)]
         ranked = self._identifier.rank(text[:READ])
-        found = [Detected(canonical(code), round(100.0 * chance, 1)) for code, chance in ranked[:most]]
-        return [one for number, one in enumerate(found) if number == 0 or one.confidence > 0.0]
+        best = [Detected(canonical(code), round(100.0 * probability, 1)) for code, probability in ranked[:most]]
+        return [detected for index, detected in enumerate(best) if index == 0 or detected.confidence > 0.0]
 
     def choose(self, text: str, allowed: Sequence[str]) -> Detected:
-        """The likeliest of the allowed languages; with a confidence of 0 where there is nothing to go by."""
+        """Return the likeliest of the allowed languages; for a text without words, one with a confidence of 0."""
         if not has_words(text):
             return Detected(UNKNOWN if UNKNOWN in allowed else allowed[0], 0.0)
-        chances = {code: 100.0 * chance for code, chance in self._identifier.rank(text[:READ])}
-        best = max(allowed, key=lambda code: chances.get(base(code), 0.0))
-        return Detected(best, round(chances.get(base(best), 0.0), 1))
+        percentages = {code: 100.0 * probability for code, probability in self._identifier.rank(text[:READ])}
+        best = max(allowed, key=lambda code: percentages.get(base(code), 0.0))
+        return Detected(best, round(percentages.get(base(best), 0.0), 1))

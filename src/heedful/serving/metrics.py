@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, as text. Labels are routes and statuses: never an address, a key or a text."""
+"""Metrics in Prometheus' text format. Labels are routes, statuses and language pairs, no addresses, keys or texts."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -7,35 +7,36 @@ from collections.abc import Iterable, Iterator
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Sample = tuple[str, dict[str, str], float]  # what is added to the name, labels, value
-Family = tuple[str, str, str, Iterable[Sample]]
+Sample = tuple[str, dict[str, str], float]  # suffix of the name, labels, value
+Family = tuple[str, str, str, Iterable[Sample]]  # name, type, help, samples
 
 
 class Metrics:
-    """Counted on the event loop only."""
+    """Counters of requests, for the event loop only."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()  # (route, status)
         self.texts = 0
         self.characters = 0
-        self.gone = 0  # clients that did not wait for their answer
-        self._seconds: dict[str, list[int]] = {}  # route -> how many took that long
+        self.gone = 0  # clients that disconnected before the response
+        self._seconds: dict[str, list[int]] = {}  # route -> number of requests in each bucket
         self._total_seconds: dict[str, float] = {}
 
     def count(self, route: str, status: int, seconds: float) -> None:
+        """Count one answered request."""
         self.requests[route, status] += 1
         counts = self._seconds.setdefault(route, [0] * (len(BUCKETS) + 1))
         counts[bisect_left(BUCKETS, seconds)] += 1
         self._total_seconds[route] = self._total_seconds.get(route, 0.0) + seconds
 
     def text(self, more: Iterable[Family]) -> str:
-        """All of them, and those that others count: (name, kind, what it is, samples)."""
+        """Render these metrics and `more` families."""
         own: list[Family] = [
             ("requests_total", "counter", "Requests that were answered.", self._requests()),
             ("texts_total", "counter", "Texts that were translated.", [("", {}, self.texts)]),
             ("characters_total", "counter", "Characters of those texts.", [("", {}, self.characters)]),
-            ("gone_total", "counter", "Clients that left before their answer.", [("", {}, self.gone)]),
-            ("request_seconds", "histogram", "From the request to the end of the answer.", self._histogram()),
+            ("gone_total", "counter", "Clients that disconnected before the response.", [("", {}, self.gone)]),
+            ("request_seconds", "histogram", "From the request to the end of the response.", self._histogram()),
         ]
         return "".join(f"{line}\n" for family in [*own, *more] for line in _lines(*family))
 
@@ -52,8 +53,8 @@ class Metrics:
             yield "_count", {"route": route}, total
 
 
-def _lines(name: str, kind: str, words: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP heedful_{name} {words}"
+def _lines(name: str, kind: str, description: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP heedful_{name} {description}"
     yield f"# TYPE heedful_{name} {kind}"
     for suffix, labels, value in samples:
         inside = ",".join(f'{key}="{text}"' for key, text in labels.items())

@@ -1,4 +1,4 @@
-"""The models of a server, one for each pair of languages. They are opened before it listens, never by a request."""
+"""The models of a server, one for each language pair. They are opened before the server listens, never by a request."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,12 @@ from heedful.serving.languages import base, canonical, name_of
 from heedful.text import SPECIAL_IDS
 
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4}|-[A-Z]{2})?)")
-SHORTEST = Request((SPECIAL_IDS.unk_id,))  # what a search is asked to do with it, it is asked to do with any text
+SHORTEST = Request((SPECIAL_IDS.unk_id,))  # a request with no demands but the search settings
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A model and what it translates. `n_threads` decode with it; each runs `prepare` first."""
+    """A model and its language pair. `n_threads` threads decode with it, and each calls `prepare` first."""
 
     source: str
     target: str
@@ -32,11 +32,12 @@ class Pair:
 
     @property
     def name(self) -> str:
+        """The name of the pair, such as "en-fr"."""
         return f"{self.source}-{self.target}"
 
     @property
     def engine(self) -> str:
-        """What decodes: "auto" is CTranslate2, with torch at hand for what it cannot do."""
+        """The engine's name; "auto" is CTranslate2 with torch as its fallback."""
         return {"auto": "ctranslate2"}.get(self.translator.engine.name, self.translator.engine.name)
 
     def require(self, settings: SearchSettings) -> None:
@@ -47,7 +48,7 @@ class Pair:
 
 
 class Pairs:
-    """Which languages are spoken, and which model translates between two of them."""
+    """All language pairs of a server, and the model of each."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._by_codes: dict[tuple[str, str], Pair] = {}
@@ -60,68 +61,67 @@ class Pairs:
     def __iter__(self) -> Iterator[Pair]:
         return iter(self._by_codes.values())
 
-    def code(self, given: object) -> str:
-        """The code of a language that is served, or a Refusal."""
-        code = canonical(given) if isinstance(given, str) else None
+    def code(self, name: object) -> str:
+        """Normalize a language code; raise a 400 if no model has this language."""
+        code = canonical(name) if isinstance(name, str) else None
         if code not in self.codes:
-            raise ApiError(400, f"{quoted(given)} is not supported")
+            raise ApiError(400, f"{quoted(name)} is not supported")
         return code
 
     def find(self, source: str, target: str) -> Pair | None:
-        """The model for two codes; None where both are the same, and nothing is to be done."""
+        """Return the model of two languages, or None if both are equal; raise a 400 if there is no such model."""
         if source == target:
             return None
         pair = self._by_codes.get((source, target))
         if pair is None:
-            words = (
-                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
-            )
-            raise ApiError(400, words)
+            message = f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)}"
+            raise ApiError(400, f"{message} ({source})")
         return pair
 
     def sources_for(self, target: str) -> list[str]:
-        """Languages that a text may be in, to be given in `target`: itself among them, since nothing is to be done."""
+        """List the languages that can be translated into `target`, and `target` itself, whose texts are copied."""
         return [source for source, to in self._by_codes if to == target] + [target]
 
     def targets_of(self, source: str) -> list[str]:
+        """List the languages into which `source` can be translated, and `source` itself."""
         return sorted({to for code, to in self._by_codes if code == source} | {source})
 
     def languages(self) -> list[dict[str, object]]:
-        """What GET /languages says."""
+        """Return the response of GET /languages."""
         return [{"code": code, "name": name_of(code), "targets": self.targets_of(code)} for code in self.codes]
 
 
-def open_pair(given: str, *, engine: str = "auto", compute: str = "float32", device: str = "cpu") -> Pair:
-    """A model from what `-m` was given: PATH, or SOURCE-TARGET=PATH where its card does not name its languages."""
-    named, equals, path = given.partition("=")
-    codes = parse_pair(named) if equals else None
+def open_pair(argument: str, *, engine: str = "auto", compute: str = "float32", device: str = "cpu") -> Pair:
+    """Open the model of an `-m` argument: PATH, or SOURCE-TARGET=PATH if the card does not name the languages."""
+    pair, equals, path = argument.partition("=")
+    codes = parse_pair(pair) if equals else None
     if codes is None:
-        path = given
+        path = argument
     folder = find_model_folder(path)
     require_family(folder, *ENCODER_DECODERS)
     if codes is None:
         codes = languages_of_card(folder)
     if codes is None:
         raise UserError(
-            f"{path}: its card ({CARD}) does not say which languages it translates. Say it: -m en-fr={path}"
+            f"{path}: the model's card ({CARD}) does not name its languages; name them with -m en-fr={path}"
         )
     source, target = codes
     translator = Translator.open(LoadSpec(path, engine=engine, compute=compute, device=device, language=base(source)))
     if translator.engine.name == "torch":
-        # Steps are too small to be divided: as many searches as cores, each on one, do more than one search on all.
+        # Decoding steps are too small for several threads: one search per core is faster than one search on all cores.
         return Pair(source, target, translator, n_threads=n_cores(), prepare=_use_one_core)
-    # CTranslate2 has threads of its own: two callers keep them busy, one waiting while the other is served.
+    # CTranslate2 has its own threads; two callers keep them busy.
     return Pair(source, target, translator, n_threads=2)
 
 
 def parse_pair(text: str) -> tuple[str, str] | None:
-    """ "en-fr" -> ("en", "fr"), "en-zh-Hans" -> ("en", "zh-Hans"); None if it is no pair."""
+    """Parse a language pair: "en-zh-Hans" becomes ("en", "zh-Hans"). Return None for any other text."""
     match = _PAIR.fullmatch(text)
     return None if match is None else (canonical(match[1]), canonical(match[2]))
 
 
 def languages_of_card(folder: Path) -> tuple[str, str] | None:
-    """The two languages in the head of the model's card, source and target; None if it does not name two."""
+    """Return source and target language from the head of the model's card, or None if it does not name two."""
     codes = [canonical(code) for code in card_languages(folder)]
     return (codes[0], codes[1]) if len(codes) == 2 else None
 

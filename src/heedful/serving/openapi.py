@@ -1,7 +1,4 @@
-"""GET /spec: the requests and answers of the server as OpenAPI 3.1.
-
-GET /docs: what GET /spec says, as a page for people. Plain HTML, made once; no script, nothing from elsewhere.
-"""
+"""The API description: OpenAPI 3.1 at GET /spec, and the same as a plain HTML page without scripts at GET /docs."""
 
 import json
 import shlex
@@ -46,12 +43,12 @@ SETTINGS: Schema = {
         "language": {"type": "object", "properties": {"source": NAMED, "target": NAMED}},
     },
 }
-# status -> what it means here; all carry {"error": "…"}
+# status -> meaning; every error has the body {"error": "…"}
 ERRORS = {
-    400: "The request is not understood, exceeds a limit, or lacks a key",
+    400: "The request is invalid, exceeds a limit, or lacks a key",
     403: "The key is wrong, or the feature is off",
     413: "The body is too large",
-    429: "Too many requests, or the queue is full; Retry-After says when to come again",
+    429: "Too many requests, or the queue is full; retry after the seconds in Retry-After",
     431: "The headers are too large",
     500: "The server failed",
     503: "The server is stopping, or the translation took too long",
@@ -59,7 +56,7 @@ ERRORS = {
 
 
 def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
-    """The document; it says the limits that are in force, and the languages that are served."""
+    """Build the OpenAPI document with the limits and languages of this server."""
     own, types = msgspec.json.schema_components(
         [TranslateBody, TranslateResponse, LookBody], ref_template="#/components/schemas/{name}"
     )
@@ -76,14 +73,16 @@ def make_spec(limits: Limits, codes: Sequence[str]) -> Schema:
         },
         "paths": {
             "/translate": _post("Translate one text or several", _translate(limits, codes), _ok(_translated())),
-            "/detect": _post("Which language a text is in", _detect(limits), _ok({"type": "array", "items": DETECTED})),
+            "/detect": _post(
+                "Detect the language of a text", _detect(limits), _ok({"type": "array", "items": DETECTED})
+            ),
             "/languages": _get("The languages of this server", {"type": "array", "items": LANGUAGE}),
             "/health": _get("Whether the server runs", STATUS),
-            "/ready": _get("Whether it can translate now", STATUS, {"503": _json(STATUS, "Not now")}),
-            "/frontend/settings": _get("What a page must know", SETTINGS),
-            "/api/v1/translate": _post("Translate, with scores and n-best", asked, _ok(answers), form=False),
-            "/api/v1/translate/stream": _post("Translate, told as it is written", asked, stream, form=False),
-            "/api/v1/look": _post("Everything inside, for one sentence", look, _ok({"type": "object"}), form=False),
+            "/ready": _get("Whether the server can translate now", STATUS, {"503": _json(STATUS, "Not ready")}),
+            "/frontend/settings": _get("Settings for a page", SETTINGS),
+            "/api/v1/translate": _post("Translate, with scores and n-best lists", asked, _ok(answers), form=False),
+            "/api/v1/translate/stream": _post("Translate and stream partial texts", asked, stream, form=False),
+            "/api/v1/look": _post("The trace of one translation", look, _ok({"type": "object"}), form=False),
         },
         "components": {
             "schemas": types,
@@ -117,7 +116,7 @@ def _texts(limits: Limits) -> Schema:
 
 
 def _search(limits: Limits) -> Schema:
-    """What may be asked for at most."""
+    """Return the schemas of the search options with their limits."""
     return {
         "beam": {"type": ["integer", "null"], "minimum": 1, "maximum": limits.beam, "default": None},
         "n_best": {"type": "integer", "minimum": 1, "maximum": limits.beam, "default": 1},
@@ -174,7 +173,7 @@ def _json(schema: Schema, words: str) -> Schema:
 
 
 def _languages(codes: Sequence[str]) -> Schema:
-    """Other spellings of the codes are understood, too."""
+    """Return the schemas of source and target. The server also accepts other spellings of the codes."""
     return {"source": {"type": "string", "enum": ["auto", *codes]}, "target": {"type": "string", "enum": list(codes)}}
 
 
@@ -193,10 +192,10 @@ th, td { text-align: left; vertical-align: top; padding: 0.2rem 1.5rem 0.2rem 0 
 
 
 class Manual:
-    """The page and its style, which the content security policy wants in a file of its own."""
+    """Serves the page and its style sheet, which the content security policy requires in a separate file."""
 
     def __init__(self, spec: PageSchema, *, source: str, target: str) -> None:
-        self._page = page_of(spec, {"q": EXAMPLE, "source": source, "target": target}).encode()
+        self._page = manual_html(spec, {"q": EXAMPLE, "source": source, "target": target}).encode()
 
     async def page(self, request: Request) -> Response:
         return Response(self._page, media_type="text/html; charset=utf-8")
@@ -205,8 +204,8 @@ class Manual:
         return Response(STYLE, media_type="text/css; charset=utf-8")
 
 
-def page_of(spec: PageSchema, example: Mapping[str, str]) -> str:
-    """The whole page; `example` has what every request must have, of languages that are served."""
+def manual_html(spec: PageSchema, example: Mapping[str, str]) -> str:
+    """Render the page. `example` has the required fields of every request, with languages of this server."""
     about = spec["info"]
     title = escape(f"{about['title']} {about['version']}")
     parts = [
@@ -218,11 +217,11 @@ def page_of(spec: PageSchema, example: Mapping[str, str]) -> str:
     ]
     for path, methods in spec["paths"].items():
         for method, act in methods.items():
-            parts += _act(path, method.upper(), act, spec, example)
+            parts += _operation(path, method.upper(), act, spec, example)
     return "\n".join([*parts, "</body>\n</html>\n"])
 
 
-def _act(path: str, method: str, act: PageSchema, spec: PageSchema, example: Mapping[str, str]) -> Iterator[str]:
+def _operation(path: str, method: str, act: PageSchema, spec: PageSchema, example: Mapping[str, str]) -> Iterator[str]:
     yield f"<h2><code>{method} {escape(path)}</code></h2>\n<p>{escape(act['summary'])}.</p>"
     content = act.get("requestBody", {}).get("content", {})
     body = _resolved(next(iter(content.values()))["schema"], spec) if content else {}
@@ -235,7 +234,7 @@ def _act(path: str, method: str, act: PageSchema, spec: PageSchema, example: Map
 
 
 def _field(name: str, schema: PageSchema, body: PageSchema, spec: PageSchema) -> tuple[str, str]:
-    words = _words(schema, spec)
+    words = _describe(schema, spec)
     if name in body.get("required", []):
         words += "; required"
     elif schema.get("default") not in (None, [], ""):
@@ -243,10 +242,10 @@ def _field(name: str, schema: PageSchema, body: PageSchema, spec: PageSchema) ->
     return name, escape(words)
 
 
-def _words(schema: PageSchema, spec: PageSchema) -> str:
-    """What a value may be."""
+def _describe(schema: PageSchema, spec: PageSchema) -> str:
+    """Describe the values that a schema allows."""
     schema = _resolved(schema, spec)
-    choices = [_words(one, spec) for one in schema.get("oneOf", schema.get("anyOf", []))]
+    choices = [_describe(one, spec) for one in schema.get("oneOf", schema.get("anyOf", []))]
     if choices:
         return " or ".join(one for one in choices if one != "null")
     if "enum" in schema:
@@ -254,9 +253,11 @@ def _words(schema: PageSchema, spec: PageSchema) -> str:
     kinds = schema.get("type", "anything")
     kind = next(one for one in kinds if one != "null") if isinstance(kinds, list) else kinds
     if kind == "array":
-        return f"array{_bounds(schema, 'minItems', 'maxItems', '')}, of: {_words(schema['items'], spec)}"
+        return f"array{_bounds(schema, 'minItems', 'maxItems', '')}, of: {_describe(schema['items'], spec)}"
     if kind == "object" and "properties" in schema:
-        return "object of " + ", ".join(f"{name} ({_words(one, spec)})" for name, one in schema["properties"].items())
+        return "object of " + ", ".join(
+            f"{name} ({_describe(one, spec)})" for name, one in schema["properties"].items()
+        )
     length = _bounds(schema, "minLength", "maxLength", " characters")
     return f"{kind}{length}{_bounds(schema, 'minimum', 'maximum', '')}"
 
@@ -271,8 +272,8 @@ def _bounds(schema: PageSchema, least: str, most: str, of: str) -> str:
 
 
 def _curl(path: str, body: PageSchema, example: Mapping[str, str]) -> str:
-    """A request that works, of what must be there."""
-    address = f"http://127.0.0.1:8000{path}"  # the default; a page that is made once does not know its own
+    """Return a working curl command with the required fields."""
+    address = f"http://127.0.0.1:8000{path}"  # the default address of `heedful serve`
     if not body:
         return f"curl {address}"
     values = {name: example[name] for name in body["required"]}
@@ -285,6 +286,6 @@ def _resolved(schema: PageSchema, spec: PageSchema) -> PageSchema:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    """Of names, and what is said of them, which is HTML."""
-    lines = (f"<tr><th><code>{escape(name)}</code></th><td>{words}</td></tr>" for name, words in rows)
+    """Render rows of a name and an HTML description."""
+    lines = (f"<tr><th><code>{escape(name)}</code></th><td>{html}</td></tr>" for name, html in rows)
     return "<table>\n" + "\n".join(lines) + "\n</table>"

@@ -1,4 +1,4 @@
-"""The application behind a socket: uvicorn, with a deadline for slow clients and an end that answers who waits."""
+"""The uvicorn server: a deadline for slow clients, and a shutdown that answers accepted requests."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,15 @@ from heedful.serving.limits import Limits
 from heedful.serving.service import Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130  # the code of a process that was told twice
-LAST_ANSWERS = 0.5  # seconds to send what is answered, when the time to drain is over
-LAST_THREADS = 0.2  # seconds for threads to end that have nothing more to do
+INTERRUPTED = 130  # exit code after a second signal
+LAST_ANSWERS = 0.5  # seconds to send finished responses after the time to drain
+LAST_THREADS = 0.2  # seconds for idle threads to end
 
 
 class OneWrite:
-    """A transport that sends the head of an answer together with its body: for short ones, half the calls and wake-ups.
+    """A transport that sends the head of a response together with its body, which halves the number of writes.
 
-    Only where the head says how long the body is: of a stream, the head goes out at once.
+    It holds back only heads with a content-length; the head of a stream is sent at once.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -46,7 +46,7 @@ class OneWrite:
             self._head = b""
 
     def flush(self) -> None:
-        """What has no body."""
+        """Send a head that is not followed by a body."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""
@@ -60,10 +60,10 @@ class OneWrite:
 
 
 def deadline_protocol(limits: Limits) -> type[H11Protocol]:
-    """uvicorn's protocol, and a clock: a request must have arrived whole some seconds after its first byte.
+    """Build uvicorn's protocol with a deadline: a request must be complete some seconds after its first byte.
 
-    uvicorn waits for ever for the rest of a head or a body; a few hundred clients that send a byte now and then would
-    keep everybody else out.
+    uvicorn waits without limit for the rest of a request, so a few hundred clients that send single bytes could occupy
+    all connections.
     """
 
     class DeadlineProtocol(H11Protocol):
@@ -88,7 +88,7 @@ def deadline_protocol(limits: Limits) -> type[H11Protocol]:
             cast(OneWrite, self.transport).flush()
             super().on_response_complete()
             if self.conn.their_state is h11.SEND_BODY and self.deadline is None:
-                self._begin()  # the next request was already on its way
+                self._begin()  # the next request has begun already
             self._end_if_whole()
 
         def _begin(self) -> None:
@@ -119,9 +119,9 @@ def deadline_protocol(limits: Limits) -> type[H11Protocol]:
 
 
 class DrainingServer(uvicorn.Server):
-    """Stops in two steps: it refuses and answers who waits, then it closes; both within the time to drain.
+    """A server that stops in two steps: it rejects new requests and answers accepted ones, then it closes.
 
-    A second signal ends the process at once, whatever its threads compute.
+    Both steps end within the time to drain. A second signal ends the process at once.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service, *, on_listening: Callable[[int], None]) -> None:
@@ -152,15 +152,15 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             room = self.service.room
-            with contextlib.suppress(OSError):  # bare, since whatever was interrupted may be printing
+            with contextlib.suppress(OSError):  # os.write, because the signal may have interrupted a print
                 os.write(2, f"heedful: stopped at once: {room.requests} requests not answered\n".encode())
             os._exit(INTERRUPTED)
         self.should_exit = True
-        self.service.room.is_closed = True  # a plain assignment: this is a signal handler
+        self.service.room.is_closed = True  # only an assignment is safe in a signal handler
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but a signal that was obeyed is not sent once more: the end is an orderly one."""
+        """Handle signals as uvicorn does, but do not raise a handled signal again after shutdown."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -173,12 +173,13 @@ class DrainingServer(uvicorn.Server):
 
 
 def end_threads() -> None:
-    """End the process if threads still compute: nobody waits for that any more, but Python would, at its end.
+    """End the process if threads are still computing, because Python would wait for them at exit.
 
-    A look cannot be stopped, nor can a batch in CTranslate2; the time to drain was too short for them.
+    A look and a batch in CTranslate2 cannot be interrupted and may outlast the time to drain.
     """
     until = time.monotonic() + LAST_THREADS
-    threads = [one for one in threading.enumerate() if one is not threading.current_thread() and not one.daemon]
+    current = threading.current_thread()
+    threads = [thread for thread in threading.enumerate() if thread is not current and not thread.daemon]
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
@@ -189,7 +190,7 @@ def end_threads() -> None:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Bound, and not yet listening; a UserError if that address cannot be had."""
+    """Bind a socket that does not listen yet; raise a UserError if the address is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
@@ -203,7 +204,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 def make_server(
     app: ASGIApp, service: Service, *, on_listening: Callable[[int], None] = lambda port: None
 ) -> DrainingServer:
-    """Run it with the sockets that `open_socket` gives."""
+    """Build the server of an application. Run it with sockets from `open_socket`."""
     limits = service.limits
     config = uvicorn.Config(
         app,
@@ -211,10 +212,10 @@ def make_server(
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # its lines have addresses and queries
+        access_log=False,  # its lines contain addresses and queries
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=None,  # guard.py refuses who is too many, as it refuses everything else
+        limit_concurrency=None,  # the middleware limits connections, with an error like its others
         timeout_keep_alive=max(1, round(limits.idle_seconds)),
         h11_max_incomplete_event_size=limits.header_bytes,
     )

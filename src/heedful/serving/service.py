@@ -1,4 +1,4 @@
-"""What the server does, without HTTP: texts in, translations out, by the models that were opened."""
+"""The translation service behind every HTTP API: texts in, translations out."""
 
 import asyncio
 import dataclasses
@@ -36,16 +36,16 @@ log = logging.getLogger("heedful.serving")
 
 AUTO = "auto"
 WARM_UP = "Hello."
-WARM_UPS = 2  # the first is slow, the second tells how fast the model is
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a failed one is tried again
-READY_BELOW = 0.9  # of the queue
+WARM_UPS = 2  # the first translation is slow; the second measures the speed of the model
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before a failed warm-up is repeated
+READY_BELOW = 0.9  # fill of the queue
 Format = Literal["text", "html"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TranslationJob:
-    """What a client wants."""
+    """A request for translations."""
 
     texts: Sequence[str]
     source: str  # a code, or "auto"
@@ -56,7 +56,7 @@ class TranslationJob:
 
 @dataclass(frozen=True)
 class Result:
-    """The n best of each text, and the language it is in, where that was asked for."""
+    """The n best translations of each text, and the detected languages if the source was "auto"."""
 
     translations: NBestLists
     detected: list[Detected] | None = None
@@ -64,15 +64,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What must be known of a wish before anything is translated."""
+    """The results of the work before a search."""
 
-    pages: list[HtmlDocument] | None = None  # of HTML
-    detected: list[Detected] | None = None  # of "auto"
+    pages: list[HtmlDocument] | None = None  # for the format "html"
+    detected: list[Detected] | None = None  # for the source "auto"
 
 
 @dataclass
 class Service:
-    """Everything that requests share. `start` it in the event loop; `close` it there."""
+    """Everything that requests share. Call `start` and `close` in the event loop."""
 
     pairs: Pairs
     detector: Detector
@@ -85,12 +85,12 @@ class Service:
         self.rate = Rate(self.limits.requests_per_minute)
         self.room = AdmissionQueue(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
         self.is_warm = False
-        self.n_connections: Callable[[], int] = lambda: 0  # known to who listens
+        self.n_connections: Callable[[], int] = lambda: 0  # set by the server
         self._batchers: dict[str, Batcher] = {}
         self._warming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Let the models decode; the first translations of each are made before any client waits."""
+        """Start a batcher for each model and the warm-up translations."""
         limits = self.limits
         for pair in self.pairs:
             self._batchers[pair.name] = Batcher(
@@ -114,16 +114,17 @@ class Service:
                     if self.room.is_closed:
                         return
                     why = error.message if isinstance(error, ApiError) else locate(error)
-                    log.warning("%s: no first translation yet, again in %g s: %s", name, pause, why)
+                    log.warning("%s: the first translation failed, next attempt in %g s: %s", name, pause, why)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         self.is_warm = True
 
     def drain(self) -> None:
-        """Accept nothing more; what was accepted is still answered."""
+        """Accept no further requests; accepted requests are still answered."""
         self.room.is_closed = True
 
     async def close(self) -> None:
+        """Stop the warm-up and all batchers."""
         self.drain()
         if self._warming is not None:
             self._warming.cancel()
@@ -132,6 +133,7 @@ class Service:
 
     @property
     def state(self) -> Literal["starting", "ready", "busy", "stopping"]:
+        """The state that /ready reports."""
         if self.room.is_closed:
             return "stopping"
         if not self.is_warm:
@@ -141,9 +143,10 @@ class Service:
     async def translate(
         self, wish: TranslationJob, *, tell: PartialListener | None = None, accepted: Callable[[], None] = lambda: None
     ) -> Result:
-        """Translate what a client wants; raises a Refusal. `tell`, for plain text: number and text so far.
+        """Translate the texts of a job, or raise an ApiError.
 
-        `accepted` is called once all has its place in the queue; never, if there is nothing to search for.
+        `tell` gets the index and the partial translation of a plain text during decoding. `accepted` is called when the
+        job has its place in the queue; it is not called if no text needs a search.
         """
         ready = await self._prepared(wish)
         detected = ready.detected
@@ -162,20 +165,21 @@ class Service:
         return Result(found, detected)
 
     async def detect(self, text: str) -> list[Detected]:
+        """Rank the likeliest languages of a text, in a thread."""
         return await anyio.to_thread.run_sync(self.detector.rank, text)
 
     async def pair_for(self, text: str, source: str, target: str) -> Pair | None:
-        """The model for one text, whose source may be "auto"; None where nothing is to be done."""
+        """Find the model for one text; the source may be "auto". Return None if source and target are equal."""
         if source == AUTO:
             choose = functools.partial(self.detector.choose, text, self.pairs.sources_for(target))
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
     async def _prepared(self, wish: TranslationJob) -> Prepared:
-        """Off the event loop, since both may take a while; and with a place in the queue, so that not all do it."""
+        """Parse HTML and detect languages in a thread, with a place in the queue to bound this work."""
         if wish.source != AUTO and wish.format == "text":
             return Prepared()
-        first = next(iter(self._batchers.values()))  # who is refused is told to wait for one model or the other
+        first = next(iter(self._batchers.values()))  # only for the time after which a rejected client should retry
         with self.room.preparing(sum(map(size_of, wish.texts)), first.backlog):
             return await anyio.to_thread.run_sync(self._prepare, wish)
 
@@ -190,7 +194,7 @@ class Service:
     async def _translate_html(
         self, pages: Sequence[HtmlDocument], pairs: Sequence[Pair | None], settings: SearchSettings
     ) -> NBestLists:
-        """Where tags stand within a text, it is also found out where the model looked: they are put there."""
+        """Translate the texts of HTML documents. Texts with inline tags need attention weights, to place the tags."""
         texts = [text for page in pages for text in page.texts]
         pair_of = [pair for page, pair in zip(pages, pairs, strict=True) for _ in page.texts]
         plain = dataclasses.replace(settings, n_best=1, attention=False)
@@ -209,9 +213,9 @@ class Service:
         tell: PartialListener | None = None,
         accepted: Callable[[], None] = lambda: None,
     ) -> NBestLists:
-        """Each text by its model; what has no words, and texts in the target language, stay as they are."""
+        """Translate each text with its model. Texts without words or in the target language are copied."""
         found: NBestLists = [[Translation(text)] for text in texts]
-        groups: dict[tuple[str, bool], list[int]] = {}  # model, and whether it is asked where it looked
+        groups: dict[tuple[str, bool], list[int]] = {}  # (model, whether attention is needed) -> indices of texts
         for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
             if pair is not None and has_words(text):
                 groups.setdefault((pair.name, settings[number].attention), []).append(number)
@@ -236,7 +240,7 @@ class Service:
         return found
 
     def numbers(self) -> list[Family]:
-        """What the metrics say of the queue and the decoding."""
+        """Return the metrics of the queue and the decoding."""
         per_pair = [({"pair": name}, batcher.work) for name, batcher in self._batchers.items()]
         return [
             ("queue_requests", "gauge", "Requests accepted, not yet answered.", [("", {}, self.room.requests)]),
@@ -256,7 +260,7 @@ class Service:
 
 
 def _page(text: str, parts: Sequence[Translation]) -> Translation:
-    """Scored as a text of several pieces is; without tokens, since markup has none."""
+    """Combine the translations of a document's texts into one, scored as a text of several segments."""
     return Translation(
         text,
         score=sum((part.score for part in parts), start=0.0),
@@ -266,7 +270,7 @@ def _page(text: str, parts: Sequence[Translation]) -> Translation:
 
 
 async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All at a time; the first that fails ends the others."""
+    """Run coroutines concurrently; if one fails, cancel the others."""
     if len(works) == 1:
         return await works[0]
     tasks = [asyncio.ensure_future(work) for work in works]
@@ -278,7 +282,7 @@ async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 async def cancel_on_disconnect(work: Coroutine[Any, Any, T], gone: Callable[[], Coroutine[Any, Any, None]]) -> T:
-    """The work's result; it is cancelled when the client is gone first, whom then no answer reaches."""
+    """Await `work`; if `gone` ends first, cancel it and raise ClientDisconnected."""
     task = asyncio.current_task()
     assert task is not None
     is_working, is_gone = True, False
@@ -294,7 +298,7 @@ async def cancel_on_disconnect(work: Coroutine[Any, Any, T], gone: Callable[[], 
     try:
         return await work
     except asyncio.CancelledError:
-        if not is_gone or task.uncancel() > 0:  # somebody else wants it to end
+        if not is_gone or task.uncancel() > 0:  # cancelled for another reason
             raise
         raise ClientDisconnected from None
     finally:
