@@ -87,8 +87,8 @@ def test_a_file_beyond_the_size_limit_of_the_system(echo: Path, tmp_path: Path) 
         )
         assert code == 1
         assert err == (
-            f"heedful: {name}: File too large: no file may be that large here; raise the limit (`ulimit -f` shows it), "
-            "or write to another disk\n"
+            f"heedful: {name}: File too large: the file is larger than this system allows; raise the limit "
+            "(`ulimit -f`), or write to another disk\n"
         )
 
 
@@ -125,7 +125,7 @@ def test_a_failing_disk_is_reported(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fail)
-    monkeypatch.setattr(main, "_forget_unwritten_output", lambda: None)
+    monkeypatch.setattr(main, "_discard_buffered_output", lambda: None)
     assert main.run([*translate(folder), "--output", str(tmp_path / "out")]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"heedful: {tmp_path / 'out'}.part: {os.strerror(number)}: ")

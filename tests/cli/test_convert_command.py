@@ -76,7 +76,7 @@ def test_a_model_without_a_counterpart_is_refused_with_the_reason(model: Path, t
     config = UniversalConfig(SIZE, SIZE, d_model=8, n_steps=2, n_heads=2, d_ff=12)
     universal = save_model(tmp_path / "universal", fill(Universal(config), dtype=torch.float32), tokenizers())
     for to, words in (
-        ("huggingface", "there is no family like 'universal'"),
+        ("huggingface", "no model like the family 'universal'"),
         ("ctranslate2", "'universal'"),
     ):
         assert words in refused(universal, tmp_path / "out", "--format", to, capsys=capsys)
@@ -135,7 +135,7 @@ OTHERS = {
     "packed": (
         {"model_type": "gpt2", "quantization_config": {"quant_method": "gptq"}},
         ("model.safetensors",),
-        r"config\.json: 'quantization_config' .*packed \(gptq\)",
+        r"config\.json: 'quantization_config' .*quantized \(gptq",
     ),
     "a relative by name": ({"model_type": "roberta"}, (), "'model_type' is 'roberta'\nheedful reads: marian"),
 }

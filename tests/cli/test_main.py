@@ -17,6 +17,7 @@ import heedful
 from heedful.cli import main, reference, usage_errors
 from heedful.cli.options import Overrides
 from heedful.errors import UserError
+from heedful.training import model_setting_rows, setting_rows
 
 FULL_DISK = Path("/dev/full")
 ALLOWED = f"allowed: {', '.join(main.COMMANDS)}"
@@ -219,6 +220,12 @@ def test_suggested_options_exist(command: str) -> None:
     assert not names & set(usage_errors.INSTEAD[command])
     for suggestion in usage_errors.INSTEAD[command].values():
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", suggestion)) <= names, suggestion
+
+
+def test_suggested_settings_exist() -> None:
+    names = {row.name for row in (*setting_rows(), *model_setting_rows())}
+    for suggestion in usage_errors.INSTEAD["train"].values():
+        assert set(re.findall(r"([a-z]+\.[a-z_]+)(?==|\))", suggestion)) <= names, suggestion
 
 
 def test_settings_end_at_the_first_item_without_an_equals_sign(
