@@ -135,7 +135,7 @@ OTHERS = {
     "packed": (
         {"model_type": "gpt2", "quantization_config": {"quant_method": "gptq"}},
         ("model.safetensors",),
-        r"config\.json: 'quantization_config' .*quantized \(gptq",
+        r"config\.json: 'quantization_config'.*quantized \(gptq",
     ),
     "a relative by name": ({"model_type": "roberta"}, (), "'model_type' is 'roberta'\nheedful reads: marian"),
 }

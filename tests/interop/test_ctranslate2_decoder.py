@@ -77,7 +77,7 @@ def test_for_other_programs(tmp_path: Path) -> None:
     """Ids go by their pieces, and the model's marks are known by name."""
     model = make_gpt(vocab_size=tokenizers().source.vocab_size)
     folder = save_model(tmp_path / "model", model, tokenizers())
-    written = convert_model(folder, tmp_path / "ct2", to="ctranslate2")
+    written = convert_model(folder, tmp_path / "ct2", format="ctranslate2")
     ours, theirs = Generator(model, tokenizers().source), ctranslate2.Generator(str(written))
     for prompt in ("A dog", "Two cats sit", "x"):
         pieces = tokenizers().source.pieces(ours.prompt_ids(prompt))
@@ -93,4 +93,4 @@ def test_for_other_programs_a_model_must_have_an_end(tmp_path: Path) -> None:
         tmp_path / "model", make_gpt(vocab_size=size, special_ids=SpecialIds(eos_id=size)), tokenizers()
     )
     with pytest.raises(UserError, match="which is not in its vocabulary"):
-        convert_model(folder, tmp_path / "ct2", to="ctranslate2")
+        convert_model(folder, tmp_path / "ct2", format="ctranslate2")

@@ -30,7 +30,7 @@ GOES = {
     "small": "PegasusForConditionalGeneration",
     "t5": "T5ForConditionalGeneration",
     "tiny": "PegasusForConditionalGeneration",
-    "universal": "there is no family like 'universal'",
+    "universal": "no model like the family 'universal'",
     "vit": "ViTForImageClassification",
     "vit-patches": "ViTForMaskedImageModeling",
 }

@@ -55,7 +55,7 @@ def test_bpe_merges_the_most_frequent_pair_first() -> None:
     counts = {"abx": 3, "aby": 3, "cdx": 2, "cdy": 2}  # ab 6 times, x and y at the end of a word 5, cd 4
     lines = [word for word, count in counts.items() for _ in range(count)]
     tokenizer = learn_tokenizer(lines, TokenizerConfig(vocab_size=10_000, byte_fallback=False, whitespace="suffix"))
-    merged = [piece for piece in tokenizer.facts.pieces[4:] if len(piece) > 1]
+    merged = [piece for piece in tokenizer.info.pieces[4:] if len(piece) > 1]
     assert (merged[0], set(merged[1:3]), merged[3]) == ("ab", {"x▁", "y▁"}, "cd")
 
 

@@ -46,6 +46,6 @@ def convert(
     from heedful.interop.convert import convert_model
 
     with warnings_as_messages():
-        folder = convert_model(source, output, to=format, precision=precision)
+        folder = convert_model(source, output, format=format, precision=precision)
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     print(f"{folder}: {', '.join(names)}")

@@ -94,7 +94,7 @@ def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
     text = text.replace(own, MASK) if own else text
     if isinstance(tokenizer, HFTokenizer):
         return tokenizer.encode(text.replace(MASK, own))
-    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.kind != "word" and tokenizer.facts.byte_fallback:
+    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.kind != "word" and tokenizer.info.byte_fallback:
         return _around_stand_ins(tokenizer, text, mask_id)
     ids: list[int] = []
     for number, part in enumerate(text.split(MASK)):
@@ -113,7 +113,7 @@ def _around_stand_ins(tokenizer: SentencePieceTokenizer, text: str, mask_id: int
     spelled = [number for number, piece in zip(spelled, tokenizer.pieces(spelled), strict=True) if piece != "▁"]
     ids = tokenizer.encode(text.replace(MASK, stand_in))
     space = next((number for number, piece in zip(ids, tokenizer.pieces(ids), strict=True) if piece == "▁"), None)
-    before, after = (not tokenizer.facts.suffix, tokenizer.facts.suffix) if tokenizer.kind != "char" else (False, False)
+    before, after = (not tokenizer.info.suffix, tokenizer.info.suffix) if tokenizer.kind != "char" else (False, False)
     result: list[int] = []
     at = 0
     while at < len(ids):

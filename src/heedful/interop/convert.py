@@ -1,4 +1,4 @@
-"""From one program's format to another's: what `heedful convert` calls."""
+"""Convert a model from one program's format to another's; what `heedful convert` calls."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,20 +16,21 @@ def convert_model(
     source: str | Path,
     output: str | Path,
     *,
-    to: Format,
+    format: Format,
     precision: Precision | None = None,
 ) -> Path:
-    """Read a model in whatever format it is, and write it in another; what has no place there is refused by name.
+    """Write a model in another format and return the path of the new folder.
 
-    `precision`: that of the numbers in a folder of heedful's.
+    `source` is a model folder, a run, or with format "heedful" a folder of Hugging Face's. `precision` is that of the
+    weights in a model folder of heedful's. A model that the format cannot express is a UserError with the reason.
     """
-    if to not in get_args(Format):
-        raise invalid_choice("to", to, get_args(Format))
-    if to == "heedful":
+    if format not in get_args(Format):
+        raise invalid_choice("format", format, get_args(Format))
+    if format == "heedful":
         return _to_heedful(Path(source), Path(output), precision)
     if precision is not None:
-        raise UserError(f"--precision {precision}: is for --format heedful")
-    return WRITERS[to](find_model_folder(source), Path(output))
+        raise UserError(f"--precision {precision} is only possible with --format heedful")
+    return WRITERS[format](find_model_folder(source), Path(output))
 
 
 def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path:
@@ -38,7 +39,7 @@ def _to_heedful(source: Path, output: Path, precision: Precision | None) -> Path
 
     if precision is None:
         if source.is_dir() and (source / CONFIG).is_file() and "family" in read_json(source / CONFIG):
-            raise UserError(f"{source}: is a model folder of heedful's already; --precision int8 makes a smaller one")
+            raise UserError(f"{source} is already a model folder of heedful's; --precision int8 writes a smaller one")
         return import_huggingface(source, output)
     folder = find_model_folder(source)
     loaded = load_model(folder)

@@ -1,11 +1,11 @@
-"""Models as ONNX graphs, for ONNX Runtime and whatever else reads them; each is run once and compared before it counts.
+"""Write models as ONNX graphs. Each graph is run once in ONNX Runtime and its outputs are compared with torch's.
 
-An encoder-decoder becomes two graphs. What is kept between the steps of a search goes in and comes out:
+An encoder-decoder becomes two graphs. The cache of keys and values is an input and an output of the decoder:
 
     encoder.onnx   source, source_mask -> memory_key_i, memory_value_i       once for each text
     decoder.onnx   tokens, source_mask, memory_*, past_key_i, past_value_i -> logits, key_i, value_i    at every step
 
-Any other family becomes one graph, model.onnx, from ids and their mask, or pixels, to logits.
+Any other family becomes one graph, model.onnx, from ids (for BERT with a mask) or pixels to logits.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from heedful.nn.kv_cache import Cache
 
 ENCODER, DECODER, MODEL = "encoder.onnx", "decoder.onnx", "model.onnx"
-TOLERANCE = 1e-3  # of logits, which are of the order of ten, after all layers in float32
+TOLERANCE = 1e-3  # absolute, for logits of the order of ten in float32
 
 
 def export_onnx(folder: str | Path, output: str | Path) -> Path:
-    """Write a model folder (or a run's best model) as ONNX graphs with its tokenizers."""
+    """Write a model folder (or the best model of a run) as ONNX graphs, with its config and tokenizers."""
     _require_extra()
     source, output = find_model_folder(folder), Path(output)
     loaded = load_model(source)
@@ -56,18 +56,18 @@ def export_onnx(folder: str | Path, output: str | Path) -> Path:
 
 
 def why_not(family: str, config: Any) -> str | None:
-    """Why a model cannot be written; None if it can."""
+    """Return why a model cannot be written as ONNX; None if it can."""
     pattern = getattr(getattr(config, "pattern", None), "kind", "full")
     refusals = {
-        "the family 'universal' decides at every step whether to go on, which a graph cannot": family == "universal",
-        f"pattern '{pattern}': its attention is not a plain graph": pattern != "full",
-        "norm = 'batch'": getattr(config, "norm", None) == "batch",
+        "the family 'universal' decides at each step whether to continue, which a graph cannot": family == "universal",
+        f"pattern '{pattern}': only full attention can be written": pattern != "full",
+        "norm = 'batch' is not supported": getattr(config, "norm", None) == "batch",
     }
     return next((reason for reason, applies in refusals.items() if applies), None)
 
 
-class _Given:
-    """Keys and values that come in as tensors: `append` joins, and remembers what it joined."""
+class _KeysAndValues:
+    """Keys and values of one attention layer, given as tensors; `append` concatenates and keeps the result."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys, self.values = keys, values
@@ -84,13 +84,13 @@ class _Given:
         return self.keys, self.values
 
 
-class _GivenLayer:
-    def __init__(self, past: _Given, memory: _Given) -> None:
+class _LayerCache:
+    def __init__(self, past: _KeysAndValues, memory: _KeysAndValues) -> None:
         self.past, self.memory = past, memory
 
 
-class _GivenCache:
-    def __init__(self, layers: list[_GivenLayer]) -> None:
+class _LayerCaches:
+    def __init__(self, layers: list[_LayerCache]) -> None:
         self.layers = layers
 
     @property
@@ -99,7 +99,10 @@ class _GivenCache:
 
 
 class EncoderGraph(nn.Module):
-    """(B, S), (B, S) -> for each decoder layer the keys and values of its cross-attention, (B, H, S, K) each."""
+    """The encoder, and the keys and values of each decoder layer's cross-attention.
+
+    Source ids (B, S) and mask (B, S) -> for each decoder layer keys and values, (B, H, S, K) each.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -108,17 +111,17 @@ class EncoderGraph(nn.Module):
     def forward(self, source: Tensor, source_mask: Tensor) -> tuple[Tensor, ...]:
         model = cast(Any, self.model)
         states = model.encode(source, source_mask).states
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
         for i, layer in enumerate(model.decoder.layers):
             memory, cross = states[i if len(states) > 1 else 0], layer.cross_attention
             for linear in (cross.to_k, cross.to_v):
                 heads = linear(memory).unflatten(-1, (cross.n_kv_heads, cross.d_head))
-                found.append(heads.transpose(1, 2))
-        return tuple(found)
+                outputs.append(heads.transpose(1, 2))
+        return tuple(outputs)
 
 
 class DecoderGraph(nn.Module):
-    """Tokens (B, 1) and all that is kept -> logits (B, V) and each layer's keys and values so far."""
+    """One step of the decoder: tokens (B, 1) and the caches -> logits (B, V) and the new caches of each layer."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -129,14 +132,14 @@ class DecoderGraph(nn.Module):
         self, tokens: Tensor, source_mask: Tensor, memory: Sequence[Tensor], past: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         layers = [
-            _GivenLayer(
-                _Given(past[2 * i], past[2 * i + 1]),
-                _Given(memory[2 * i], memory[2 * i + 1]),
+            _LayerCache(
+                _KeysAndValues(past[2 * i], past[2 * i + 1]),
+                _KeysAndValues(memory[2 * i], memory[2 * i + 1]),
             )
             for i in range(self.n_layers)
         ]
-        cache = _GivenCache(layers)
-        # Nobody reads the memory itself: its keys and values are given.
+        cache = _LayerCaches(layers)
+        # The memory itself is not read, because its keys and values are given.
         nothing = memory[0].new_zeros(tokens.size(0), 1, 1)
         read = Memory([nothing], source_mask[:, None, None, :])
         logits: Tensor = cast(Any, self.model).decode(tokens, read, cache=cast("Cache", cache))
@@ -187,46 +190,46 @@ def _write_two(model: nn.Module, folder: Path) -> None:
 
 def _write_one(model: nn.Module, family: str, folder: Path) -> None:
     config, lengths = cast(Any, model).config, {0: "batch", 1: "length"}
-    given: tuple[Tensor, ...]
+    example: tuple[Tensor, ...]
     axes: dict[str, Any]
     if family == "vit":
-        given = (torch.zeros(2, config.n_channels, config.image_size, config.image_size),)
+        example = (torch.zeros(2, config.n_channels, config.image_size, config.image_size),)
         inputs, axes = ["pixels"], {"first": {0: "batch"}}
     else:
-        given = ((torch.arange(12) % config.vocab_size).view(2, 6),)
+        example = ((torch.arange(12) % config.vocab_size).view(2, 6),)
         inputs, axes = ["ids"], {"first": lengths}
-    if family == "bert":  # GPT needs no mask: on the right of a text, nobody sees its padding
-        given = (*given, torch.arange(6) < torch.tensor([[6], [4]]))
+    if family == "bert":  # GPT needs no mask: padding is on the right, where causal attention does not reach
+        example = (*example, torch.arange(6) < torch.tensor([[6], [4]]))
         inputs, axes = ["ids", "mask"], {"first": lengths, "second": lengths}
-    _export(_Whole(model), given, folder / MODEL, inputs=inputs, outputs=["logits"], axes=axes)
+    _export(_Whole(model), example, folder / MODEL, inputs=inputs, outputs=["logits"], axes=axes)
 
 
 class _Whole(nn.Module):
-    """A model of one input, or of one and its mask."""
+    """A model with one input, or with one input and its mask."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
-        said: Tensor = self.model(first) if second is None else self.model(first, second)
-        return said
+        logits: Tensor = self.model(first) if second is None else self.model(first, second)
+        return logits
 
 
 def _export(
     graph: nn.Module,
-    given: tuple[Any, ...],
+    example: tuple[Any, ...],
     path: Path,
     *,
     inputs: list[str],
     outputs: list[str],
     axes: dict[str, Any],
 ) -> None:
-    """Write one graph and see that ONNX Runtime computes what torch computes."""
+    """Write one graph and compare the outputs of ONNX Runtime with those of torch."""
     with _silenced(), torch.no_grad():
         torch.onnx.export(
             graph,
-            given,
+            example,
             path,
             input_names=inputs,
             output_names=outputs,
@@ -235,13 +238,14 @@ def _export(
             optimize=True,
             verbose=False,
         )
-        said = graph(*given)
-    _compare(path, inputs, given, [said] if isinstance(said, Tensor) else list(said))
+        outputs_of_torch = graph(*example)
+    expected = [outputs_of_torch] if isinstance(outputs_of_torch, Tensor) else list(outputs_of_torch)
+    _compare(path, inputs, example, expected)
 
 
 @contextlib.contextmanager
 def _silenced() -> Iterator[None]:
-    """Without what the exporter says to its own developers."""
+    """Silence the log messages and warnings of torch's exporter, which are about its own code."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -253,19 +257,19 @@ def _silenced() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _compare(path: Path, inputs: list[str], given: tuple[Any, ...], wanted: list[Tensor]) -> None:
+def _compare(path: Path, inputs: list[str], example: tuple[Any, ...], expected: list[Tensor]) -> None:
     import onnxruntime
 
     flat: list[Tensor] = []
-    for one in given:
-        flat += one if isinstance(one, list) else [one]
+    for item in example:
+        flat += item if isinstance(item, list) else [item]
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    known = {one.name for one in session.get_inputs()}
+    known = {entry.name for entry in session.get_inputs()}
     feeds = {name: tensor.numpy() for name, tensor in zip(inputs, flat, strict=True) if name in known}
-    for name, found, tensor in zip(
-        [one.name for one in session.get_outputs()], session.run(None, feeds), wanted, strict=True
+    for name, output, tensor in zip(
+        [entry.name for entry in session.get_outputs()], session.run(None, feeds), expected, strict=True
     ):
-        difference = float((torch.from_numpy(found) - tensor).abs().max())
+        difference = float((torch.from_numpy(output) - tensor).abs().max())
         if not difference <= TOLERANCE:
             raise UserError(f"{path.name}: ONNX Runtime's '{name}' differs by {difference:.1e} from torch's")
 

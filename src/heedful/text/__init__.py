@@ -1,4 +1,17 @@
-"""str <-> ids: tokenizers, special tokens, normalisation."""
+"""Text to ids and back: tokenizers, special ids, normalization.
+
+tokenizer                 the Tokenizer protocol; decoding of generated ids
+tokenizer_config          the settings of a tokenizer
+normalize                 Unicode form, lower case, whitespace
+special_ids               which ids are special, and where a model has them
+train_tokenizer           learn a vocabulary from text
+sentencepiece_tokenizer   the tokenizers that heedful learns
+sentencepiece_model       read and check a SentencePiece file
+subword_regularization    random segmentations for training
+hf_tokenizer              tokenizers of Hugging Face's, from a tokenizer.json
+marian_tokenizer          the tokenizers of OPUS-MT
+tokenizer_files           save and load the tokenizers of a model folder
+"""
 
 from heedful.text.hf_tokenizer import HFTokenizer
 from heedful.text.normalize import Normalizer

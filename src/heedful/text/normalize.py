@@ -1,6 +1,6 @@
-"""What happens to a text before it is cut into pieces. By default nothing that a reader could see.
+"""Normalize text before it is split into pieces: Unicode form, lower case, whitespace.
 
-Everything here is idempotent and takes time in proportion to the text, whatever the text (RELIABILITY M4).
+Normalizing twice changes nothing, and the time is proportional to the length of the text, whatever the text.
 """
 
 import re
@@ -10,15 +10,20 @@ from typing import Literal
 
 Form = Literal["none", "nfc", "nfkc"]
 
-# Unicode's Stream-Safe Text Format (UAX 15, section 13) allows 30 marks on one letter: more than any language writes.
+# Unicode's Stream-Safe Text Format (UAX 15, section 13) allows 30 combining marks on one letter, more than any language
+# uses.
 _MOST_MARKS = 30
-# No mark stands below U+0300, so a text without such a run has no run of marks either: most texts stop here.
+# All combining marks are at U+0300 or above. Most texts have no run of such characters, and so no run of marks.
 _MAYBE_LONG_RUN = re.compile(f"[\u0300-\U0010ffff]{{{_MOST_MARKS + 1}}}")
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """`normaliser(text)`: surrogates repaired, then the Unicode form, then what was asked for beyond it."""
+    """Normalizes text when called: repairs surrogates, applies the Unicode form, then the other options.
+
+    >>> Normalizer(form="nfkc", lowercase=True)("ﬁne Café")
+    'fine café'
+    """
 
     form: Form = "nfc"
     lowercase: bool = False
@@ -38,15 +43,15 @@ class Normalizer:
         form: Literal["NFC", "NFKC"] = "NFC" if self.form == "nfc" else "NFKC"
         if not _MAYBE_LONG_RUN.search(text):
             return unicodedata.normalize(form, text)
-        # Sorting the marks of one letter is quadratic in CPython: 40,000 of them take seconds. More marks than Unicode
-        # calls safe are kept as they are; all of them, because cutting their run would not be idempotent.
+        # CPython sorts the marks of one letter in quadratic time: 40,000 of them take seconds. A run of more marks than
+        # Unicode calls safe is kept as it is; as a whole, because shortening it would not be idempotent.
         parts = _around_long_runs(text)
         parts[::2] = [unicodedata.normalize(form, part) for part in parts[::2]]
         return "".join(parts)
 
 
 def _around_long_runs(text: str) -> list[str]:
-    """The text in parts: at odd places a long run of marks, at even places all that is between."""
+    """Split a text at its long runs of marks: the runs are at odd indices, the text between them at even ones."""
     marks = "".join(re.escape(character) for character in set(text) if _is_mark(character))
     if not marks:
         return [text]
@@ -54,12 +59,12 @@ def _around_long_runs(text: str) -> list[str]:
 
 
 def _is_mark(character: str) -> bool:
-    # Decomposed first: a few characters (U+0F73 is one) are no marks themselves but consist of nothing else.
+    # Decompose first: a few characters, such as U+0F73, are no marks themselves but consist of marks alone.
     return unicodedata.combining(unicodedata.normalize("NFKD", character)[0]) > 0
 
 
 def _without_surrogates(text: str) -> str:
-    """Two halves of a pair are joined; a lone one becomes U+FFFD, since no UTF-8 and so no file can hold it."""
+    """Join surrogate pairs and replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

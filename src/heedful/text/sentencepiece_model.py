@@ -1,8 +1,8 @@
-"""A SentencePiece model that came from somewhere: looked at before it is loaded.
+"""Read and check a SentencePiece model file before SentencePiece loads it.
 
-SentencePiece is C++, and some damaged or malicious models have made it crash the process (CVE-2026-1260;
-google/sentencepiece#1263, a piece of 100 KB; #1269, a crafted table of normalisation). A crash cannot be caught. So
-`read_model` reads the file here, in Python, with limits, and `probe_in_subprocess` lets a child process load it first.
+SentencePiece is written in C++, and some damaged or malicious models have made it crash the process (CVE-2026-1260;
+google/sentencepiece#1263, a piece of 100 KB; #1269, a crafted table of normalisation). A crash cannot be caught.
+Therefore `read_model` parses the file in Python, with limits, and `probe_in_subprocess` lets a child process load it.
 """
 
 import math
@@ -29,7 +29,7 @@ _CHILD_SECONDS = 20
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # ModelProto.SentencePiece.Type
 
 _KIND_NUMBERS: dict[int, Kind] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}  # TrainerSpec.ModelType
-# ModelProto leaves the numbers from 200 on to others: every other reader skips a field that it does not know.
+# ModelProto reserves the numbers from 200 on for extensions: other readers skip a field that they do not know.
 _SETTINGS_FIELD = 2000
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
@@ -37,13 +37,13 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 
 @dataclass
 class SentencePieceInfo:
-    """What a model file says of itself. The defaults are those of SentencePiece's own format."""
+    """The content of a model file. The defaults are those of SentencePiece's format."""
 
     kind: Kind = "unigram"
     suffix: bool = False
     byte_fallback: bool = False
     dummy_prefix: bool = True  # a space is added before (with `suffix`: after) each text
-    own_rules: bool = True  # the model changes text by itself: it removes spaces, or has a table of normalisation
+    own_rules: bool = True  # the model itself normalises text: it removes spaces or has a table of replacements
     pieces: list[str] = field(default_factory=list)
     types: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ class SentencePieceInfo:
 class _Field(NamedTuple):
     number: int
     wire: int
-    value: int  # of a varint: its value; of all others: the byte where their content starts
+    value: int  # the value of a varint; for other wire types the byte where the content starts
     stop: int
 
 
@@ -76,24 +76,25 @@ def check_file_size(path: Path, max_bytes: int) -> None:
 
 
 def read_model(model: bytes, *, where: str) -> SentencePieceInfo:
-    """The facts of a SentencePiece model, or a UserError that says at which byte it is damaged."""
+    """Return the content of a SentencePiece model; a UserError names the byte where it is damaged."""
     if len(model) > MAX_MODEL_BYTES:
         raise UserError(f"{where}: {len(model):,} bytes; a SentencePiece model has at most {MAX_MODEL_BYTES:,}")
     try:
         return _read_model(model)
     except ValueError as error:
         raise UserError(
-            f"{where}: not a usable SentencePiece model: {error}. The file is damaged or something else; get it anew"
+            f"{where}: not a usable SentencePiece model: {error}. The file is damaged or of another kind; download it "
+            "again"
         ) from None
 
 
 def with_settings(model: bytes, settings: bytes) -> bytes:
-    """The model with heedful's settings in it, so that one file holds all of a tokenizer; the last settings count."""
+    """Return the model with heedful's settings in a field of its own; if there are several, the last one counts."""
     return model + _to_varint(_SETTINGS_FIELD << 3 | _LENGTH) + _to_varint(len(settings)) + settings
 
 
 def byte_of(piece: str) -> int:
-    """The byte that a piece like <0xE2> stands for."""
+    """Return the byte that a piece like <0xE2> stands for."""
     match = _BYTE_PIECE.fullmatch(piece)
     if not match:
         raise ValueError(f"the byte piece {piece!r} is not written like <0xE2>")
@@ -101,28 +102,28 @@ def byte_of(piece: str) -> int:
 
 
 def _read_model(model: bytes) -> SentencePieceInfo:
-    facts = SentencePieceInfo()
+    info = SentencePieceInfo()
     rules = {"charsmap": False, "removes_spaces": True, "escapes": True}
     for part in _fields(model, 0, len(model), limit=MAX_PIECES + 100):
         if part.wire != _LENGTH:
             continue
         if part.number == 1:
-            _read_piece(model, part, facts)
+            _read_piece(model, part, info)
         elif part.number == 2:
-            _read_trainer_spec(model, part, facts)
+            _read_trainer_spec(model, part, info)
         elif part.number == 3:
-            _read_normalizer_spec(model, part, facts, rules)
+            _read_normalizer_spec(model, part, info, rules)
         elif part.number == _SETTINGS_FIELD:
-            facts.settings = model[part.value : min(part.stop, part.value + _MAX_SETTINGS_BYTES)]
+            info.settings = model[part.value : min(part.stop, part.value + _MAX_SETTINGS_BYTES)]
     if not rules["escapes"]:
         raise ValueError("it does not write spaces as U+2581 (escape_whitespaces is off), which is not supported")
-    facts.own_rules = rules["charsmap"] or rules["removes_spaces"]
-    _check_vocabulary(facts)
-    return facts
+    info.own_rules = rules["charsmap"] or rules["removes_spaces"]
+    _check_vocabulary(info)
+    return info
 
 
-def _read_piece(model: bytes, part: _Field, facts: SentencePieceInfo) -> None:
-    number = len(facts.pieces)
+def _read_piece(model: bytes, part: _Field, info: SentencePieceInfo) -> None:
+    number = len(info.pieces)
     text, kind, score = b"", NORMAL, 0.0
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.number == 1 and inner.wire == _LENGTH:
@@ -141,58 +142,58 @@ def _read_piece(model: bytes, part: _Field, facts: SentencePieceInfo) -> None:
     if not NORMAL <= kind <= BYTE:
         raise ValueError(f"{place} has the unknown type {kind}")
     try:
-        facts.pieces.append(text.decode("utf-8"))
+        info.pieces.append(text.decode("utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not UTF-8: {text[:20]!r}") from None
-    facts.types.append(kind)
-    facts.scores.append(score)
+    info.types.append(kind)
+    info.scores.append(score)
 
 
-def _read_trainer_spec(model: bytes, part: _Field, facts: SentencePieceInfo) -> None:
+def _read_trainer_spec(model: bytes, part: _Field, info: SentencePieceInfo) -> None:
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.wire != _VARINT:
             continue
         if inner.number == 3:
             if inner.value not in _KIND_NUMBERS:
                 raise ValueError(f"unknown kind of model: {inner.value}")
-            facts.kind = _KIND_NUMBERS[inner.value]
+            info.kind = _KIND_NUMBERS[inner.value]
         elif inner.number == 24:
-            facts.suffix = bool(inner.value)
+            info.suffix = bool(inner.value)
         elif inner.number == 35:
-            facts.byte_fallback = bool(inner.value)
+            info.byte_fallback = bool(inner.value)
 
 
-def _read_normalizer_spec(model: bytes, part: _Field, facts: SentencePieceInfo, rules: dict[str, bool]) -> None:
+def _read_normalizer_spec(model: bytes, part: _Field, info: SentencePieceInfo, rules: dict[str, bool]) -> None:
     for inner in _fields(model, part.value, part.stop, limit=_MAX_SPEC_FIELDS):
         if inner.number == 2 and inner.wire == _LENGTH:
             rules["charsmap"] = inner.stop > inner.value
         elif inner.wire != _VARINT:
             continue
         elif inner.number == 3:
-            facts.dummy_prefix = bool(inner.value)
+            info.dummy_prefix = bool(inner.value)
         elif inner.number == 4:
             rules["removes_spaces"] = bool(inner.value)
         elif inner.number == 5:
             rules["escapes"] = bool(inner.value)
 
 
-def _check_vocabulary(facts: SentencePieceInfo) -> None:
-    if not facts.pieces:
+def _check_vocabulary(info: SentencePieceInfo) -> None:
+    if not info.pieces:
         raise ValueError("it has no pieces")
-    if len(facts.pieces) > MAX_PIECES:
-        raise ValueError(f"it has {len(facts.pieces):,} pieces; at most {MAX_PIECES:,} are allowed")
-    if len(set(facts.pieces)) != len(facts.pieces):
-        twice = next(piece for n, piece in enumerate(facts.pieces) if piece in facts.pieces[:n])
-        raise ValueError(f"the piece {twice!r} stands there twice")
-    if facts.types.count(UNKNOWN) != 1:
-        raise ValueError(f"it has {facts.types.count(UNKNOWN)} pieces for the unknown; exactly one is needed")
-    n_bytes = sum(byte_of(piece) >= 0 for piece, kind in zip(facts.pieces, facts.types, strict=True) if kind == BYTE)
-    if facts.byte_fallback and n_bytes != N_BYTES:
-        raise ValueError(f"it falls back to bytes but has {n_bytes} of the 256 byte pieces")
+    if len(info.pieces) > MAX_PIECES:
+        raise ValueError(f"it has {len(info.pieces):,} pieces; at most {MAX_PIECES:,} are allowed")
+    if len(set(info.pieces)) != len(info.pieces):
+        twice = next(piece for n, piece in enumerate(info.pieces) if piece in info.pieces[:n])
+        raise ValueError(f"it has the piece {twice!r} twice")
+    if info.types.count(UNKNOWN) != 1:
+        raise ValueError(f"it has {info.types.count(UNKNOWN)} unknown pieces; exactly one is needed")
+    n_bytes = sum(byte_of(piece) >= 0 for piece, kind in zip(info.pieces, info.types, strict=True) if kind == BYTE)
+    if info.byte_fallback and n_bytes != N_BYTES:
+        raise ValueError(f"it has byte fallback but only {n_bytes} of the 256 byte pieces")
 
 
 def _fields(data: bytes, start: int, stop: int, *, limit: int) -> Iterator[_Field]:
-    """The fields of one protobuf message, which lies between two bytes of `data`."""
+    """Yield the fields of one protobuf message, which is at `data[start:stop]`."""
     at = start
     for _ in range(limit):
         if at >= stop:
@@ -218,7 +219,7 @@ def _fields(data: bytes, start: int, stop: int, *, limit: int) -> Iterator[_Fiel
 
 
 def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """The number that starts at byte `at`, and the byte after it."""
+    """Return the number that starts at byte `at`, and the index of the byte after it."""
     value = shift = 0
     while at < stop and shift < 70:
         byte = data[at]
@@ -238,7 +239,7 @@ def _to_varint(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-# Run by the child alone. It sees nothing of heedful: importing it would cost more than the whole check.
+# The program of the child process. It imports nothing of heedful, which would take longer than the whole check.
 _CHILD = """
 import sys
 try:
@@ -262,9 +263,9 @@ except Exception as error:
 """
 
 
-def probe_in_subprocess(model: bytes, facts: SentencePieceInfo, *, where: str) -> None:
-    """Load and use the model in a child process; whatever kills the child becomes a UserError here."""
-    mode = "sample" if facts.kind in ("bpe", "unigram") else "plain"
+def probe_in_subprocess(model: bytes, info: SentencePieceInfo, *, where: str) -> None:
+    """Load and use the model in a child process; raise a UserError if the child fails, crashes or takes too long."""
+    mode = "sample" if info.kind in ("bpe", "unigram") else "plain"
     # -P: the working directory is not on the child's path, so that no file lying there is imported.
     command = [sys.executable, "-P", "-c", _CHILD, mode]
     try:
@@ -277,4 +278,4 @@ def probe_in_subprocess(model: bytes, facts: SentencePieceInfo, *, where: str) -
         reason = f"it crashes SentencePiece (signal {-child.returncode}, {signal.strsignal(-child.returncode)})"
     else:
         reason = child.stderr.decode("utf-8", "replace").strip()[-300:] or f"exit code {child.returncode}"
-    raise UserError(f"{where}: this SentencePiece model cannot be used: {reason}. Get the file anew from its source")
+    raise UserError(f"{where}: this SentencePiece model cannot be used: {reason}. Download the file again")

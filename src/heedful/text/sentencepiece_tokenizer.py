@@ -1,9 +1,11 @@
-"""SentencePiece behind heedful's Tokenizer protocol.
+"""heedful's own tokenizer: SentencePiece behind the `Tokenizer` protocol, without loss.
 
-SentencePiece does the segmentation; what surrounds it is done here, so that nothing is lost (its own behaviour as of
-0.2.2 in brackets): the space at the edge of a text is added and removed here [suffix mode decodes a trailing space],
-U+2581 in a text goes to the model as bytes [it comes back as a space], words are looked up one by one [adjacent unknown
-words merge], ids become text through a table, and sampling is `sampling.py` [its own differs in every process].
+SentencePiece only splits text into pieces. The rest is done here, because SentencePiece 0.2.2 would lose something:
+
+- The space at the edge of a text is added and removed here. SentencePiece's suffix mode decodes a trailing space.
+- U+2581 in a text becomes bytes. SentencePiece decodes it as a space.
+- At word level, each word is looked up. SentencePiece merges adjacent unknown words.
+- Sampling is in `subword_regularization`. SentencePiece's differs from process to process.
 """
 
 import hashlib
@@ -37,54 +39,57 @@ from heedful.text.tokenizer_config import SAMPLING_KINDS, Kind, TokenizerConfig,
 
 MARK = "▁"  # U+2581, SentencePiece's sign for a space
 
-# Protobuf merges a message that occurs twice, the later value winning. Added to a model, the first takes all of its
-# normalisation away (field 3: an empty table, no added space, no removed spaces), the second only the added space.
+# Protobuf merges a message that occurs twice; the later value counts. Appended to a model, the first of these removes
+# all of its normalisation (field 3: an empty table, no added space, no removed spaces), the second only that space.
 _NO_RULES = b"\x1a\x06\x12\x00\x18\x00\x20\x00"
 _NO_ADDED_SPACE = b"\x1a\x02\x18\x00"
 
 _STRETCH = 8192
-_TEXTS_PER_THREAD = 32  # fewer are not worth starting a thread for
+_TEXTS_PER_THREAD = 32  # for fewer texts, starting a thread takes longer than it saves
 
-# For sampling, which takes memory for every place of a word: so a word of more than 255 characters is cut there.
+# Sampling takes memory for each position in a word, so longer words are split after 255 characters.
 _PREFIX_WORD = re.compile(f"{MARK}[^{MARK}]{{0,255}}|[^{MARK}]{{1,255}}")
 _SUFFIX_WORD = re.compile(f"[^{MARK}]{{0,255}}{MARK}|[^{MARK}]{{1,255}}")
 
 
 class SentencePieceTokenizer:
-    """One SentencePiece model. Its bytes hold heedful's settings too; a foreign model has none, and so none apply."""
+    """A tokenizer from one SentencePiece model, whose file also has heedful's settings.
+
+    A model of another program has no such settings; then the model alone decides how text is normalised.
+    """
 
     def __init__(self, model: bytes, *, where: str = "tokenizer") -> None:
-        facts = read_model(model, where=where)
-        _check_special_ids(facts, where=where)
-        config = _read_config(facts, where=where)
-        if facts.kind == "word":
-            facts = _with_words(facts, config, where=where)
-        _check_agreement(facts, config, where=where)
+        info = read_model(model, where=where)
+        _check_special_ids(info, where=where)
+        config = _read_config(info, where=where)
+        if info.kind == "word":
+            info = _with_words(info, config, where=where)
+        _check_agreement(info, config, where=where)
         self.model = model
         self.config = config
-        self.facts = facts
+        self.info = info
         self._normaliser = config.normalizer
-        self._before, self._after = _edges(facts)
-        self._texts = [_text_of(facts, number) for number in range(len(facts.pieces))]
-        self._ids = {piece: number for number, piece in enumerate(facts.pieces)}
+        self._before, self._after = _edges(info)
+        self._texts = [_text_of(info, number) for number in range(len(info.pieces))]
+        self._ids = {piece: number for number, piece in enumerate(info.pieces)}
         self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL_IDS.unk_id) for byte in range(256)]
         self.special_ids = replace(
             SPECIAL_IDS, mask_id=self._ids.get(MASK_PIECE) if MASK_PIECE in config.special_tokens else None
         )
-        self._sampler = _sampler(facts, config, self._spell)
+        self._sampler = _sampler(info, config, self._spell)
         self._processor = _processor(model + _NO_RULES, where=where)
-        self._rules = _processor(model + _NO_ADDED_SPACE, where=where) if facts.own_rules else None
+        self._rules = _processor(model + _NO_ADDED_SPACE, where=where) if info.own_rules else None
 
     def __reduce__(self) -> tuple[type["SentencePieceTokenizer"], tuple[bytes]]:
-        return SentencePieceTokenizer, (self.model,)  # to another process; the rest is made from it again
+        return SentencePieceTokenizer, (self.model,)  # another process builds the rest again
 
     @property
     def kind(self) -> Kind:
-        return self.facts.kind
+        return self.info.kind
 
     @property
     def vocab_size(self) -> int:
-        return len(self.facts.pieces)
+        return len(self.info.pieces)
 
     @property
     def can_sample(self) -> bool:
@@ -110,9 +115,9 @@ class SentencePieceTokenizer:
         if self.kind not in SAMPLING_KINDS:
             raise cannot_sample(self.kind)
         if self._sampler is None:
-            raise UserError("this tokenizer was made without sampling: set tokenizer.sample_alpha (0.1 is usual)")
-        sampler, random = self._sampler, Random(str(seed))  # a string, because Random takes -1 and 1 for the same
-        words = (_SUFFIX_WORD if self.facts.suffix else _PREFIX_WORD).findall
+            raise UserError("this tokenizer has sampling switched off: set tokenizer.sample_alpha (0.1 is usual)")
+        sampler, random = self._sampler, Random(str(seed))  # a string, because Random seeds -1 and 1 alike
+        words = (_SUFFIX_WORD if self.info.suffix else _PREFIX_WORD).findall
 
         def sample(texts: list[str]) -> list[list[int]]:
             return [[n for word in words(text.replace(" ", MARK)) for n in sampler(word, random)] for text in texts]
@@ -123,7 +128,7 @@ class SentencePieceTokenizer:
         if not skip_special_tokens:
             return self._decode_with_specials(ids)
         try:
-            # In stretches: one list of a million parts would take twice as long for each part as ten of a tenth.
+            # In chunks: for one list of a million parts, each part takes twice as long as for ten lists.
             stretches = (ids[start : start + _STRETCH] for start in range(0, len(ids), _STRETCH))
             data = b"".join([b"".join([self._texts[number] for number in stretch]) for stretch in stretches])
         except IndexError:
@@ -140,7 +145,7 @@ class SentencePieceTokenizer:
         given = list(ids)
         if any(not 0 <= number < self.vocab_size for number in given):
             raise self._bad_id(given)
-        return [self.facts.pieces[number] for number in given]
+        return [self.info.pieces[number] for number in given]
 
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
@@ -148,19 +153,19 @@ class SentencePieceTokenizer:
         return self._ids[piece]
 
     def count_unknown(self, text: str) -> int:
-        """Unknown words at word level, stretches of unknown characters elsewhere; 0 with byte fallback."""
+        """Count unknown words at word level, otherwise runs of unknown characters; 0 with byte fallback."""
         return self.encode(text).count(SPECIAL_IDS.unk_id)
 
     def save(self, path: str | Path) -> None:
-        """One file, which `load_tokenizer` reads; to other programs it is a plain SentencePiece model."""
+        """Write one file that `load_tokenizer` reads; other programs read it as a SentencePiece model."""
         Path(path).write_bytes(self.model)
 
     def with_config(self, config: TokenizerConfig) -> "SentencePieceTokenizer":
-        """The same pieces with other settings, for instance another `sample_alpha`."""
+        """Return a tokenizer with these pieces and other settings, for instance another `sample_alpha`."""
         return SentencePieceTokenizer(configured(self.model, config))
 
     def describe(self) -> str:
-        """One line for a person, with the size that was reached."""
+        """Return one line for people: the kind and the number of pieces."""
         asked = f" of {self.config.vocab_size:,} allowed" if self.config.vocab_size != self.vocab_size else ""
         return f"{self.kind}, {self.vocab_size:,} pieces{asked}"
 
@@ -174,7 +179,7 @@ class SentencePieceTokenizer:
         return self._around_marks(marked, segment)
 
     def _around_marks(self, texts: list[str], segment: Callable[[list[str]], list[list[int]]]) -> list[list[int]]:
-        """Segment what stands between the U+2581 of the texts; in their own places these become bytes."""
+        """Segment the text between the U+2581 characters of each text; these characters themselves become bytes."""
         mark_ids = self._spell(MARK)
         parts = [text.split(MARK) for text in texts]
         segmented = iter(segment([part for text in parts for part in text if part]))
@@ -190,8 +195,8 @@ class SentencePieceTokenizer:
         return result
 
     def _look_up(self, text: str) -> list[int]:
-        suffix = MARK if self.facts.suffix else ""
-        prefix = "" if self.facts.suffix else MARK
+        suffix = MARK if self.info.suffix else ""
+        prefix = "" if self.info.suffix else MARK
         return [self._ids.get(prefix + word + suffix, SPECIAL_IDS.unk_id) for word in text.split(" ")] if text else []
 
     def _segment(self, texts: list[str]) -> list[list[int]]:
@@ -202,15 +207,15 @@ class SentencePieceTokenizer:
         return ids
 
     def _spell(self, character: str) -> list[int]:
-        """A character that the vocabulary lacks, and U+2581, which SentencePiece would take for a space."""
-        if not self.facts.byte_fallback:
+        """Return the ids of a character without a piece, or of U+2581, which SentencePiece takes for a space."""
+        if not self.info.byte_fallback:
             return [SPECIAL_IDS.unk_id]
         return [self._byte_ids[byte] for byte in character.encode()]
 
     def _decode_with_specials(self, ids: Sequence[int]) -> str:
         pieces = zip(ids, self.pieces(ids), strict=True)
         special_types = (CONTROL, UNKNOWN)
-        parts = [piece.encode() if self.facts.types[id] in special_types else self._texts[id] for id, piece in pieces]
+        parts = [piece.encode() if self.info.types[id] in special_types else self._texts[id] for id, piece in pieces]
         text = b"".join(parts).decode("utf-8", "replace")
         return text.removeprefix(self._before).removesuffix(self._after)
 
@@ -223,14 +228,14 @@ class SentencePieceTokenizer:
 
 
 def configured(model: bytes, config: TokenizerConfig) -> bytes:
-    """The model with these settings inside."""
+    """Return the model with these settings in its file."""
     return with_settings(model, json.dumps(config_to_dict(config), ensure_ascii=False, sort_keys=True).encode())
 
 
-def _read_config(facts: SentencePieceInfo, *, where: str) -> TokenizerConfig:
-    if facts.settings is not None:
+def _read_config(info: SentencePieceInfo, *, where: str) -> TokenizerConfig:
+    if info.settings is not None:
         try:
-            values = json.loads(facts.settings)
+            values = json.loads(info.settings)
         except (ValueError, RecursionError):
             raise UserError(f"{where}: the settings inside the model are damaged") from None
         values = values if isinstance(values, dict) else {}
@@ -241,11 +246,11 @@ def _read_config(facts: SentencePieceInfo, *, where: str) -> TokenizerConfig:
             )
         return config_from_dict(TokenizerConfig, values, where=f"{where}, settings")
     return TokenizerConfig(
-        kind=facts.kind,
-        vocab_size=len(facts.pieces),
-        whitespace="suffix" if facts.suffix else "prefix",
-        byte_fallback=facts.byte_fallback or facts.kind == "word",
-        unicode_form="none",  # whatever a foreign model does to text, it does by itself
+        kind=info.kind,
+        vocab_size=len(info.pieces),
+        whitespace="suffix" if info.suffix else "prefix",
+        byte_fallback=info.byte_fallback or info.kind == "word",
+        unicode_form="none",  # the model itself normalises text
     )
 
 
@@ -258,66 +263,66 @@ def _processor(model: bytes, *, where: str) -> sentencepiece.SentencePieceProces
     return processor
 
 
-def _check_special_ids(facts: SentencePieceInfo, *, where: str) -> None:
-    found = facts.types[: SPECIAL_IDS.eos_id + 1]
+def _check_special_ids(info: SentencePieceInfo, *, where: str) -> None:
+    found = info.types[: SPECIAL_IDS.eos_id + 1]
     if found != [CONTROL, UNKNOWN, CONTROL, CONTROL]:
         raise UserError(
-            f"{where}: the first four pieces are {', '.join(facts.pieces[:4])}; heedful needs the special tokens "
-            "there: pad 0, unknown 1, start 2, end 3. A foreign model must be converted first"
+            f"{where}: the first four pieces are {', '.join(info.pieces[:4])}; heedful needs the special tokens "
+            "there: pad 0, unknown 1, start 2, end 3. Convert a model of another program with heedful convert"
         )
 
 
-def _check_agreement(facts: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> None:
+def _check_agreement(info: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> None:
     for name, model_has, config_has in (
-        ("kind", facts.kind, config.kind),
-        ("whitespace", "suffix" if facts.suffix else "prefix", config.whitespace),
-        ("byte fallback", facts.byte_fallback, config.uses_bytes),
+        ("kind", info.kind, config.kind),
+        ("whitespace", "suffix" if info.suffix else "prefix", config.whitespace),
+        ("byte fallback", info.byte_fallback, config.uses_bytes),
     ):
         if model_has != config_has:
             raise UserError(f"{where}: the model has {name} {model_has!r}, its settings say {config_has!r}")
 
 
-def _with_words(facts: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> SentencePieceInfo:
-    """The facts with "word▁" in place of "▁word" where the settings say so.
+def _with_words(info: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> SentencePieceInfo:
+    """Return the info with pieces like "word▁" instead of "▁word" if the settings have the whitespace as suffix.
 
-    SentencePiece's word level knows no suffix: with it, the first word of a line loses its mark. So a word-level model
-    is always learned with prefixes, and only shown and looked up with suffixes.
+    SentencePiece's word level has no suffix: the first word of a line loses its ▁. So a word-level model is always
+    learned with prefixes, and only shown and looked up with suffixes.
     """
-    if facts.suffix or not facts.dummy_prefix:
+    if info.suffix or not info.dummy_prefix:
         raise UserError(f"{where}: word level is supported only with a space before each word, SentencePiece's default")
     if config.whitespace == "prefix":
-        return facts
-    pieces = [piece[1:] + MARK if piece.startswith(MARK) else piece for piece in facts.pieces]
-    return replace(facts, suffix=True, pieces=pieces)
+        return info
+    pieces = [piece[1:] + MARK if piece.startswith(MARK) else piece for piece in info.pieces]
+    return replace(info, suffix=True, pieces=pieces)
 
 
-def _edges(facts: SentencePieceInfo) -> tuple[str, str]:
-    """The space that is put before or after a text, so that its words look the same everywhere."""
-    if not facts.dummy_prefix:
+def _edges(info: SentencePieceInfo) -> tuple[str, str]:
+    """Return what is added before and after a text, so that a word has the same piece at the edge as inside."""
+    if not info.dummy_prefix:
         return "", ""
-    return ("", " ") if facts.suffix else (" ", "")
+    return ("", " ") if info.suffix else (" ", "")
 
 
-def _text_of(facts: SentencePieceInfo, number: int) -> bytes:
-    """What an id contributes to a text."""
-    piece, kind = facts.pieces[number], facts.types[number]
+def _text_of(info: SentencePieceInfo, number: int) -> bytes:
+    """Return the bytes that an id contributes to a text."""
+    piece, kind = info.pieces[number], info.types[number]
     if kind == BYTE:
         return bytes([byte_of(piece)])
     if kind == CONTROL:
         return b""
     if kind == UNKNOWN:
-        before, after = _edges(facts) if facts.kind == "word" else ("", "")
+        before, after = _edges(info) if info.kind == "word" else ("", "")
         return f"{before}{UNKNOWN_SIGN}{after}".encode()
     return piece.replace(MARK, " ").encode()
 
 
-def _sampler(facts: SentencePieceInfo, config: TokenizerConfig, spell: Callable[[str], list[int]]) -> Sampler | None:
+def _sampler(info: SentencePieceInfo, config: TokenizerConfig, spell: Callable[[str], list[int]]) -> Sampler | None:
     if config.kind not in SAMPLING_KINDS or not config.sample_alpha:
         return None
-    numbers = [number for number, kind in enumerate(facts.types) if kind in (NORMAL, USER_DEFINED)]
+    numbers = [number for number, kind in enumerate(info.types) if kind in (NORMAL, USER_DEFINED)]
     vocabulary = Vocabulary(
-        ids={facts.pieces[number]: number for number in numbers},
-        scores={facts.pieces[number]: facts.scores[number] for number in numbers},
+        ids={info.pieces[number]: number for number in numbers},
+        scores={info.pieces[number]: info.scores[number] for number in numbers},
         spell=spell,
     )
     if config.kind == "bpe":

@@ -1,9 +1,9 @@
-"""Random segmentations of one word, for training: BPE-dropout, and sampling from a unigram model.
+"""Random segmentations of words, for training: BPE-dropout, and sampling from a unigram model.
 
-SentencePiece can do both, but not twice: its generator takes a salt from each process, so the same seed gives other
-pieces after a restart (seen in 0.2.2), and a resumed run would not be the run that was interrupted. Here the numbers
-come from Python's `random.Random.random()`, which is promised to stay the same. As no piece reaches beyond a word, the
-words of a text can be drawn one by one, and what is known of a word can be kept.
+SentencePiece has both, but its generator takes a salt from each process (seen in 0.2.2): equal seeds give other pieces
+after a restart, and a resumed run would differ from an uninterrupted one. Here the random numbers come from Python's
+`random.Random.random()`, whose sequence is guaranteed. No piece is longer than a word, so the words of a text are
+sampled one by one, and intermediate results are cached by word.
 """
 
 import bisect
@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 Sampler = Callable[[str, Random], list[int]]
 
-# Of long "words", which are whole sentences in scripts without spaces, few come again.
+# Longer "words", such as whole sentences in scripts without spaces, are rarely repeated and not cached.
 _LONGEST_KEPT = 24
 _KEPT_WORDS = 16_384
 
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character is so much worse than the worst piece
+_UNKNOWN_PENALTY = 10.0  # as in SentencePiece: an unknown character scores this much less than the worst piece
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the samplers need of a model: the ids and scores of its pieces, and the ids of a character it lacks."""
+    """What the samplers need: the ids and scores of pieces, and `spell`, the ids of a character without a piece."""
 
     ids: Mapping[str, int]
     scores: Mapping[str, float]
@@ -35,11 +35,11 @@ class Vocabulary:
 
 
 def bpe_dropout(vocabulary: Vocabulary, *, probability: float) -> Sampler:
-    """Provilkov et al. 2020 (arXiv 1910.13267): each merge, when its turn comes, is dropped with a probability."""
+    """Return a sampler that drops each merge with this probability (Provilkov et al. 2020, arXiv 1910.13267)."""
     per_log = 1.0 / math.log1p(-probability)
 
     def merges_until_drop(random: Random) -> int:
-        return int(math.log(1.0 - random.random()) * per_log)  # geometric: one number instead of one for each merge
+        return int(math.log(1.0 - random.random()) * per_log)  # geometric: one random number for many merges
 
     @functools.lru_cache(_KEPT_WORDS)
     def whole(word: str) -> tuple[list[int], int]:
@@ -58,7 +58,7 @@ def bpe_dropout(vocabulary: Vocabulary, *, probability: float) -> Sampler:
 
 
 class _Drops:
-    """Whether to do the next merge, one answer after the other."""
+    """An iterator that says for each merge whether to do it (True) or to drop it."""
 
     def __init__(self, first: int, merges_until_drop: Callable[[Random], int], random: Random) -> None:
         self._left = first
@@ -79,7 +79,7 @@ class _Drops:
 def _merge(
     word: str, scores: Mapping[str, float], decisions: "itertools.repeat[bool] | _Drops"
 ) -> tuple[list[str], int]:
-    """BPE: the best pair of neighbours first, the left one of two equals; the symbols, and how many merges it took."""
+    """Merge neighbours by score, the left pair first if scores are equal; return symbols and number of merges."""
     symbols = list(word)
     left_of, right_of = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
     queue: list[tuple[float, int, int]] = []
@@ -111,7 +111,7 @@ def _merge(
 
 
 class _Ending(NamedTuple):
-    """The pieces that can end at one place of a word: where each starts, its ids, its probability summed up."""
+    """The pieces that can end at one position of a word: their starts, their ids, their cumulative probabilities."""
 
     starts: list[int]
     ids: list[list[int]]
@@ -119,13 +119,16 @@ class _Ending(NamedTuple):
 
 
 def unigram_sampling(vocabulary: Vocabulary, *, alpha: float) -> Sampler:
-    """Kudo 2018 (arXiv 1804.10959): a segmentation with the probability P(segmentation)^alpha, of all there are."""
+    """Return a sampler of segmentations with probability proportional to P(segmentation)^alpha, among all of them.
+
+    See Kudo 2018 (arXiv 1804.10959).
+    """
     unknown_score = min(vocabulary.scores.values(), default=0.0) - _UNKNOWN_PENALTY
     beginnings = {piece[:end] for piece in vocabulary.scores for end in range(1, len(piece) + 1)}
 
     def lattice(word: str) -> list[_Ending]:
         edges: list[list[tuple[int, list[int], float]]] = [[] for _ in range(len(word) + 1)]
-        total = [0.0]  # log of the summed weights of all ways to get to a place
+        total = [0.0]  # log of the sum of the weights of all paths to a position
         endings = [_Ending([], [], [])]
         for start in range(len(word)):
             if start:

@@ -1,6 +1,6 @@
-"""What the rest of heedful knows of tokenizers: str on one side, ids on the other.
+"""The protocol of tokenizers, the pair of tokenizers that a model has, and the decoding of generated ids.
 
-What a model wrote. Public models round the size of their tables up, so it may be an id that no piece belongs to.
+Public models round the size of their embedding up, so they can generate an id that the tokenizer has no piece for.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,20 @@ from typing import Protocol
 from heedful.text.special_ids import SpecialIds
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # in the order of their ids
-MASK_PIECE = "<mask>"  # the symbol, if it is among a tokenizer's, that stands for a hidden word
+MASK_PIECE = "<mask>"  # stands for a masked word, in tokenizers that have it among their special tokens
 
-UNKNOWN_SIGN = "⁇"  # what `decode` writes for the unknown id: visible, and one character
+UNKNOWN_SIGN = "⁇"  # what `decode` returns for the unknown id
 
 
 class Tokenizer(Protocol):
-    """`decode(encode(x)) == normalize(x)`, save for unknowns where there are any; `encode` adds no special ids."""
+    """Text to ids and back: `decode(encode(x)) == normalize(x)`, unless a part of x is unknown.
+
+    `encode` adds no special ids.
+    """
 
     @property
     def kind(self) -> str:
-        """How it cuts: word, char, bpe, unigram; tokenizers of public models also wordpiece or wordlevel."""
+        """The kind of pieces: word, char, bpe, unigram; in public models also wordpiece or wordlevel."""
 
     @property
     def vocab_size(self) -> int:
@@ -29,27 +32,27 @@ class Tokenizer(Protocol):
 
     @property
     def special_ids(self) -> SpecialIds:
-        """The ids that are not text."""
+        """Which ids are special."""
 
     @property
     def can_sample(self) -> bool:
-        """Whether `sample_batch` works: a run that samples must keep its text."""
+        """Whether `sample_batch` works. A run that samples must keep its text."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything that could change an id: binds shards and weights to their tokenizer."""
+        """A hash of everything that ids depend on. It ties shards and weights to their tokenizer."""
 
     def normalize(self, text: str) -> str:
-        """The text that `encode` really encodes; idempotent."""
+        """Return the text that `encode` encodes. Normalizing it again changes nothing."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text, without special ids."""
+        """Return the ids of one text, without special ids."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`[encode(text) for text in texts]`, faster."""
+        """Return `[encode(text) for text in texts]`, faster."""
 
     def sample_batch(self, texts: Sequence[str], *, seed: int) -> list[list[int]]:
-        """One random segmentation of each text; a function of the texts and the seed alone."""
+        """Return the ids of one random segmentation of each text, which depends on the texts and the seed alone."""
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of the ids, without special tokens by default.
@@ -59,16 +62,16 @@ class Tokenizer(Protocol):
         """
 
     def decode_batch(self, batch: Iterable[Sequence[int]]) -> list[str]:
-        """`[decode(ids) for ids in batch]`."""
+        """Return `[decode(ids) for ids in batch]`."""
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """How each id is written in the vocabulary, for people to look at."""
+        """Return the piece of each id, as it is spelled in the vocabulary."""
 
     def id_of(self, piece: str) -> int:
-        """The id of one piece or symbol of the vocabulary."""
+        """Return the id of a piece or special token; a piece that is not in the vocabulary is a UserError."""
 
     def count_unknown(self, text: str) -> int:
-        """How many unknowns `encode` puts in place of text."""
+        """Return how many unknown ids `encode` gives for a text."""
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary to one file."""
@@ -76,7 +79,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """One for each side of a model; a joint one stands on both."""
+    """The tokenizers of a model's source and target; a joint tokenizer is both."""
 
     source: Tokenizer
     target: Tokenizer
@@ -87,18 +90,18 @@ class Tokenizers:
 
 
 def decode_generated(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The ids as text; those of spare rows are none, as in Hugging Face."""
+    """Return generated ids as text; ids beyond the vocabulary are skipped, as Hugging Face does."""
     n = tokenizer.vocab_size
     return tokenizer.decode(ids if max(ids, default=0) < n else [id for id in ids if id < n])
 
 
 def decode_with_specials(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The same, special pieces written out."""
+    """Return generated ids as text with special tokens written out; ids beyond the vocabulary are skipped."""
     return tokenizer.decode([id for id in ids if id < tokenizer.vocab_size], skip_special_tokens=False)
 
 
 def generated_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """How each id is written; that of a spare row as its number."""
+    """Return the piece of each generated id; one beyond the vocabulary becomes its number, like <32001>."""
     n = tokenizer.vocab_size
     known = iter(tokenizer.pieces([id for id in ids if id < n]))
     return [next(known) if id < n else f"<{id}>" for id in ids]

@@ -1,4 +1,4 @@
-"""The settings of a tokenizer, as a recipe writes them."""
+"""The settings of a tokenizer: the table [tokenizer] of a recipe."""
 
 import math
 from dataclasses import dataclass
@@ -18,20 +18,24 @@ N_BYTES = 256
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """What to learn from a text, and how to treat the text before and after."""
+    """What kind of vocabulary to learn, and how to normalize text.
+
+    >>> TokenizerConfig(kind="unigram", vocab_size=4000).smallest_vocab_size
+    261
+    """
 
     kind: Kind = "bpe"
-    vocab_size: int = 8000  # an upper limit: a small text gives fewer
+    vocab_size: int = 8000  # an upper limit: a small text gives fewer pieces
     joint: bool = True  # one vocabulary for source and target
-    whitespace: Whitespace = "prefix"  # where a piece carries the space: "▁word", or "word▁", the </w> of the papers
-    byte_fallback: bool = True  # what the vocabulary lacks is written in bytes; word level never has it
-    character_coverage: float = 0.9995  # of bpe and unigram: rarer characters are left to the bytes
-    sample_alpha: float = 0.0  # bpe: the probability of dropping a merge; unigram: the smoothing; 0: no sampling
+    whitespace: Whitespace = "prefix"  # where a piece has its space: "▁word", or "word▁", </w> in the papers
+    byte_fallback: bool = True  # characters without a piece become bytes; not at word level
+    character_coverage: float = 0.9995  # bpe and unigram: the rest of the characters, the rarest, get no piece
+    sample_alpha: float = 0.0  # bpe: the probability to drop a merge; unigram: the smoothing; 0: no sampling
     unicode_form: Form = "nfc"
     lowercase: bool = False
-    collapse_spaces: bool = False  # runs of whitespace become one space; word level always does so
-    special_tokens: tuple[str, ...] = ()  # further special tokens, from id 4 on; never found in a text
-    max_texts: int = 500_000  # learn from so many texts at most, chosen at random with a fixed seed
+    collapse_spaces: bool = False  # runs of whitespace become one space; always at word level
+    special_tokens: tuple[str, ...] = ()  # more special tokens, from id 4 on; no text is encoded as one
+    max_texts: int = 500_000  # learn from at most this many texts, drawn with a fixed seed
 
     def __post_init__(self) -> None:
         _check_names(self)
@@ -49,7 +53,7 @@ class TokenizerConfig:
 
     @property
     def smallest_vocab_size(self) -> int:
-        """Everything that is there before the first piece is learned, and that piece."""
+        """The size of a vocabulary with special tokens, bytes and one piece."""
         return len(SPECIAL_PIECES) + len(self.special_tokens) + (N_BYTES if self.uses_bytes else 0) + 1
 
 
@@ -94,4 +98,4 @@ def _check_special_tokens(special_tokens: tuple[str, ...]) -> None:
         if not token or not token.isprintable() or " " in token or "▁" in token or len(token) > 100:
             raise UserError(f"tokenizer.special_tokens: {token!r} must be 1 to 100 visible characters without a space")
         if token in SPECIAL_PIECES or special_tokens.count(token) > 1:
-            raise UserError(f"tokenizer.special_tokens: {token!r} stands there already")
+            raise UserError(f"tokenizer.special_tokens: {token!r} is already a special token; name each one once")

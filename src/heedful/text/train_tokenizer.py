@@ -1,4 +1,4 @@
-"""Learning a vocabulary from text. The same text and settings give the same bytes, on any machine."""
+"""Learn a SentencePiece vocabulary. Equal text and settings give equal bytes, on any machine."""
 
 import io
 import itertools
@@ -14,22 +14,27 @@ from heedful.text.special_ids import SPECIAL_IDS
 from heedful.text.tokenizer import Tokenizers
 from heedful.text.tokenizer_config import TokenizerConfig
 
-# What SentencePiece's trainer keeps for itself: it drops a line with U+2585 and puts none of the others into a piece.
+# Characters that SentencePiece's trainer reserves: it drops lines with U+2585, and no piece has any of the others.
 _RESERVED = dict.fromkeys(map(ord, ("\0", "\t", MARK, "▅")), " ")
 
-# Longer lines are cut at a space, which changes nothing: no piece reaches beyond a word. A line without a space in so
-# many characters is cut there; at word level, where that would make new words, only after many more.
+# Longer lines are split at a space, which changes nothing because no piece is longer than a word. A line without a
+# space is split after this many characters; at word level, where that makes new words, only after many more.
 _LONGEST_LINE = 200
 _LONGEST_WORD = 1_000  # SentencePiece leaves out lines of more than 4,192 bytes
 
-# Always the same: the sums of the unigram trainer, and so the scores, depend on it. More threads than cores do no harm.
+# Fixed, because the sums of the unigram trainer, and so its scores, depend on it. More threads than cores do no harm.
 _THREADS = 16
 
 _TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 def learn_tokenizers(source: Iterable[str], target: Iterable[str] | None, config: TokenizerConfig) -> Tokenizers:
-    """One tokenizer for both sides, or one for each, as `config.joint` says; without a target there is only one."""
+    """Learn one tokenizer for both sides, or one for each (`config.joint`). Without a target there is only one.
+
+    >>> tokenizers = learn_tokenizers(["A dog runs."], ["Ein Hund läuft."], TokenizerConfig(vocab_size=400))
+    >>> tokenizers.joint, tokenizers.target.decode(tokenizers.target.encode("Ein Hund"))
+    (True, 'Ein Hund')
+    """
     if target is None or config.joint:
         tokenizer = learn_tokenizer(itertools.chain(source, target or ()), config)
         return Tokenizers(source=tokenizer, target=tokenizer)
@@ -37,10 +42,17 @@ def learn_tokenizers(source: Iterable[str], target: Iterable[str] | None, config
 
 
 def learn_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
-    """Learn from each text, `config.max_texts` of them in memory; the size reached is the tokenizer's `vocab_size`."""
+    """Learn one tokenizer from texts, of which at most `config.max_texts` are in memory.
+
+    A small text gives fewer pieces than `config.vocab_size`; the tokenizer's `vocab_size` has their number.
+
+    >>> tokenizer = learn_tokenizer(["the dog runs", "the dog sleeps"], TokenizerConfig(kind="word", vocab_size=20))
+    >>> tokenizer.pieces(tokenizer.encode("the dog"))
+    ['▁the', '▁dog']
+    """
     lines: Iterable[str] = _lines(_chosen(texts, config.max_texts), config)
     if config.kind == "unigram":
-        # Each line once: where lines repeat, this trainer takes quadratic time (0.2.2: 400 equal lines, 20 seconds).
+        # Each line once: this trainer takes quadratic time for repeated lines (0.2.2: 400 equal lines take 20 seconds).
         lines = dict.fromkeys(lines)
     lines = iter(lines)
     first = next(lines, None)
@@ -49,35 +61,35 @@ def learn_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> SentencePi
     try:
         model = _train(itertools.chain([first], lines), config)
     except RuntimeError as error:
-        raise _explained(error, config) from None
+        raise _user_error(error, config) from None
     return SentencePieceTokenizer(configured(model, config))
 
 
 def _chosen(texts: Iterable[str], limit: int) -> list[str]:
-    """All texts, or so many of them, each with the same chance; which ones depends on nothing but their number."""
+    """Return all texts, or a uniform sample of `limit` texts, which depends on their number alone."""
     random = Random(0)
     chosen: list[str] = []
-    for number, text in enumerate(texts):
-        if number < limit:
+    for index, text in enumerate(texts):
+        if index < limit:
             chosen.append(text)
-        elif (place := int(random.random() * (number + 1))) < limit:
-            chosen[place] = text
+        elif (replaced := int(random.random() * (index + 1))) < limit:
+            chosen[replaced] = text
     return chosen
 
 
 def _lines(texts: Iterable[str], config: TokenizerConfig) -> Iterator[str]:
-    normalise = config.normalizer
+    normalize = config.normalizer
     longest = _LONGEST_WORD if config.kind == "word" else _LONGEST_LINE
-    # As many characters as may be, to the end or before a space; else as many as may be.
+    # Up to `longest` characters that end before a space or at the end of the line; else `longest` without a space.
     part = re.compile(f"(?s).{{1,{longest}}}(?= |\\Z)|[^ ]{{{longest}}}")
     for text in texts:
-        line = normalise(text).translate(_RESERVED)
+        line = normalize(text).translate(_RESERVED)
         if line.strip():
             yield from [line] if len(line) <= longest else part.findall(line)
 
 
 def _train(lines: Iterator[str], config: TokenizerConfig) -> bytes:
-    every_character = config.kind in ("word", "char")  # there the size alone says what is left out
+    every_character = config.kind in ("word", "char")  # for these, vocab_size alone decides what gets no piece
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
@@ -102,7 +114,7 @@ def _train(lines: Iterator[str], config: TokenizerConfig) -> bytes:
     return model.getvalue()
 
 
-def _explained(error: RuntimeError, config: TokenizerConfig) -> UserError:
+def _user_error(error: RuntimeError, config: TokenizerConfig) -> UserError:
     needed = _TOO_SMALL.search(str(error))
     if needed is None:
         return UserError(f"SentencePiece could not learn a tokenizer of kind '{config.kind}': {error}")

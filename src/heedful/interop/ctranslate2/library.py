@@ -1,10 +1,10 @@
-"""CTranslate2, with threads that do not wait too long for each other.
+"""Load CTranslate2 so that its threads do not spin too long, and name its devices and ids.
 
-Threads that work together on one sentence meet at every product. libgomp lets those who come first spin until the last
-one is there, for milliseconds. On an idle machine that is the fastest way; on a busy one they keep the last one from
-its core, and a sentence of 20 ms was seen to take 10 s. After some thousand turns they had better sleep: that is as
-fast on an idle machine, and no slower than one thread alone on a busy one. With torch in the same process its libgomp
-is used in place of CTranslate2's own, and two threads are slower than one even on an idle machine.
+Threads that share one sentence wait for each other after every matrix product. libgomp lets waiting threads spin for
+milliseconds. That is fastest on an idle machine. On a busy one they occupy the core that the last thread needs: a
+sentence of 20 ms was seen to take 10 s. If they sleep after some thousand spins, an idle machine is as fast, and a busy
+one no slower than with one thread. If torch is in the process, its libgomp is used instead of CTranslate2's own, and
+two threads are slower than one even on an idle machine.
 """
 
 import functools
@@ -18,33 +18,34 @@ from typing import Any, NamedTuple
 from heedful.devices import cuda_index
 
 WEIGHTS = "model.bin"  # of a converted model
-TURNS = "GOMP_SPINCOUNT"
-FEW = "30000"
-MOST_TOGETHER = 4  # threads for one sentence: products of one row soon have no more in them
-SMALL = 8_000_000  # bytes of weights: the products of a smaller model are done before the threads have met
+SPIN_COUNT = "GOMP_SPINCOUNT"  # libgomp's environment variable
+FEW_SPINS = "30000"
+MOST_TOGETHER = 4  # threads for one sentence: a product of one row does not profit from more
+SMALL = 8_000_000  # bytes of weights: in a smaller model, a product takes less time than the threads need to meet
 
 
 class Library(NamedTuple):
     module: ModuleType
-    threads_work_together: bool  # they are known to sleep
+    threads_work_together: bool  # waiting threads sleep soon, so several can share a sentence
 
 
 def library() -> ModuleType:
+    """Return the module ctranslate2, imported at the first call."""
     return _load().module
 
 
 def devices() -> list[str]:
-    """Those that CTranslate2 can compute on: without a GPU, or built without CUDA, the processor alone."""
+    """Return the devices of CTranslate2: the CPU, and each GPU if it was built with CUDA."""
     return ["cpu", *(f"cuda:{number}" for number in range(library().get_cuda_device_count()))]
 
 
 def placed(device: str) -> dict[str, Any]:
-    """A device, by the name that heedful gives it, in CTranslate2's words: it counts GPUs apart."""
+    """Return CTranslate2's arguments for a device, such as "cpu" or "cuda:1"."""
     return {"device": "cpu"} if device == "cpu" else {"device": "cuda", "device_index": cuda_index(device)}
 
 
 def threads_for_one(folder: Path, n_threads: int) -> int:
-    """How many of so many threads should work together on a single sentence in float32, with a converted model."""
+    """Return how many of `n_threads` threads should share a single sentence in float32, for a converted model."""
     if not _load().threads_work_together or (folder / WEIGHTS).stat().st_size < SMALL:
         return 1
     return min(MOST_TOGETHER, n_threads)
@@ -52,16 +53,16 @@ def threads_for_one(folder: Path, n_threads: int) -> int:
 
 @functools.cache
 def _load() -> Library:
-    """libgomp reads the number of turns when it is loaded. Whoever has set such a variable keeps it."""
-    if TURNS in os.environ or "OMP_WAIT_POLICY" in os.environ:
+    """Import ctranslate2 with a lower spin count, which libgomp reads when it loads, unless the user has set one."""
+    if SPIN_COUNT in os.environ or "OMP_WAIT_POLICY" in os.environ:
         return Library(importlib.import_module("ctranslate2"), "torch" not in sys.modules)
     if "ctranslate2" in sys.modules or "torch" in sys.modules:
         return Library(importlib.import_module("ctranslate2"), False)
-    os.environ[TURNS] = FEW
+    os.environ[SPIN_COUNT] = FEW_SPINS
     try:
         return Library(importlib.import_module("ctranslate2"), True)
     finally:
-        del os.environ[TURNS]
+        del os.environ[SPIN_COUNT]
 
 
 def source_token(number: int) -> str:

@@ -1,7 +1,8 @@
-"""A shortlist: which target tokens a source can need at all, learned from parallel text.
+"""A lexical shortlist: the target tokens that a source can need, learned from parallel text.
 
-The last product of a step, vectors times vocabulary, is the largest; a few hundred columns of it do for most sentences.
-Likely translations come from IBM's Model 1 (Brown et al. 1993), which aligns each target token to one of the source's.
+The output layer, decoder states times vocabulary, is the largest product of a step; for most sentences a few hundred
+of its columns are enough. IBM Model 1 (Brown et al. 1993), which aligns each target token to one source token, gives
+the likely translations of a token.
 """
 
 import os
@@ -25,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Target ids to consider always, and for each source id that was seen."""
+    """Target ids to consider always, and those to consider for each source id in the training text."""
 
     always: list[int]
     candidates: dict[int, list[int]]
@@ -33,7 +34,7 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class Links:
-    """Every source token of a sentence with every target token of it."""
+    """Every source token of a sentence pair with every target token of it, for all pairs."""
 
     pairs: Ints  # (P,) distinct pairs, source id x vocabulary + target id
     which: Ints  # (L,) the pair of each link
@@ -50,10 +51,11 @@ def learn_shortlist(
     least: float = 1e-3,
     n_rounds: int = 3,
 ) -> Shortlist:
-    """From (source ids, target ids): for each source id the likeliest `n_candidates` of at least a probability.
+    """Learn a shortlist from pairs (source ids, target ids).
 
-    The `n_always` most frequent target ids are in every list; with a joint vocabulary each id may also stay itself, as
-    names and numbers do.
+    Each source id gets its `n_candidates` likeliest target ids with a probability of at least `least`. The `n_always`
+    most frequent target ids are always considered. With a joint vocabulary each id is also a candidate for itself, as
+    names and numbers need.
     """
     sources, targets = _sample(pairs)
     if not targets:
@@ -70,8 +72,8 @@ def learn_shortlist(
 
 
 def write_shortlist(converted: Converted, shortlist: Shortlist) -> Path:
-    """Put it where CTranslate2 finds it when the model is next opened."""
-    lines = [f"\t{_tokens(shortlist.always)}\n"]  # no source: always
+    """Write a shortlist where CTranslate2 finds it when it opens the model again, and return the path."""
+    lines = [f"\t{_tokens(shortlist.always)}\n"]  # without a source token: always
     lines += [f"{source_token(number)}\t{_tokens(ids)}\n" for number, ids in sorted(shortlist.candidates.items())]
     path = converted.folder / VMAP
     aside = path.with_name(f"{VMAP}-{os.getpid()}")
@@ -88,7 +90,7 @@ def has_shortlist(converted: Converted) -> bool:
 
 
 def _sample(pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Ints], list[Ints]]:
-    """As many pairs as fit; each source begins with -1, for what has no counterpart."""
+    """Return as many pairs as fit into memory. Each source begins with -1, for target tokens without a counterpart."""
     sources, targets, n_links = [], [], 0
     for source, target in pairs:
         n_links += (len(source) + 1) * len(target)
@@ -111,7 +113,7 @@ def _link(sources: list[Ints], targets: list[Ints], vocab_size: int) -> Links:
 
 
 def _align(links: Links, vocab_size: int, *, n_rounds: int) -> Floats:
-    """The probability of each pair's target token given its source token, by expectation and maximisation."""
+    """Return for each pair the probability of its target token given its source token, by expectation maximisation."""
     _, source = np.unique(links.pairs // vocab_size, return_inverse=True)
     chances = np.ones(len(links.pairs))
     for _ in range(n_rounds):
@@ -131,8 +133,8 @@ def _likeliest(
     first = np.searchsorted(source[order], source[order], side="left")
     kept = order[(np.arange(len(order)) - first < n_candidates) & (chances[order] >= least)]
     candidates: dict[int, list[int]] = {int(number): [] for number in np.unique(source[order])}
-    for number, one in zip(source[kept].tolist(), target[kept].tolist(), strict=True):
-        candidates[number].append(one)
+    for source_id, target_id in zip(source[kept].tolist(), target[kept].tolist(), strict=True):
+        candidates[source_id].append(target_id)
     return candidates
 
 

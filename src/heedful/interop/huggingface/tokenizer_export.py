@@ -116,7 +116,7 @@ def _is_expressible(tokenizer: SentencePieceTokenizer) -> bool:
     Words, suffixes, lower case, collapsed spaces and a model with rules of its own have no equal there. For unigram,
     `tokenizers` breaks ties differently from SentencePiece.
     """
-    config, info = tokenizer.config, tokenizer.facts
+    config, info = tokenizer.config, tokenizer.info
     if info.kind not in ("bpe", "char") or info.suffix or not info.dummy_prefix or info.own_rules:
         return False
     return not (config.lowercase or config.collapse_spaces)
@@ -135,7 +135,7 @@ def _tokenizer_json(
     tokenizer: SentencePieceTokenizer, roles: Mapping[str, str], before: str | None, after: str | None
 ) -> str:
     """Return the text of a tokenizer.json that gives the ids of one of heedful's own tokenizers."""
-    config, info = tokenizer.config, tokenizer.facts
+    config, info = tokenizer.config, tokenizer.info
     vocabulary = {piece: id for id, piece in enumerate(info.pieces)}
     special = [piece for piece, kind in zip(info.pieces, info.types, strict=True) if kind == CONTROL]
     unicode_form: list[dict[str, Any]] = (
