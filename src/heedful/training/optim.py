@@ -108,9 +108,7 @@ class OptimiserSettings:
     max_grad_norm: Annotated[float, AT_LEAST_0] = 1.0  # gradients are clipped to this norm; 0: never
     frozen: tuple[str, ...] = ()  # parts that are not trained: embedding, encoder.layers.0, *.layers.0
     layer_decay: Annotated[float, RATIO] = 1.0  # rate of each layer, relative to the layer above it
-    unfreeze_every: Annotated[int, AT_LEAST_0] = (
-        0  # steps between unfreezing one layer and the next, from the top; 0: train all layers
-    )
+    unfreeze_every: Annotated[int, AT_LEAST_0] = 0  # steps until one more layer, from the top, is trained; 0: train all
 
     def __post_init__(self) -> None:
         check_ranges(self)
