@@ -82,7 +82,7 @@ def test_without_weight_it_is_the_plain_loss_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("isolate_documents", [True, False])
-def test_what_is_added_written_out(isolate_documents: bool) -> None:
+def test_auxiliary_losses_written_out(isolate_documents: bool) -> None:
     model, batch = model_with(PAPER), rows()
     heads = auxiliary_heads(model)
     assert heads is not None
@@ -107,7 +107,7 @@ def test_what_is_added_written_out(isolate_documents: bool) -> None:
     torch.testing.assert_close(next_token_loss(model, batch, isolate_documents=isolate_documents, done=0.2), expected)
 
 
-def test_accumulated_is_whole() -> None:
+def test_micro_batches_have_the_gradient_of_the_batch() -> None:
     model, batch = model_with(PAPER), rows()
     whole = next_token_loss(model, batch, isolate_documents=True, done=0.1)
     parts = sum(next_token_loss(model, part, isolate_documents=True, done=0.1) for part in batch.split(2))
@@ -117,7 +117,7 @@ def test_accumulated_is_whole() -> None:
         torch.testing.assert_close(tensor, wanted[name], rtol=1e-9, atol=1e-12, msg=name)
 
 
-def test_the_models_own_first_numbers_stay_as_they_are() -> None:
+def test_auxiliary_heads_do_not_change_new_weights() -> None:
     config = GptConfig(vocab_size=30, d_model=16, n_layers=2, n_heads=2, d_ff=24)
     torch.manual_seed(1)
     plain = Gpt(config).state_dict()

@@ -39,7 +39,7 @@ def validator(n_examples: int, sentences: int) -> PairsValidator:
 
 
 @pytest.mark.parametrize(("n_examples", "sentences"), [(90, 30), (100, 7), (5, 5), (5, 9), (5, 0)])
-def test_the_sentences_that_are_translated_come_from_all_over(n_examples: int, sentences: int) -> None:
+def test_translated_sentences_are_evenly_spaced(n_examples: int, sentences: int) -> None:
     """Held-out pairs stand corpus after corpus: of each there must be as many as its share."""
     chosen = [int(example.source.split()[-1]) for example in validator(n_examples, sentences).chosen]
     assert len(set(chosen)) == len(chosen) == min(n_examples, sentences)

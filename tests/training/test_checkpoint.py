@@ -146,7 +146,7 @@ def test_two_hundred_cut_files_are_found(tmp_path: Path) -> None:
         path.write_bytes(content)
 
 
-def test_a_damaged_newest_is_reported_and_the_one_before_is_taken(tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         save(tmp_path, step)
     for step in (2, 3):
@@ -159,7 +159,7 @@ def test_a_damaged_newest_is_reported_and_the_one_before_is_taken(tmp_path: Path
     assert len(said) == 2, "a damaged one is tried once, not at every start"
 
 
-def test_a_full_disk_leaves_the_old_one_and_says_how_much_is_missing(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_checkpoint_and_reports_the_missing_bytes(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk: writing fails in the middle."""
     save(tmp_path, 1)
     message = tmp_path / "message"
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_the_old_one_and_says_how_much_is_missing(tmp_path: P
     assert is_whole(load_checkpoint(tmp_path / "step-000001"), 1)
 
 
-def test_no_room_is_seen_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_room_is_noticed_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="10 are free"):
         save(tmp_path, 1)

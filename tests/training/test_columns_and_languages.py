@@ -80,7 +80,7 @@ def test_columns_are_chosen(content: Content, tmp_path: Path) -> None:
     assert pairs_of(files_of(path, content).corpora()[0])[0] == ("Hund 0", "0")
 
 
-def test_elsewhere_languages_are_for_the_card_alone(tmp_path: Path) -> None:
+def test_for_other_formats_languages_are_for_the_card_only(tmp_path: Path) -> None:
     path = tmp_path / "rows.tsv"
     path.write_text("".join(f"{one}\t{other}\n" for one, other in EN_DE), encoding="utf-8")
     [plain], [named] = (files_of(path).corpora(data) for data in (DataSettings(), DataSettings(languages=("en", "de"))))
@@ -110,7 +110,7 @@ def test_columns_are_two(columns: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["data.columns=[2, 1]", "data.informal_share=0.1"])
-def test_what_running_text_cannot_use_is_refused(setting: str, tmp_path: Path) -> None:
+def test_settings_of_pairs_are_rejected_for_running_text(setting: str, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("A dog.\n", encoding="utf-8")
     files = Files.of(tmp_path / "book.txt", (), None, None, None, "text")
     with pytest.raises(UserError, match="cannot use it"):

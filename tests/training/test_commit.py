@@ -33,7 +33,7 @@ def checkout(folder: Path) -> Path:
 
 
 @needs_git
-def test_a_checkout_has_one_and_says_whether_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_has_a_commit_and_a_mark_if_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, other = checkout(tmp_path / "ours"), tmp_path / "other"
     head = git(folder, "rev-parse", "HEAD")
     assert len(head) == 40 and commit_of(folder) == head
@@ -46,13 +46,13 @@ def test_a_checkout_has_one_and_says_whether_it_was_changed(tmp_path: Path, monk
 
 
 @needs_git
-def test_what_lies_in_a_repository_is_not_of_it(tmp_path: Path) -> None:
+def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path) -> None:
     installed = checkout(tmp_path / "theirs") / "lib"
     installed.mkdir()
     assert commit_of(installed) is None
 
 
-def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert commit_of(tmp_path) is None
     (tmp_path / ".git").mkdir()  # not a repository
     assert commit_of(tmp_path) is None
@@ -61,7 +61,7 @@ def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("found", ["0123", None])
-def test_the_log_says_it(found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_in_the_log(found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "commit_of", lambda: found)
     source, target = tmp_path / "a.en", tmp_path / "a.de"
     source.write_text("one\ntwo\n")

@@ -42,7 +42,7 @@ def said(*events: Event) -> str:
     return stream.text
 
 
-def test_steps_are_told_every_half_minute_and_all_else_at_once() -> None:
+def test_steps_are_printed_every_half_minute_and_all_else_at_once() -> None:
     stream, clock = Stream(), Clock()
     view = PlainView(stream, clock=clock)
     for second in range(0, 100, 5):
@@ -54,7 +54,7 @@ def test_steps_are_told_every_half_minute_and_all_else_at_once() -> None:
     assert len([line for line in lines if line.startswith("saved")]) == 20
 
 
-def test_a_step_line_says_what_one_wants_to_know() -> None:
+def test_a_step_line_has_loss_speed_rate_and_time() -> None:
     line = said(as_event("step", **run_events.step()))
     assert line.count("\n") == 1 and "\r" not in line and "\x1b" not in line
     for words in (
@@ -70,7 +70,7 @@ def test_a_step_line_says_what_one_wants_to_know() -> None:
         assert words in line
 
 
-def test_a_run_that_ends_by_the_clock_counts_its_progress_by_the_clock() -> None:
+def test_progress_follows_the_time_limit() -> None:
     event = as_event("step", **run_events.step(10, seconds=540.0, seconds_left=60.0))
     assert "10 of 10,000 (90.0 %)" in said(event)
     assert "━" * 27 in shown([event])
@@ -139,7 +139,7 @@ def test_no_text_of_the_corpus_can_move_the_cursor() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_lacks_letters_still_gets_lines(encoding: str) -> None:
+def test_characters_that_a_terminal_cannot_show_are_escaped(encoding: str) -> None:
     stream = Stream(encoding=encoding, terminal=True)
     view = make_view(stream)
     assert isinstance(view, PlainView)
@@ -215,14 +215,14 @@ def test_the_panel_never_fills_the_line(width: int) -> None:
     assert max(Console().render_str(line, markup=False).cell_len for line in lines) <= min(79, width - 1)
 
 
-def test_what_stays_is_printed_above_the_panel_and_the_panel_once_more_at_the_end() -> None:
+def test_lines_are_printed_above_the_panel_and_the_panel_again_at_the_end() -> None:
     text = drawn([*EVENTS, as_event("warning", text="the disk is nearly full"), as_event("stop", **run_events.stop())])
     assert "the disk is nearly full" in text and "all 10,000 steps are done" in text
     assert text.rindex("tokens/s") < text.rindex("all 10,000 steps are done")
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is hidden, and given back
 
 
-def test_the_terminal_is_given_back_when_training_breaks() -> None:
+def test_the_terminal_is_restored_when_training_fails() -> None:
     view, console = live_view()
     for event in EVENTS:
         view(event)
@@ -232,7 +232,7 @@ def test_the_terminal_is_given_back_when_training_breaks() -> None:
     assert console.file.text.endswith("\x1b[?25h")
 
 
-def test_a_run_that_goes_on_shows_its_whole_curve() -> None:
+def test_a_resumed_run_shows_its_whole_curve() -> None:
     past = [as_event("step", **run_events.step(n, loss=9.0 - n / 10)) for n in range(10)]
     view, _ = live_view(past=past)
     view._remember(as_event("step", **run_events.step(10, loss=2.0)))

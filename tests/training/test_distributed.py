@@ -60,7 +60,7 @@ def test_the_number_of_ranks_may_change(corpus: list[str], one_rank: dict[str, T
     assert apart(last, one_rank) <= 1e-10
 
 
-def test_ranks_meet_afresh_in_a_store_that_was_used_before() -> None:
+def test_ranks_join_in_a_new_namespace_of_a_used_store() -> None:
     """torchrun's store outlives a restart; addresses that an earlier attempt left there must not be found again."""
     store = dist.HashStore()
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_ranks_meet_afresh_in_a_store_that_was_used_before() -> None:
         assert first.add("attempts", 1) == 1
 
 
-def test_a_rank_whose_rank_0_never_comes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_rank_0_stops_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     store = dist.HashStore()
     store.set("namespace", "an earlier attempt")
     monkeypatch.setattr(distributed, "START_TIMEOUT", datetime.timedelta(seconds=1))

@@ -28,7 +28,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("n_layers = 2", "n_layers = 3", r"layers\.2\..* has the shape \[16, 16\] by it, and none in"),
     ],
 )
-def test_another_shape_is_refused_by_name(before: str, after: str, words: str, finished: Path) -> None:
+def test_another_shape_than_the_saved_one_is_rejected_by_name(
+    before: str, after: str, words: str, finished: Path
+) -> None:
     record = finished / "settings.toml"
     whole = record.read_text(encoding="utf-8")
     assert whole.count(before) == 1
@@ -43,7 +45,7 @@ def test_another_shape_is_refused_by_name(before: str, after: str, words: str, f
 
 @pytest.mark.parametrize("written", ["bleu", "auto"])
 @pytest.mark.parametrize("typed", [["run.metric=auto"], ["run.metric=bleu"], []])
-def test_the_usual_metric_has_two_names(written: str, typed: list[str], finished: Path) -> None:
+def test_auto_and_the_usual_metric_are_equal_on_resume(written: str, typed: list[str], finished: Path) -> None:
     """torchrun starts again with what was typed at first, and the record has the name that "auto" stood for."""
     record = finished / "settings.toml"
     whole = record.read_text(encoding="utf-8")

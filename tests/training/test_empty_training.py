@@ -37,7 +37,7 @@ def write_files(kind: str, folder: Path, n: int) -> dict[str, Path]:
         ("tagging", "sentences"),
     ],
 )
-def test_if_all_of_it_is_held_out(name: str, unit: str, n: int, tmp_path: Path) -> None:
+def test_holding_out_all_examples_is_rejected(name: str, unit: str, n: int, tmp_path: Path) -> None:
     case = CASES[name]
     options = [*case.overrides, *(["data.max_doubtful=1.0"] if unit == "pairs" else [])]
     with pytest.raises(UserError) as refused:

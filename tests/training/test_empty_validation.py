@@ -52,7 +52,7 @@ def test_a_share_that_holds_out_nothing_is_refused(rows: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "kind", ["next_token", "denoising", "classification", "tagging", "image_classification", "translation bart"]
 )
-def test_nothing_held_out_on_purpose_is_not_too_little_data(kind: str, tmp_path: Path) -> None:
+def test_hold_out_0_has_its_own_message(kind: str, tmp_path: Path) -> None:
     said = refusal(kind, tmp_path, "data.hold_out=0")
     option = "--valid-source and --valid-target" if kind == "translation bart" else "--valid"
     assert said == (
@@ -60,7 +60,7 @@ def test_nothing_held_out_on_purpose_is_not_too_little_data(kind: str, tmp_path:
     )
 
 
-def test_one_token_has_none_to_foretell(tmp_path: Path) -> None:
+def test_one_validation_token_is_too_few(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("man\n")
     changes = ("data.documents=lines", "tokenizer.kind=word")
     said = refusal("next_token windows", tmp_path, *changes, valid=tmp_path / "one.txt")
@@ -84,7 +84,7 @@ def test_sentences_that_fit_into_no_batch_are_refused(tmp_path: Path) -> None:
     assert said.startswith("all 1 sentences for validation are longer")
 
 
-def test_a_text_in_which_nothing_can_be_hidden_is_refused(tmp_path: Path) -> None:
+def test_a_validation_text_without_tokens_to_mask_is_rejected(tmp_path: Path) -> None:
     """Unknown words alone."""
     (tmp_path / "unknown").write_text("★ ★\n", encoding="utf-8")
     changes = ("tokenizer.kind=word", "noise.whole_words=false")

@@ -59,13 +59,13 @@ def test_whatever_a_text_holds_the_event_stays_one_line(tmp_path: Path, text: st
     assert json.loads(content)["text"] == text
 
 
-def test_half_a_surrogate_pair_does_not_break_the_log(tmp_path: Path) -> None:
+def test_a_lone_surrogate_does_not_break_the_log(tmp_path: Path) -> None:
     with RunLog(tmp_path / "log.jsonl") as log:
         log.emit("note", text="a file named \udcff")
     assert read_log(tmp_path / "log.jsonl")[0]["text"] == "a file named ?"  # type: ignore[typeddict-item]
 
 
-def test_a_torn_line_is_closed_off_and_passed_over(tmp_path: Path) -> None:
+def test_a_truncated_line_is_ended_and_skipped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"event": "note", "time": 1, "text": "whole"}\n{"event": "no')
     with RunLog(path) as log:
@@ -83,7 +83,7 @@ def test_a_whole_log_is_continued_without_an_empty_line(tmp_path: Path) -> None:
     assert len(read_log(tmp_path / "log.jsonl")) == 2
 
 
-def test_what_was_told_survives_a_kill(tmp_path: Path) -> None:
+def test_logged_events_survive_a_kill(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
@@ -105,7 +105,7 @@ for number in range(10**9):
     assert len(lines_of(path)) - 1 in (len(notes), len(notes) + 1)  # nothing lost but at most one torn line
 
 
-def test_a_listener_that_fails_is_reported_once_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_listener_that_fails_is_reported_once_and_the_others_continue(tmp_path: Path) -> None:
     heard: list[Event] = []
 
     class Broken:
@@ -128,7 +128,7 @@ def test_a_listener_that_fails_is_reported_once_and_the_others_go_on(tmp_path: P
     assert read_log(tmp_path / "log.jsonl") == heard
 
 
-def test_all_listeners_may_fail(tmp_path: Path) -> None:
+def test_training_continues_if_all_listeners_fail(tmp_path: Path) -> None:
     def one(event: Event) -> None:
         raise ValueError("one")
 
@@ -140,7 +140,7 @@ def test_all_listeners_may_fail(tmp_path: Path) -> None:
     assert [event["event"] for event in read_log(tmp_path / "log.jsonl")] == ["note", "warning", "warning"]
 
 
-def test_an_interrupt_is_not_taken_for_a_failure_of_the_listener(tmp_path: Path) -> None:
+def test_an_interrupt_is_not_a_failure_of_the_listener(tmp_path: Path) -> None:
     def interrupted(event: Event) -> None:
         raise KeyboardInterrupt
 
@@ -180,7 +180,7 @@ def test_a_full_disk_is_reported_once_and_does_not_stop_the_training(tmp_path: P
     assert "log.jsonl" in heard[1]["text"] and "No space" in heard[1]["text"]  # type: ignore
 
 
-def test_when_there_is_room_again_the_log_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_continues_when_the_disk_has_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.jsonl"
     with RunLog(path) as log:
         whole = log._file
@@ -206,7 +206,7 @@ def test_when_there_is_room_again_the_log_goes_on(tmp_path: Path, monkeypatch: p
     assert [event["text"] for event in read_log(path)] == ["after"]  # type: ignore[typeddict-item]
 
 
-def test_without_a_path_nothing_is_said(tmp_path: Path) -> None:
+def test_without_a_path_nothing_is_logged(tmp_path: Path) -> None:
     heard: list[Event] = []
     with RunLog(None, [heard.append]) as log:
         log.emit("note", text="x")
@@ -223,7 +223,7 @@ def test_without_a_path_nothing_is_said(tmp_path: Path) -> None:
         ("validation", {**run_events.validation(), "rouge": 1.0}),
     ],
 )
-def test_an_event_that_is_not_as_documented_is_our_bug(tmp_path: Path, kind: str, values: dict[str, Any]) -> None:
+def test_an_event_with_wrong_fields_raises_an_assertion(tmp_path: Path, kind: str, values: dict[str, Any]) -> None:
     with RunLog(tmp_path / "log.jsonl") as log, pytest.raises(AssertionError, match=kind):
         log.emit(kind, **values)
 
@@ -234,7 +234,7 @@ def test_every_kind_says_its_name() -> None:
         assert {"event", "time"} <= fields.__required_keys__  # type: ignore[attr-defined]
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"log\.jsonl: cannot be written"):
         RunLog(tmp_path / "file" / "log.jsonl")

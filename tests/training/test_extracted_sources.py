@@ -66,7 +66,7 @@ def is_subsequence(parts: list[str], whole: list[str]) -> bool:
     return all(part in rest for part in parts)
 
 
-def test_what_matters_stays_in_its_order_and_fits(folder: Path) -> None:
+def test_extracted_sentences_keep_their_order_and_fit(folder: Path) -> None:
     tokenizer = load_tokenizers(folder / "run" / "tokenizers").source
     extract = Extractor(tokenizer, max_len=MAX_LEN)
     n_without_asides, n_kept = 0, []
@@ -85,7 +85,7 @@ def test_what_matters_stays_in_its_order_and_fits(folder: Path) -> None:
     assert is_subsequence([sentences[i] for i in best][: len(kept)], sentences)
 
 
-def test_a_run_learns_from_what_was_extracted_and_loses_no_article(folder: Path) -> None:
+def test_a_run_trains_on_extracts_and_loses_no_article(folder: Path) -> None:
     tokenizers = load_tokenizers(folder / "run" / "tokenizers")
     extract = Extractor(tokenizers.source, max_len=MAX_LEN)
     shards = Shards.open(folder / "run" / "data" / "train-0")
@@ -97,7 +97,7 @@ def test_a_run_learns_from_what_was_extracted_and_loses_no_article(folder: Path)
     assert "long sources were reduced to their most important sentences" in (folder / "said").read_text()
 
 
-def test_the_model_is_given_the_same_when_it_writes(
+def test_summarize_extracts_as_training_did(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`heedful summarize`, long texts by default: the engine reads what the extractor of training chose."""
@@ -121,7 +121,7 @@ def test_a_trained_model_summarises_a_long_article(folder: Path, tmp_path: Path)
     assert "summarisation model" in (folder / "run" / "last" / "README.md").read_text(encoding="utf-8")
 
 
-def test_examples_keep_what_else_they_have(folder: Path) -> None:
+def test_extracted_examples_keep_their_other_fields(folder: Path) -> None:
     tokenizer = load_tokenizers(folder / "run" / "tokenizers").source
     given = [Example("The dogs run.", "dogs."), Example(*article(2))]
     extract = Extractor(tokenizer, max_len=MAX_LEN)
@@ -161,6 +161,6 @@ def test_training_splits_sentences_as_the_card_will_say(setting: str, tmp_path: 
     assert reopen(tmp_path / "run", read_record(tmp_path / "run").settings).language == "de"
 
 
-def test_no_room_is_refused() -> None:
+def test_a_checkpoint_without_room_is_an_error() -> None:
     with pytest.raises(UserError, match="room for a sentence"):
         DataSettings(long="extract", max_len=4)

@@ -29,7 +29,7 @@ def test_depths_count_from_the_input() -> None:
     assert (depths[layer], depths["head.linear.bias"]) == (2, 4)
 
 
-def test_tables_of_distances_are_at_the_input() -> None:
+def test_tables_of_distances_have_depth_0() -> None:
     config = T5Config(20, d_model=8, d_ff=16, n_heads=2, d_head=4, n_layers=2)
     depths = depths_of(T5(config))
     tables = [name for name in depths if name.endswith("table.weight")]
@@ -38,7 +38,7 @@ def test_tables_of_distances_are_at_the_input() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"layer_decay": 0.5}, {"unfreeze_every": 5}])
-def test_one_layer_for_all_has_no_depths(settings: dict[str, float]) -> None:
+def test_a_universal_transformer_has_no_depths(settings: dict[str, float]) -> None:
     model = Universal(UniversalConfig(20, 20, d_model=8, d_ff=16, n_heads=2, n_steps=2))
     with pytest.raises(UserError, match="applies one layer repeatedly"):
         make_optimiser(model, OptimiserSettings(**settings))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_lower_layers_learn_more_slowly() -> None:
     assert all(found[name] == 0.5 ** (4 - depths[name]) for name in found)
 
 
-def test_layers_wake_from_the_top() -> None:
+def test_layers_are_unfrozen_from_the_top() -> None:
     model = bert()
     optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=10))
     depths = depths_of(model)
@@ -63,7 +63,7 @@ def test_layers_wake_from_the_top() -> None:
         assert {name for name in found if found[name]} == {name for name in depths if depths[name] >= lowest}
 
 
-def test_what_sleeps_does_not_move() -> None:
+def test_frozen_layers_do_not_change() -> None:
     model = bert()
     optimiser = make_optimiser(model, OptimiserSettings(unfreeze_every=5, weight_decay=0.1))
     unfreeze_layers(optimiser, 0, 5)
@@ -107,7 +107,7 @@ def test_a_head_for_other_labels_is_new_even_if_it_fits() -> None:
 
 
 @pytest.mark.parametrize("begin", [{"head": "masked", "pooler": True}, {"head": "pool"}])
-def test_the_pooler_of_pre_training_goes_on_in_another_head(begin: dict[str, object]) -> None:
+def test_the_pooler_of_pre_training_is_taken_into_another_head(begin: dict[str, object]) -> None:
     start, model = bert(**begin), bert(head="classify", labels=("good", "bad"))
     words = load_matching_weights(model, LoadedModel("bert", start, None))
     before = start.head if begin["head"] == "pool" else start.head.pooler
@@ -116,11 +116,11 @@ def test_the_pooler_of_pre_training_goes_on_in_another_head(begin: dict[str, obj
     assert "pooler" not in words and ("not used: head" in words) == (begin["head"] == "masked")
 
 
-def test_a_pooler_stands_beside_hidden_words_alone() -> None:
+def test_only_a_masked_head_keeps_a_pooler() -> None:
     with pytest.raises(UserError, match="pooler = true: is for head = 'masked'"):
         bert(head="pool", pooler=True)
 
 
-def test_muon_has_one_rate_for_all() -> None:
+def test_layer_decay_needs_adamw() -> None:
     with pytest.raises(UserError, match="adamw"):
         OptimiserSettings(kind="muon", layer_decay=0.9)

@@ -55,7 +55,7 @@ def learn(folder: Path, images: Path | list[Path], *overrides: str, **options: o
 
 
 @pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
-def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: Path) -> None:
+def test_a_model_of_patches_learns_labels(task: str, tmp_path: Path) -> None:
     """The command that such a run names at its end."""
     case, images = CASES[task], write_images(tmp_path)
     train(folder=tmp_path / "first", family="vit", images=images, overrides=case.overrides)
@@ -70,7 +70,7 @@ def test_what_was_learned_without_labels_goes_on_with_them(task: str, tmp_path: 
 
 @pytest.mark.parametrize("size", [32, 96])
 @pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
-def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_path: Path) -> None:
+def test_a_batch_of_patches_has_several_images(task: str, size: int, tmp_path: Path) -> None:
     """By default, too: of patches, not of pictures, such a batch is counted."""
     pixels = np.random.default_rng(0).integers(0, 256, (80, size, size), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(80) % 2)
@@ -83,14 +83,14 @@ def test_a_step_without_labels_has_several_pictures(task: str, size: int, tmp_pa
     assert max(len(next(loader)) for _ in range(3)) > 6
 
 
-def test_pictures_that_lie_in_one_folder_are_learned_from_without_labels(tmp_path: Path) -> None:
+def test_images_in_one_folder_are_learned_without_labels(tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", sizes=[(8, 8)]) / "dark"
     train(folder=tmp_path / "patches", family="vit", images=photos, overrides=CASES["masked_patches"].overrides)
     with pytest.raises(UserError, match=r"no labels, or all the same one.*task=masked_patches"):
         learn(tmp_path / "run", photos, family="vit")
 
 
-def test_the_model_to_start_from_says_the_size(tmp_path: Path) -> None:
+def test_the_model_to_start_from_determines_the_image_size(tmp_path: Path) -> None:
     """Image files are brought to it, and to its channels, as `classify` brings them."""
     start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", multi_label=True)
     learn(tmp_path / "run", photographs(tmp_path / "photos"), init_from=start)
@@ -110,7 +110,7 @@ def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
         learn(tmp_path / "run", write_images(tmp_path), init_from=start)
 
 
-def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
+def test_photographs_of_several_sizes_are_resized_to_one(tmp_path: Path) -> None:
     """What a picture is in training it is when it is classified: stretched to the square."""
     photos = photographs(tmp_path / "photos")
     with pytest.raises(UserError, match=r"several sizes.*--set data\.image_size=32"):
@@ -128,13 +128,13 @@ def test_photographs_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None
     learn(tmp_path / "run", photos, "run.steps=3", resume=True)  # and they are known again
 
 
-def test_a_label_without_pictures_is_said(tmp_path: Path) -> None:
+def test_a_label_without_images_is_reported(tmp_path: Path) -> None:
     photographs(tmp_path / "photos", [(8, 8)]).joinpath("grey").mkdir()
     with pytest.warns(UserWarning, match="no training image has the label 'grey'"):
         learn(tmp_path / "run", tmp_path / "photos", *SMALL, "model.patch_size=4", family="vit")
 
 
-def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
+def test_oblong_images_need_image_size(tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", [(20, 14)])
     with pytest.raises(UserError, match=r"20 x 14 pixels, and only squares.*--set data\.image_size=32"):
         learn(tmp_path / "run", photos, *SMALL, family="vit")
@@ -142,7 +142,7 @@ def test_oblong_pictures_need_the_setting(tmp_path: Path) -> None:
     assert load_model(tmp_path / "run" / "last").model.config.image_size == 32
 
 
-def test_the_scale_of_pixels_is_found_without_a_copy_of_them() -> None:
+def test_mean_and_std_need_no_copy_of_the_pixels() -> None:
     """Thousands of photographs as numbers of eight bytes would fill the memory."""
     pixels = np.random.default_rng(0).integers(0, 200, (300, 3, 48, 48), dtype=np.uint8)
     pixels[:, 1] //= 3
@@ -155,13 +155,13 @@ def test_the_scale_of_pixels_is_found_without_a_copy_of_them() -> None:
     np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-12)
 
 
-def test_validation_has_the_size_of_training(tmp_path: Path) -> None:
+def test_validation_images_have_the_size_of_training(tmp_path: Path) -> None:
     photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(30, 9)])
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
     assert np.load(tmp_path / "run" / "data" / "images" / "valid_pixels.npy").shape == (20, 3, 12, 12)
 
 
-def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> None:
+def test_validation_may_lack_a_label_but_not_add_one(tmp_path: Path) -> None:
     photos, valid = photographs(tmp_path / "photos", [(12, 12)]), photographs(tmp_path / "valid", [(12, 12)], n=3)
     shutil.rmtree(valid / "bright")
     learn(tmp_path / "run", photos, *SMALL, family="vit", valid=valid)
@@ -174,7 +174,7 @@ def test_validation_may_lack_a_label_but_not_have_another(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
-def test_where_patches_are_asked_for_labels_mean_nothing(task: str, tmp_path: Path) -> None:
+def test_tasks_on_patches_ignore_labels(task: str, tmp_path: Path) -> None:
     photos = [photographs(tmp_path / name, [(8, 8)]) for name in ("photos", "more", "valid")]
     (photos[0] / "empty").mkdir()
     (photos[1] / "dark").rename(photos[1] / "drak")
@@ -202,9 +202,7 @@ def test_where_patches_are_asked_for_labels_mean_nothing(task: str, tmp_path: Pa
         ("data.image_size=9", "patch_size = 4 does not divide image_size = 9"),
     ],
 )
-def test_a_size_that_cannot_be_is_refused_before_the_pictures_are_read(
-    setting: str, words: str, tmp_path: Path
-) -> None:
+def test_an_impossible_size_is_rejected_before_the_images_are_read(setting: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         learn(tmp_path / "run", tmp_path / "none", setting, family="vit")
 

@@ -32,7 +32,7 @@ def sources(found: Prepared) -> list[str]:
     return shards.source.texts(np.arange(len(shards)))  # these settings sample their segmentation, so text is kept
 
 
-def test_some_pairs_are_learned_once_more(tmp_path: Path, files: Files) -> None:
+def test_informal_copies_are_added(tmp_path: Path, files: Files) -> None:
     plain, said = prepared(tmp_path / "plain", files)
     typed, said_typed = prepared(tmp_path / "typed", files, "data.informal_share=0.5")
     assert {text for text in sources(typed) if text.startswith("The") and text.endswith(".")} == set(sources(plain))
@@ -60,7 +60,7 @@ def test_the_card_says_what_its_count_of_pairs_counts(tmp_path: Path, files: Fil
     assert ["also in informal spelling" in row for row in rows] == [share == "0.5"]
 
 
-def test_another_share_prepares_anew(tmp_path: Path, files: Files) -> None:
+def test_another_informal_share_prepares_the_data_again(tmp_path: Path, files: Files) -> None:
     few, _ = prepared(tmp_path / "run", files, "data.informal_share=0.2")
     more, _ = prepared(tmp_path / "run", files, "data.informal_share=0.8")
     assert len(few.train[0]) < len(more.train[0])

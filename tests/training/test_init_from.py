@@ -54,7 +54,7 @@ def settled(folder: Path, family: str, *overrides: str, recipe: str = "") -> Set
 
 
 @pytest.mark.parametrize("setting", ["model.n_layers=2", "model.activation=gelu", "model.n_kv_heads=1"])
-def test_another_shape_than_the_start_has_is_refused(setting: str, tmp_path: Path) -> None:
+def test_another_shape_than_that_of_the_start_is_rejected(setting: str, tmp_path: Path) -> None:
     """It cannot be given, and must not be forgotten in silence."""
     name = setting.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{name}' is .* in the model to start from, .*: leave it out"):
@@ -71,7 +71,7 @@ def test_another_shape_than_the_start_has_is_refused(setting: str, tmp_path: Pat
         ("universal", "n_decoder_steps = 5"),
     ],
 )
-def test_a_recipe_has_no_say_in_the_shape(family: str, shape: str, tmp_path: Path) -> None:
+def test_a_recipe_cannot_change_the_shape_of_a_start(family: str, shape: str, tmp_path: Path) -> None:
     """Nor where the start leaves a field to its default."""
     recipe = f'family = "{family}"\n[data]\nmax_len = 16\n[model]\ndropout = 0.25\nd_ff = 48\n{shape}\n'
     found = settled(tmp_path, family, recipe=recipe)
@@ -88,12 +88,12 @@ def test_a_recipe_has_no_say_in_the_shape(family: str, shape: str, tmp_path: Pat
     ("family", "key", "value"),
     [("gpt", "dropout", 0.3), ("bart", "activation_dropout", 0.2), ("universal", "ponder_weight", 0.5)],
 )
-def test_how_it_is_trained_may_be_chosen_anew(family: str, key: str, value: float, tmp_path: Path) -> None:
+def test_training_fields_of_a_start_may_be_set(family: str, key: str, value: float, tmp_path: Path) -> None:
     assert settled(tmp_path, family, f"model.{key}={value}").model[key] == value
 
 
 @pytest.mark.parametrize(("family", "n_marks"), [("t5", 1), ("universal", 1), ("gpt", 0)])
-def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_path: Path) -> None:
+def test_models_without_a_last_position_may_learn_longer_texts(family: str, n_marks: int, tmp_path: Path) -> None:
     """Texts longer than those of the start are learned from, and the model says so."""
     longer = settled(tmp_path, family, "data.max_len=64")
     assert (longer.data.max_len, longer.model["max_len"]) == (64, 64 + n_marks)
@@ -103,7 +103,7 @@ def test_who_has_no_last_position_may_read_on(family: str, n_marks: int, tmp_pat
 
 
 @pytest.mark.parametrize(("overrides", "recipe"), [(["tokenizer.sample_alpha=0.1"], ""), ([], "sample_alpha = 0.1\n")])
-def test_tokenizers_of_a_start_that_cannot_sample_are_said_to(
+def test_tokenizers_that_cannot_sample_are_rejected_with_sample_alpha(
     overrides: list[str], recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can change them: to be told to set what was just set helps nobody."""
@@ -124,7 +124,7 @@ def test_tokenizers_of_a_start_that_cannot_sample_are_said_to(
         ('tokenizer.special_tokens=["<new>"]', r"\[\]"),
     ],
 )
-def test_other_pieces_than_the_start_has_are_refused(setting: str, own: str, tmp_path: Path) -> None:
+def test_other_tokenizer_settings_than_those_of_the_start_are_rejected(setting: str, own: str, tmp_path: Path) -> None:
     """Its embeddings are of its own pieces: what was typed would stand in the record, and never be used."""
     name = setting.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{name}' is {own} in the model to start from, .*: leave it out"):
@@ -146,7 +146,7 @@ def test_the_record_has_the_tokenizer_that_is_used(tmp_path: Path) -> None:
         settled(tmp_path, "bart", "tokenizer.sample_alpha=1.5", recipe=recipe)
 
 
-def test_a_public_tokenizer_has_none_of_these_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_converted_tokenizer_has_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made by other rules: nothing that is typed can be what it has."""
     loaded = load_model(start(tmp_path, "bart"))
     foreign = object.__new__(HFTokenizer)  # nobody looks into it
@@ -159,7 +159,7 @@ def test_a_public_tokenizer_has_none_of_these_settings(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("before", [0.0, 0.3])
 @pytest.mark.parametrize("wanted", [0.0, 0.1, 0.3])
-def test_a_run_samples_the_pieces_of_its_start_as_it_wants(before: float, wanted: float, tmp_path: Path) -> None:
+def test_a_run_samples_with_its_own_alpha(before: float, wanted: float, tmp_path: Path) -> None:
     learned = learn_tokenizer(sentences(100), TokenizerConfig(vocab_size=340, sample_alpha=before))
     chosen = Settings(tokenizer=TokenizerConfig(sample_alpha=wanted))
     given = Tokenizers(learned, learned)

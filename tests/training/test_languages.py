@@ -40,11 +40,11 @@ def of(*corpora: tuple[str, ...], languages: tuple[str, ...] = ()) -> tuple[File
         ([], None),
     ],
 )
-def test_names_of_files_say_it_or_nothing_does(corpora, expected):
+def test_languages_are_read_from_file_names(corpora, expected):
     assert languages_in_names(corpora) == expected
 
 
-def test_what_is_set_counts_more_and_what_is_taken_is_said():
+def test_languages_that_are_set_override_file_names():
     named = ("train.en", "train.de")
     assert languages_of(*of(named)) == ("en", "de")
     assert languages_of(*of(named, languages=("en", "nl"))) == ("en", "nl")

@@ -54,7 +54,7 @@ def test_t5_learns_as_its_twin_does(kind: str, tied: bool, monkeypatch: pytest.M
     assert (model(ids, ids) - before).abs().max() > 0.1
 
 
-def test_others_have_the_common_rate() -> None:
+def test_other_models_have_one_rate() -> None:
     config = Seq2SeqConfig(source_vocab_size=20, target_vocab_size=20, **SIZES)  # type: ignore[arg-type]
     assert lr_multipliers(Seq2Seq(config)) == {}
     undivided = Seq2Seq(replace(config, init="t5"))

@@ -80,7 +80,7 @@ def test_the_head_is_what_hubs_read() -> None:
     }
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_facts_are_left_out() -> None:
     card = model_card(replace(FACTS, languages=None, scores=(), usage=(), weights="", settings={}))
     head = head_of(card)
     assert "language" not in head and "metrics" not in head and "license" not in card

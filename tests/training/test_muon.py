@@ -41,7 +41,7 @@ def steps(model: Seq2Seq, optimiser: torch.optim.Optimizer, numbers: range) -> N
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (16, 48), (48, 16)])
-def test_all_directions_become_alike(shape: tuple[int, int]) -> None:
+def test_all_singular_values_become_alike(shape: tuple[int, int]) -> None:
     """The singular vectors stay, the singular values come near 1."""
     matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
@@ -60,7 +60,7 @@ def test_batched_is_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_words_are_left_to_adamw(tied: str) -> None:
+def test_embeddings_and_output_layers_use_adamw(tied: str) -> None:
     model = tiny(tied)
     chosen = {id(matrix) for matrix in matrices_within(model)}
     names = [name for name, parameter in model.named_parameters() if id(parameter) in chosen]
@@ -94,7 +94,7 @@ def test_two_steps_are_the_formula() -> None:
     torch.testing.assert_close(parameter.detach(), expected)
 
 
-def test_its_updates_are_as_large_as_those_of_adamw() -> None:
+def test_updates_are_as_large_as_those_of_adamw() -> None:
     """So one learning rate serves both kinds of parameters."""
     moved: dict[str, float] = {}
     for kind in ("muon", "adamw"):
@@ -130,7 +130,7 @@ def test_resumed_is_uninterrupted() -> None:
 
 
 @pytest.mark.parametrize("matrices_learn", [True, False])
-def test_either_part_may_have_nothing_to_learn(matrices_learn: bool) -> None:
+def test_matrices_or_the_rest_may_be_frozen(matrices_learn: bool) -> None:
     """With all matrices frozen AdamW is alone, with all else frozen Muon is: what learns is what is left."""
     model = tiny()
     inside = {id(matrix) for matrix in matrices_within(model)}

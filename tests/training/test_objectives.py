@@ -45,7 +45,7 @@ def gradients(model: Seq2Seq, parts: list[Batch], *, n_tokens: int, r_drop: floa
 
 @pytest.mark.parametrize("n_parts", [2, 3, 5, 7])
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
-def test_accumulated_is_one_large_batch(n_parts: int, r_drop: float) -> None:
+def test_micro_batches_are_one_large_batch(n_parts: int, r_drop: float) -> None:
     """Rows of uneven length, parts of uneven size, even empty ones: the same gradient, to rounding."""
     model, batch = model_of(), batch_of()
     whole = gradients(model, [batch], n_tokens=batch.n_target_tokens, r_drop=r_drop)
@@ -66,7 +66,7 @@ def test_teacher_forcing_is_cross_entropy_of_real_tokens() -> None:
     assert objective(model, batch, 0).item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_own_words_are_what_the_model_said_one_step_before() -> None:
+def test_scheduled_sampling_feeds_the_prediction_of_the_step_before() -> None:
     model, batch = model_of(), batch_of()
     memory = model.encode(batch.source, batch.source_mask)
     said = model.decode(batch.target_in, memory).argmax(-1)
@@ -76,7 +76,7 @@ def test_own_words_are_what_the_model_said_one_step_before() -> None:
     assert torch.equal(INPUTS["scheduled_sampling"](model, batch, memory, 0.0), batch.target_in)
 
 
-def test_wrong_words_are_words_and_as_many_as_asked_for() -> None:
+def test_random_replacement_replaces_the_given_share_by_words() -> None:
     model, batch = model_of(), batch_of([(5, 30)] * 40)
     torch.manual_seed(0)
     fed = INPUTS["random_replacement"](model, batch, model.encode(batch.source, batch.source_mask), 0.25)
@@ -87,7 +87,7 @@ def test_wrong_words_are_words_and_as_many_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize("decay", ["linear", "exponential", "inverse_sigmoid"])
-def test_trust_in_the_reference_falls(decay: str) -> None:
+def test_the_share_of_replaced_inputs_grows(decay: str) -> None:
     settings = ObjectiveSettings(kind="scheduled_sampling", rate=0.4, decay=decay, decay_steps=100)  # type: ignore[arg-type]
     shares = [replaced_share(step, settings) for step in range(0, 1000, 5)]
     assert shares[0] <= 0.4 * 0.01
@@ -117,7 +117,7 @@ def all_hidden(batch: Batch) -> Batch:
     return replace(batch, source=source, target_in=target_in)
 
 
-def test_hidden_words_are_not_shown_and_all_else_is() -> None:
+def test_token_cutoff_changes_nothing_but_its_tokens() -> None:
     model, batch = model_of(), batch_of()
     plain = make_objective(ObjectiveSettings(), label_smoothing=0.1, r_drop=0.0)
     hiding = make_objective(ObjectiveSettings(token_cutoff=1.0), label_smoothing=0.1, r_drop=0.0)
@@ -139,7 +139,7 @@ def test_a_pass_that_sees_all_agrees_with_one_that_does_not() -> None:
     assert objective(model, batch, 0).item() == pytest.approx(float(missed + 5.0 / 4 * apart), abs=1e-8)
 
 
-def test_as_many_words_are_hidden_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_cutoff_hides_the_given_share(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = model_of(), batch_of([(30, 30), (11, 20)] * 40)
     seen: list[Tensor] = []
     encode, hidden_states = model.encode, model.hidden_states

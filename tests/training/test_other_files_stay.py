@@ -32,7 +32,7 @@ def learn(folder: Path, corpus: tuple[Path, Path], *more: str, resume: bool = Fa
 
 
 @pytest.mark.parametrize("name", RUN_FOLDERS)
-def test_a_folder_with_somebodys_files_is_not_taken_for_a_runs(
+def test_a_folder_with_other_files_is_not_used_as_a_run_folder(
     name: str, corpus: tuple[Path, Path], tmp_path: Path
 ) -> None:
     (tmp_path / name).mkdir()
@@ -43,7 +43,7 @@ def test_a_folder_with_somebodys_files_is_not_taken_for_a_runs(
     assert notes.read_text() == "mine" and sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
-def test_a_refused_run_takes_away_what_it_has_made(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_refused_run_deletes_its_files(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.hold_out = 0 leaves nothing to validate with"):
         learn(tmp_path / "run", corpus, "data.hold_out=0")
     assert not {"data", "tokenizers", "settings.toml"} & {path.name for path in (tmp_path / "run").iterdir()}
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_made(place: str, corpus: tuple[Path, Path], tmp
     assert heedful(["demo", "--output", str(tmp_path / "file")]) == 1
 
 
-def test_who_ignores_a_signal_goes_on_ignoring_it() -> None:
+def test_an_ignored_signal_stays_ignored() -> None:
     """As under nohup, which outlives its terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -80,7 +80,7 @@ def test_a_run_in_a_thread(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     assert [one.step for one in found] == [4]
 
 
-def test_asked_to_stop_while_preparing_it_does_not_begin(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_stop_during_preparation_ends_the_run(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     said: list[str] = []
 
     def interrupt(event: dict) -> None:

@@ -17,7 +17,7 @@ from small_run import OVERRIDES, open_small, settings, write_corpus
 
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])
 @pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16"])
-def test_the_disk_of_the_plan_is_what_is_written(ema: str, precision: str, tmp_path: Path) -> None:
+def test_the_planned_disk_space_is_what_is_written(ema: str, precision: str, tmp_path: Path) -> None:
     """One checkpoint is kept, one more is there while it is replaced; beside them stand three models."""
     source, target = write_corpus(tmp_path)
     kept = ["run.keep_last=1", "run.average=1", "run.keep_best=0"]

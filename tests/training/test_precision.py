@@ -95,7 +95,7 @@ def test_muon_in_bfloat16_is_nearly_orthogonal_too() -> None:
 
 
 @pytest.mark.parametrize(("units", "name"), [(True, "bfloat16"), (False, "float32")])
-def test_the_machine_decides_and_the_record_says(
+def test_auto_precision_is_resolved_and_recorded(
     units: bool, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "has_bfloat16_units", lambda device: units)
@@ -159,7 +159,7 @@ def test_pictures_are_learned_in_float64_too(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "then"), [("float32", "float64"), ("float64", "float32")])
-def test_a_running_average_goes_on_in_other_numbers(first: str, then: str, tmp_path: Path) -> None:
+def test_a_running_average_is_resumed_in_another_precision(first: str, then: str, tmp_path: Path) -> None:
     source, target = write_corpus(tmp_path / "corpus")
     began = [*QUICK, "data.workers=0", "run.steps=4", "run.validate_every=4", f"run.precision={first}"]
     assert "run.ema=0.9" in began

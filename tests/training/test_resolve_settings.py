@@ -78,13 +78,13 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Files:
         ("data.weights=[1.0, 0.5]", r"data\.weights = \[1\.0, 0\.5\]: 2 weights, but 1 corpus: .* one for each"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_in_words(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
+def test_a_value_outside_its_range_is_rejected(typed: str, words: str, recipe: str | None, pairs: Files) -> None:
     with pytest.raises(UserError, match=words):
         resolve_settings(pairs, None, recipe, [typed])
 
 
 @pytest.mark.parametrize("content", ["pairs", "text", "labels"])
-def test_a_corpus_of_which_nothing_is_learned_is_refused(content: Content, files: dict[Content, Files]) -> None:
+def test_a_corpus_with_weight_0_is_rejected(content: Content, files: dict[Content, Files]) -> None:
     """Some of it would be held out all the same, and be in the vocabulary: who wants none of it leaves it out."""
     one = files[content]
     two = replace(one, source=(*one.source, "crawl.txt"), target=(*one.target, *(["crawl.xx"] if one.target else [])))
@@ -115,7 +115,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Content, Files]:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("typed", USED)
-def test_what_a_task_never_looks_at_is_refused(typed: str, task: str, files: dict[Content, Files]) -> None:
+def test_typed_settings_that_a_task_does_not_use_are_rejected(
+    typed: str, task: str, files: dict[Content, Files]
+) -> None:
     given, family = files[TASKS[task].content], TASKS[task].families[0]
     key = typed.partition("=")[0]
     if task in USED[typed]:
@@ -135,7 +137,7 @@ def test_what_a_task_never_looks_at_is_refused(typed: str, task: str, files: dic
         ("data.hold_out=1000", ["data.documents=file"]),
     ],
 )
-def test_only_one_setting_says_what_is_held_out(typed: str, others: list[str], files: dict[Content, Files]) -> None:
+def test_hold_out_settings_exclude_each_other(typed: str, others: list[str], files: dict[Content, Files]) -> None:
     """Of whole files a share of each, of documents a number: the other setting would do nothing, whatever it is."""
     key, how = typed.partition("=")[0], others[0].partition("=")[2]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for data\.documents = .*, and here it is '{how}'"):
@@ -144,16 +146,14 @@ def test_only_one_setting_says_what_is_held_out(typed: str, others: list[str], f
     assert resolve_settings(files["text"], "gpt", None, [*others, other]).settings.data.documents == how
 
 
-def test_documents_that_a_recipe_names_for_another_task_forbid_nothing(
-    files: dict[Content, Files], tmp_path: Path
-) -> None:
+def test_a_recipe_for_another_task_does_not_restrict_hold_out(files: dict[Content, Files], tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('family = "bert"\ntask = "classification"\n[data]\ndocuments = "file"\nhold_out_share = 0.2\n')
     assert resolve_settings(files["labels"], None, recipe, ["data.hold_out=50"]).settings.data.hold_out == 50
 
 
 @pytest.mark.parametrize("typed", ["objective.rate=0.25", "objective.decay=exponential", "objective.decay_steps=10"])
-def test_what_belongs_to_other_objectives_is_refused(typed: str, pairs: Files) -> None:
+def test_settings_of_other_objectives_are_rejected(typed: str, pairs: Files) -> None:
     key = typed.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for objective\.kind = .*, and here it is 'teacher_forcing'"):
         resolve_settings(pairs, None, "tiny", [typed])
@@ -162,19 +162,19 @@ def test_what_belongs_to_other_objectives_is_refused(typed: str, pairs: Files) -
         assert settled.settings.objective.kind == kind
 
 
-def test_what_does_nothing_may_be_typed(files: dict[Content, Files]) -> None:
+def test_values_without_effect_may_be_typed(files: dict[Content, Files]) -> None:
     typed = ["loss.label_smoothing=0", "data.flip=false", "data.rows=packed", "noise.mean_span=3"]
     assert resolve_settings(files["text"], "bert", None, typed).settings.task == "masked_tokens"
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_no_recipe_that_is_chosen_is_refused(task: str, files: dict[Content, Files]) -> None:
+def test_every_chosen_recipe_is_valid(task: str, files: dict[Content, Files]) -> None:
     for family in TASKS[task].families:
         assert resolve_settings(files[TASKS[task].content], family, None, [f"task={task}"]).settings.task == task
 
 
 @pytest.mark.parametrize("recipe", [*FOR_PAIRS, *sorted(RECIPES.glob("*.toml"))], ids=lambda path: Path(path).stem)
-def test_no_recipe_that_is_named_is_refused(recipe: str | Path, files: dict[Content, Files]) -> None:
+def test_every_named_recipe_is_valid(recipe: str | Path, files: dict[Content, Files]) -> None:
     values = read_toml(find_recipe(recipe))
     task, n_corpora = values.get("task", "translation"), len(values["data"].get("weights", [1.0]))
     one = files[TASKS[task].content]
@@ -182,7 +182,7 @@ def test_no_recipe_that_is_named_is_refused(recipe: str | Path, files: dict[Cont
     assert resolve_settings(given, None, recipe, []).settings.task == task
 
 
-def test_what_a_recipe_says_for_another_task_is_not_typed(files: dict[Content, Files], tmp_path: Path) -> None:
+def test_a_recipe_may_serve_two_tasks(files: dict[Content, Files], tmp_path: Path) -> None:
     """One recipe serves a start and what goes on from it; who types a setting believes that it helps."""
     texts = ["a dog runs", "a cat sees the dog"]
     tokenizer = learn_tokenizer(texts, TokenizerConfig(vocab_size=300))
@@ -209,7 +209,7 @@ def test_columns_beside_files_without_columns_are_refused(files: dict[Content, F
         assert resolve_settings(given, family, recipe, typed).settings.data.columns == (2, 1)
 
 
-def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_validation_options_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = map(str, write_corpus(tmp_path))
     sides = ["--valid-source", source, "--valid-target", target, "--dry-run"]
     code = run(["train", str(tmp_path / "run"), "--source", source, "--target", target, "--valid", "v.tsv", *sides])
@@ -226,7 +226,7 @@ def test_two_names_for_what_to_validate_on_are_refused(tmp_path: Path, capsys: p
         ("data.isolate_documents=false", "data.rows", "random", "packed"),
     ],
 )
-def test_what_belongs_to_another_choice_is_refused(
+def test_a_setting_without_effect_is_rejected(
     typed: str, other: str, usual: str, wanted: str, files: dict[Content, Files]
 ) -> None:
     """It would be recorded, and believed to have helped."""

@@ -72,7 +72,7 @@ def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrup
     )
 
 
-def test_an_abandoned_validation_is_made_up_for(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+def test_an_abandoned_validation_is_repeated_on_resume(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
     """A signal in the middle of a validation: the step is saved without a score, and resuming validates first."""
     trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
     validator = trainer.validator

@@ -31,7 +31,7 @@ def test_a_corpus_that_changed_before_it_was_prepared_is_refused(tmp_path: Path)
 
 @pytest.mark.parametrize("long", ["leave_out", "extract"])
 @pytest.mark.parametrize("name", ["train.jsonl", "train.tsv"])
-def test_languages_that_chose_the_text_stay(name: str, long: str, tmp_path: Path) -> None:
+def test_languages_that_select_the_text_cannot_change(name: str, long: str, tmp_path: Path) -> None:
     """Of other files they are for the card alone, and may be put right later."""
     pair = {"en": "a dog", "de": "ein Hund"}
     (tmp_path / name).write_text(f"{json.dumps(pair)}\n" if name.endswith("jsonl") else "a dog\tein Hund\n")

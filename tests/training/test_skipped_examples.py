@@ -61,7 +61,7 @@ def test_unreadable_lines_are_counted(kind: str, files: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["next_token", "translation bart"])
-def test_so_are_those_of_validation(kind: str, tmp_path: Path) -> None:
+def test_skipped_lines_of_validation_are_reported(kind: str, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_bytes(b"the man runs\n\nthe dog sees a cat\n\n" + BAD)
     names = {"valid": tmp_path / "valid.txt"}
     if kind != "next_token":
@@ -100,7 +100,7 @@ def test_a_source_beyond_the_last_position_is_not_translated_and_ends_no_run(
 
 
 @pytest.mark.parametrize("n_sentences", [1, 2])
-def test_a_later_source_stands_in_for_one_beyond_the_last_position(n_sentences: int, tmp_path: Path) -> None:
+def test_a_later_source_replaces_one_beyond_the_last_position(n_sentences: int, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_text("the dog " * 30 + "\nthe man runs\na cat sees the dog\n")
     (tmp_path / "valid.xx").write_text("DOG THE\nRUNS MAN THE\nDOG THE SEES CAT A\n")
     names = {"valid_source": tmp_path / "valid.txt", "valid_target": tmp_path / "valid.xx"}

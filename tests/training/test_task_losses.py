@@ -79,7 +79,7 @@ def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
     torch.testing.assert_close(next_token_loss(model, batch, isolate_documents=True), expected)
 
 
-def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
+def test_packed_documents_are_isolated(tmp_path: Path) -> None:
     """The loss of a row of two documents is that of the two alone, and is not when they may see each other."""
     prepared_task, *_ = lesson_of(CASES["next_token"], tmp_path)
     model = fill(prepared_task.make_model().double().eval())
@@ -96,7 +96,7 @@ def test_documents_in_a_row_are_apart(tmp_path: Path) -> None:
     assert abs((next_token_loss(model, packed, isolate_documents=False) - alone).item()) > 1e-6
 
 
-def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:
+def test_only_masked_tokens_have_a_loss(tmp_path: Path) -> None:
     prepared_task, batch_tokens, max_len = lesson_of(CASES["masked_tokens"], tmp_path)
     model = prepared_task.make_model().double().eval()
     assert isinstance(model, Bert)
@@ -109,7 +109,7 @@ def test_only_hidden_tokens_are_asked_for(tmp_path: Path) -> None:
     assert 0.05 < share < 0.4
 
 
-def test_hidden_patches_are_painted_and_orders_are_found(tmp_path: Path) -> None:
+def test_masked_patch_and_order_losses_written_out(tmp_path: Path) -> None:
     prepared_task, *_ = lesson_of(CASES["masked_patches"], tmp_path / "a")
     batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
     model = prepared_task.make_model().eval()
@@ -139,7 +139,7 @@ def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
     assert parts == [text[: int(len(text) * 0.9)], text[int(len(text) * 0.9) :]]
 
 
-def test_windows_begin_anywhere_and_say_what_follows(tmp_path: Path) -> None:
+def test_windows_begin_anywhere_and_predict_the_next_token(tmp_path: Path) -> None:
     prepared_task, *_ = lesson_of(CASES["next_token windows"], tmp_path)
     dataset = prepared_task.make_dataset(False)
     batch = dataset.batch(np.arange(8), np.arange(8), seed=5)

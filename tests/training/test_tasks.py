@@ -133,7 +133,7 @@ def test_resumed_is_uninterrupted(
         assert [tensor for tensor in a if not torch.equal(a[tensor], b[tensor])] == []
 
 
-def test_the_comparison_can_fail(
+def test_the_comparison_of_weights_can_fail(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     whole = finished("next_token", runs, tmp_path_factory)
@@ -142,7 +142,7 @@ def test_the_comparison_can_fail(
     assert any(not torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_body_is_taken_and_a_head_is_new(
+def test_the_body_is_taken_over_and_another_head_is_new(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """From hidden words to labels: all layers come along, said aloud; the family need not be named."""
@@ -179,7 +179,7 @@ def test_frozen_parts_keep_every_bit(
             assert torch.equal(a[name], b[name]) == kept, name
 
 
-def test_another_family_cannot_go_on_as_this_one(
+def test_another_family_than_that_of_the_start_is_rejected(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     before = finished("masked_tokens", runs, tmp_path_factory)
@@ -187,7 +187,7 @@ def test_another_family_cannot_go_on_as_this_one(
         run_case(CASES["next_token"], tmp_path / "run", init_from=before)
 
 
-def test_more_positions_than_were_learned_are_refused(
+def test_texts_longer_than_the_positions_of_a_start_are_rejected(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     before = finished("masked_tokens", runs, tmp_path_factory)
@@ -195,7 +195,7 @@ def test_more_positions_than_were_learned_are_refused(
         run_case(CASES["classification"], tmp_path / "run", "data.max_len=64", init_from=before)
 
 
-def test_a_record_from_before_there_were_tasks_goes_on(tmp_path: Path) -> None:
+def test_a_record_without_a_task_is_a_translation(tmp_path: Path) -> None:
     """Nothing in settings.toml but what translations had: no family, no task, no kind of files."""
     source, target = write_corpus(tmp_path, n_pairs=60)
     few = [*OVERRIDES, "run.steps=2", "run.validate_every=2", "run.validation_sentences=0", "run.metric=loss"]
@@ -223,7 +223,7 @@ def test_a_record_from_before_there_were_tasks_goes_on(tmp_path: Path) -> None:
         ("bert", "classifcation", "labels", "did you mean 'classification'"),
     ],
 )
-def test_what_does_not_fit_is_refused(family: str, task: str, content: str, words: str) -> None:
+def test_wrong_combinations_are_rejected(family: str, task: str, content: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         choose_task(family, task, content)  # type: ignore[arg-type]
 
@@ -264,14 +264,14 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "setting", ["loss.r_drop=5.0", "objective.kind=random_replacement", "tokenizer.sample_alpha=0.1"]
 )
-def test_what_a_task_cannot_use_is_refused(setting: str, tmp_path: Path) -> None:
+def test_settings_that_a_task_does_not_use_are_rejected(setting: str, tmp_path: Path) -> None:
     """A setting that changes nothing would be believed to have helped."""
     key = setting.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{key}' .* the task 'classification'"):
         run_case(CASES["classification"], tmp_path / "run", setting)
 
 
-def test_a_step_in_which_nothing_is_hidden_changes_nothing(tmp_path: Path) -> None:
+def test_a_step_without_masked_tokens_changes_nothing(tmp_path: Path) -> None:
     """Texts of unknown words alone: there is nothing to hide in them."""
     text = tmp_path / "a.txt"
     text.write_text("".join(f"{'man' if i % 9 else '★'} \n" for i in range(90)), encoding="utf-8")
@@ -308,7 +308,7 @@ def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
-def test_spare_rows_of_a_start_stay(tmp_path: Path) -> None:
+def test_unused_rows_of_a_start_stay(tmp_path: Path) -> None:
     """Public models have more rows than pieces: without them the whole table would begin anew."""
     run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
     first = load_model(tmp_path / "first" / "last")
@@ -328,7 +328,7 @@ def test_each_family_learns_its_own_task() -> None:
     assert {family: choose_task(family, "", "text") for family in wanted} == wanted
 
 
-def test_a_refused_run_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
+def test_after_a_refused_run_its_folder_can_be_used(tmp_path: Path) -> None:
     case = CASES["next_token"]
     for wrong in ("tokenizer.vocab_size=3", 'optimiser.frozen=["embeddingz"]'):
         with pytest.raises(UserError, match=r"vocab_size|embeddingz"):
@@ -341,7 +341,7 @@ def test_a_refused_run_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "data" / "ready").exists()
 
 
-def test_texts_are_as_short_as_a_start_needs_them(tmp_path: Path) -> None:
+def test_max_len_is_lowered_to_the_positions_of_a_start(tmp_path: Path) -> None:
     run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
     files = Files.of(tmp_path / "files" / "text.txt", (), None, None, tmp_path / "first", "text")
     assert resolve_settings(files, None, None, []).settings.data.max_len == 32

@@ -45,7 +45,7 @@ def test_a_run_without_a_step_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_goes_on_replaces_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+def test_a_resumed_run_overwrites_the_curve_after_its_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     first = TensorBoardLog(tmp_path)
     for number in (50, 100, 150, 200):

@@ -37,7 +37,7 @@ def learn(folder: Path, tags: Path | list[Path], *overrides: str) -> list[str]:
     return said
 
 
-def test_a_tag_that_only_held_out_sentences_have_is_one_all_the_same(tmp_path: Path) -> None:
+def test_a_tag_of_held_out_sentences_only_is_known(tmp_path: Path) -> None:
     """Which sentences are held out is not the user's choice."""
     learn(tmp_path / "run", write(tmp_path / "a", {"man": "R"}, numbered=True))
     parts = [(tmp_path / "run" / "data" / f"{name}.jsonl").read_text().splitlines() for name in ("train", "valid")]
@@ -60,7 +60,7 @@ def test_columns_that_give_no_word_are_named(tmp_path: Path) -> None:
         learn(tmp_path / "run", tags, "data.columns=[2,3]")
 
 
-def test_what_is_cut_is_said(tmp_path: Path) -> None:
+def test_truncated_examples_are_reported(tmp_path: Path) -> None:
     tags = write(tmp_path / "a", {"man": "V"})
     assert not any("max_len" in text for text in learn(tmp_path / "whole", tags))
     assert any("more than 4 tokens (data.max_len)" in text for text in learn(tmp_path / "cut", tags, "data.max_len=6"))
@@ -78,7 +78,7 @@ def test_the_card_says_how_many_sentences_each_file_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tagging", "image_classification", "masked_patches"])
-def test_files_that_are_put_together_have_no_weights(kind: str, tmp_path: Path) -> None:
+def test_joined_files_have_no_weights(kind: str, tmp_path: Path) -> None:
     [(option, path)] = CASES[kind].files(tmp_path).items()
     files, case = {option: [path, path]}, CASES[kind]
     with pytest.raises(UserError, match=r"data\.weights = \[1\.0, 0\.5\]: files of (tags|images) are joined to one"):

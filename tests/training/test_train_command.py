@@ -112,7 +112,7 @@ def test_nothing_to_resume(corpus: tuple[Path, Path], tmp_path: Path) -> None:
         ("run.seed=7", "'run.seed' was 1"),
     ],
 )
-def test_resuming_as_something_else_is_refused(
+def test_resuming_with_other_settings_is_rejected(
     change: str, words: str, finished: Path, corpus: tuple[Path, Path]
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -137,7 +137,7 @@ def test_resuming_with_another_recipe_start_or_validation_is_refused(finished: P
     assert "already at step 8 of 8" in train(folder=finished, resume=True, recipe="tiny").reason
 
 
-def test_more_steps_go_on(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_finished_run_continues_with_more_steps(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     """8 steps, then 8 more, are 16 steps: the rate of this schedule does not depend on how many are planned."""
     quick(tmp_path / "at-once", corpus, "run.steps=16")
     quick(tmp_path / "in-two", corpus)
@@ -164,7 +164,9 @@ def test_resume_before_the_first_checkpoint_starts_from_the_beginning(
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_init_from_takes_weights_shape_and_tokenizers(
+    finished: Path, corpus: tuple[Path, Path], tmp_path: Path
+) -> None:
     recipe = tmp_path / "other.toml"
     recipe.write_text('[model]\nactivation = "gelu"\nresidual = "none"\n[tokenizer]\nkind = "unigram"\n')
     few = ["run.steps=1", "optimiser.lr=1e-12"]
@@ -181,7 +183,7 @@ def test_from_takes_weights_shape_and_tokenizers(finished: Path, corpus: tuple[P
     assert before.tokenizers.source.fingerprint == after.tokenizers.source.fingerprint
 
 
-def test_several_corpora_are_weighed(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_several_corpora_are_weighted(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     """With weight 0.1 the second corpus is hardly seen, so an epoch has fewer steps; weights must fit the corpora."""
     second = (tmp_path / "second.en", tmp_path / "second.xx")
     second[0].write_text("".join(f"small {line}\n" for line in corpus[0].read_text().splitlines()))
@@ -219,7 +221,7 @@ def test_the_memory_of_a_plan_is_that_of_every_trial(
     assert len(passes) > 1 and planned["peak_memory_bytes"] // 10**12 == len(passes)
 
 
-def test_one_owner(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+def test_one_process_per_run_folder(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     with lock_run_folder(tmp_path / "run"), pytest.raises(UserError, match=f"process {os.getpid()}"):
         quick(tmp_path / "run", corpus)
 
@@ -302,7 +304,7 @@ def test_not_a_number_stops_before_the_update(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_and_says_how_to_go_on(
+def test_a_signal_saves_and_prints_how_to_resume(
     number: signal.Signals, corpus: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -369,7 +371,7 @@ def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [("linear", True), ("cosine", True), ("inverse_sqrt", False)])
-def test_who_gives_too_little_time_for_a_schedule_is_told(kind, is_told, corpus, tmp_path, monkeypatch) -> None:
+def test_a_time_limit_that_cuts_a_schedule_is_noted(kind, is_told, corpus, tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr(Trainer, "trial_pass", lambda trainer, batch: batch.n_target_tokens / 6.0)  # six seconds a step
     events: list[dict[str, object]] = []

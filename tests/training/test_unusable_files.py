@@ -19,7 +19,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("policy", ["skip", "error"])
 @pytest.mark.parametrize("what", CONTENTS)
-def test_a_whole_file_cannot_be_left_out(what: str, policy: str, tmp_path: Path) -> None:
+def test_a_fatal_problem_of_a_file_is_never_skipped(what: str, policy: str, tmp_path: Path) -> None:
     source, target = write_corpus(tmp_path)
     change, words = CONTENTS[what]
     for path in (source, target) if what == "empty" else (source,):

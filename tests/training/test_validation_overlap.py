@@ -38,5 +38,5 @@ def test_pairs_that_are_also_in_validation_are_counted_in_every_corpus(tmp_path:
 
 
 @pytest.mark.parametrize("valid", [NEW, None])
-def test_where_there_is_none_that_is_said(valid: list[tuple[str, str]] | None, tmp_path: Path) -> None:
+def test_no_overlap_is_reported(valid: list[tuple[str, str]] | None, tmp_path: Path) -> None:
     assert said_of(tmp_path, valid) == [NONE]
