@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.decoding.steps.packed_linear import Linear
+from heedful.decoding.steps.packed_linear import PackedLinear
 
 D, FF, V, LAYERS = 256, 1024, 8000, 3
 SHAPES = [(D, 3 * D), (D, D), (D, D), (D, D), (D, FF), (FF, D)] * LAYERS + [(D, V)]
@@ -44,7 +44,9 @@ class Products(nn.Module):
 
 def packed(model: Products) -> Step:
     """Return the step as heedful computes it: weights packed once, the activation fused with the product."""
-    layers = [Linear(layer.weight, layer.bias, F.relu if layer.out_features == FF else None) for layer in model.layers]
+    layers = [
+        PackedLinear(layer.weight, layer.bias, F.relu if layer.out_features == FF else None) for layer in model.layers
+    ]
 
     def step(x: Tensor) -> Tensor:
         wide = x

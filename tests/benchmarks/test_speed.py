@@ -65,8 +65,8 @@ def test_decode_measures_all_programs_and_their_translations_agree(model: Path, 
     assert "| heedful, auto, shortlist | int8 | beam 5 |" in output
 
 
-def test_lookahead_gives_the_results_of_greedy_search(model: Path, text: Path) -> None:
-    rows = run_benchmark("lookahead", "--model", model, "--rounds", "1", "--source", text).splitlines()[2:]
+def test_parallel_decoding_gives_the_results_of_greedy_search(model: Path, text: Path) -> None:
+    rows = run_benchmark("parallel_decoding", "--model", model, "--rounds", "1", "--source", text).splitlines()[2:]
     assert len(rows) == 5
     assert all(row.endswith(f"| {len(LINES)} of {len(LINES)} |") for row in rows)
 

@@ -9,7 +9,7 @@ from deterministic import fill, largest_difference, whole_numbers
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.request import Request
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.steps.fast_decoder_only import FastDecoderOnlyStep, Waves
+from heedful.decoding.steps.fast_decoder_only import CosSin, FastDecoderOnlyStep
 from heedful.models.gpt import Gpt, GptConfig, RotaryConfig
 from heedful.text.special_ids import SpecialIds
 
@@ -95,7 +95,7 @@ def test_many_columns_fall_off_the_front() -> None:
         rows.step.replace(rows.state, torch.tensor([place]), [new])
         rows.fed[place], rows.begins[place] = list(new), True
         assert max(rows.go() for _ in range(15)) < 1e-12
-    assert rows.state.columns.tensors[0].size(2) <= 96
+    assert rows.state.cache.tensors[0].size(0) <= 96
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -127,12 +127,12 @@ def test_a_lane_keeps_its_positions_whatever_another_puts_there() -> None:
         """Another lane, which needs one position, is always the last to set the table."""
 
         @property
-        def waves(self) -> Waves | None:  # type: ignore[override]
-            return self._waves
+        def cos_sin(self) -> CosSin | None:  # type: ignore[override]
+            return self._cos_sin
 
-        @waves.setter
-        def waves(self, table: Waves | None) -> None:
-            self._waves = None if table is None else (table[0][:1], table[1][:1])
+        @cos_sin.setter
+        def cos_sin(self, table: CosSin | None) -> None:
+            self._cos_sin = None if table is None else (table[0][:1], table[1][:1])
 
     rows = Rows(make("llama"), [text(7), text(2)])
     rows.step = Outpaced(rows.model)

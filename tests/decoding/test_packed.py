@@ -1,4 +1,4 @@
-"""Packed weights: whatever the layout, the rows and the threads, the product is the plain one."""
+"""The product with packed weights is that of F.linear, for every layout, number of rows and number of threads."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heedful.decoding.steps.packed_linear import BENDS, SMALL, Function, Linear, packing_works
+from heedful.decoding.steps.packed_linear import ACTIVATIONS, SMALL, Function, PackedLinear, packing_works
 from heedful.nn.feedforward import FEED_FORWARDS
 
 
@@ -21,28 +21,30 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n_rows", [1, 2, 5, 64])
 @pytest.mark.parametrize("shape", [(8, 4), (320, 256), (256, 320)])  # (outputs, inputs)
-@pytest.mark.parametrize("bend", [None, *BENDS])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_the_product_is_the_plain_one(
-    threads: int, shape: tuple[int, int], n_rows: int, bend: Function | None, has_bias: bool, dtype: torch.dtype
+def test_the_product_is_that_of_linear(
+    threads: int, shape: tuple[int, int], n_rows: int, activation: Function | None, has_bias: bool, dtype: torch.dtype
 ) -> None:
     generator = torch.Generator().manual_seed(n_rows)
     weight, x = (torch.randn(*size, generator=generator, dtype=dtype) for size in (shape, (n_rows, shape[1])))
     bias = torch.randn(shape[0], generator=generator, dtype=dtype) if has_bias else None
     expected = F.linear(x, weight, bias)
     with torch.inference_mode():
-        found = Linear(weight, bias, bend)(x)
-    torch.testing.assert_close(found, expected if bend is None else bend(expected), rtol=1e-5, atol=1e-4)
+        y = PackedLinear(weight, bias, activation)(x)
+    torch.testing.assert_close(y, expected if activation is None else activation(expected), rtol=1e-5, atol=1e-4)
 
 
-def test_every_bend_of_a_plain_network_has_its_name() -> None:
-    assert {bend for network, bend in FEED_FORWARDS.values() if network.__name__ == "FeedForward"} <= set(BENDS)
+def test_every_activation_of_a_plain_network_can_be_fused() -> None:
+    assert {activation for network, activation in FEED_FORWARDS.values() if network.__name__ == "FeedForward"} <= set(
+        ACTIVATIONS
+    )
 
 
 def test_large_weights_are_packed() -> None:
-    """Where this torch can: else the test above would prove nothing."""
+    """If this torch can pack weights; else the test above would prove nothing."""
     if not packing_works():
         pytest.skip("this torch has no packed products")
-    linear = Linear(torch.randn(SMALL // 64, 64), None)
+    linear = PackedLinear(torch.randn(SMALL // 64, 64), None)
     linear(torch.randn(5, 64))
     assert linear.packed.is_mkldnn

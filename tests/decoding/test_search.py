@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.data import pad_sources
 from heedful.decoding.engines.torch_engine import TorchEngine, with_attention
 from heedful.decoding.search import continuous_batching
-from heedful.decoding.search.beam_search import extend_beam, likeliest, top
+from heedful.decoding.search.beam_search import argmax_by_chunks, extend_beam, topk_by_chunks
 from heedful.decoding.search.callback import BeamTrace, SearchCallback
 from heedful.decoding.search.continuous_batching import search
 from heedful.decoding.search.hypotheses import NextTokenScores
@@ -422,37 +422,37 @@ def test_the_diary_of_a_beam_tells_its_end() -> None:
     assert len(kept) == 3
 
 
-def test_top_is_topk() -> None:
+def test_topk_by_chunks_is_topk() -> None:
     torch.manual_seed(0)
     for n, size, k in ((7, 8000, 10), (3, 8011, 4), (5, 100, 10), (2, 5, 5)):
         logits: Tensor = torch.randn(n, size)
-        values, ids = top(logits, k)
+        values, ids = topk_by_chunks(logits, k)
         expected = logits.topk(k, dim=1)
         assert torch.equal(values, expected.values)
         assert torch.equal(ids, expected.indices)
 
 
-def test_the_likeliest_is_argmax() -> None:
+def test_argmax_by_chunks_is_argmax() -> None:
     torch.manual_seed(0)
     for n, size in ((7, 8000), (5, 8011), (3, 8000), (5, 100), (4, 2048), (6, 2049)):
         logits = torch.randn(n, size)
-        assert torch.equal(likeliest(logits), logits.argmax(dim=1, keepdim=True))
+        assert torch.equal(argmax_by_chunks(logits), logits.argmax(dim=1, keepdim=True))
         logits[0, -1] = logits[1, 0] = 99.0  # the last, the first
         logits[2, size // 3] = logits[2, size // 2] = 99.0  # of equals the first
-        assert likeliest(logits)[:3, 0].tolist() == [size - 1, 0, size // 3]
+        assert argmax_by_chunks(logits)[:3, 0].tolist() == [size - 1, 0, size // 3]
     hidden = torch.full((5, 8000), -torch.inf)
-    assert likeliest(hidden).shape == (5, 1)
+    assert argmax_by_chunks(hidden).shape == (5, 1)
 
 
-def test_gains_are_the_same_by_either_kernel() -> None:
+def test_log_probabilities_are_equal_by_either_kernel() -> None:
     torch.manual_seed(0)
-    said = torch.randn(5, 300)
-    logits = said.clone()
+    raw = torch.randn(5, 300)
+    logits = raw.clone()
     logits[:, 7] = -torch.inf
     tokens = torch.tensor([[7], [0], [7], [299], [3]])
-    for prediction in (NextTokenScores(said, said), NextTokenScores(logits, said)):
-        assert prediction.gain_of_one(tokens) == pytest.approx(prediction.gains(tokens), abs=1e-5)
-    assert NextTokenScores(logits, said).gain_of_one(tokens)[0, 0] == -math.inf
+    for scores in (NextTokenScores(raw, raw), NextTokenScores(logits, raw)):
+        assert scores.log_probs_of_one(tokens) == pytest.approx(scores.log_probs(tokens), abs=1e-5)
+    assert NextTokenScores(logits, raw).log_probs_of_one(tokens)[0, 0] == -math.inf
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,11 @@ def test_ctranslate2_finds_what_torch_finds_for_a_thousand_sentences(model, sett
 @pytest.mark.skipif(not packed_linear.packing_works(), reason="this torch has no packed products")
 @pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 def test_in_float32_any_batch_and_any_refill_is_one_by_one(model, settings, monkeypatch):
-    made: list[packed_linear.Linear] = []
-    really = packed_linear.Linear.__init__
-    monkeypatch.setattr(packed_linear.Linear, "__init__", lambda self, *args: really(self, *args) or made.append(self))
+    made: list[packed_linear.PackedLinear] = []
+    really = packed_linear.PackedLinear.__init__
+    monkeypatch.setattr(
+        packed_linear.PackedLinear, "__init__", lambda self, *args: really(self, *args) or made.append(self)
+    )
     monkeypatch.setattr(packed_linear, "SMALL", 1)  # products of small models are packed, too
     requests = REQUESTS[:120]
     width = settings.beam

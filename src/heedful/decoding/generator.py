@@ -168,7 +168,7 @@ class Generator:
                     f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
                 )
         requests = [
-            Request(ids, continues=True, place=(number, 0)) for number, ids in zip(numbers, prompts, strict=True)
+            Request(ids, continues=True, sample_key=(number, 0)) for number, ids in zip(numbers, prompts, strict=True)
         ]
         return self.engine.search(requests, settings)
 

@@ -76,7 +76,7 @@ class TokenConstraints:
                 prefix=() if at else self._prefix(number),
                 required=self.required,
                 forbidden=self.forbidden,
-                place=(number, at) if drawn else None,
+                sample_key=(number, at) if drawn else None,
             )
             for at, piece in enumerate(plan.pieces)
         ]

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 1_000_000  # ids and attention weights that are kept: some ten thousands of sentences, some ten megabytes
 
-Key = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int] | None]  # source and prefix; if sampled, the place
+Key = tuple[tuple[int, ...], tuple[int, ...], tuple[int, int] | None]  # source and prefix; if sampled, the sample key
 Search = Callable[[Sequence[Request]], list[list[Hypothesis]]]
 
 
 def key_of(request: Request) -> Key:
     """What tells the requests of one call apart: everything else is the same for all of its texts."""
-    return tuple(request.source), tuple(request.prefix), request.place
+    return tuple(request.source), tuple(request.prefix), request.sample_key
 
 
 class TranslationCache:

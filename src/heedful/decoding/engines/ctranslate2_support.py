@@ -6,6 +6,7 @@ from heedful.decoding.search.settings import SearchSettings
 from heedful.interop.ctranslate2.conversion import ConversionInfo
 from heedful.interop.ctranslate2.library import devices
 
+PARALLEL = "it generates one token at a time, so that it has no parallel decoding"
 RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
 
 
@@ -35,6 +36,8 @@ def why_not_settings(settings: SearchSettings, facts: ConversionInfo) -> str | N
     """Why it cannot search so with equal results; None if it can."""
     if settings.sampling is not None:
         return RANDOM
+    if settings.parallel:
+        return PARALLEL
     return _why_not_beam(settings, facts.target_vocab_size) if settings.beam > 1 else None
 
 
@@ -75,6 +78,7 @@ def why_not_prompt(request: Request, settings: SearchSettings, info: DecoderOnly
     n_read = len(request.source) + settings.limit(len(request)) - 1  # what is written last is not read
     refusals = {
         RANDOM: settings.sampling is not None,
+        PARALLEL: settings.parallel,
         "filters do not see the prompt there, and change its scores": is_filtered(settings)
         or bool(info.special_ids.forbidden_ids),
         "it looks at no source, so that there is no coverage": settings.coverage_penalty > 0,

@@ -11,13 +11,14 @@ from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.continuous_batching import length_limit_of, require_something, run_batch, search
 from heedful.decoding.search.hypotheses import ActiveRequest
+from heedful.decoding.search.parallel_decoding import decode_in_parallel, why_not_parallel
 from heedful.decoding.search.request import Hypothesis, Request, check_ids
 from heedful.decoding.search.settings import SearchSettings
 from heedful.decoding.search.step import S, Step
 from heedful.decoding.steps.ensemble import EnsembleStep
 from heedful.decoding.steps.fast_decoder_only import FastDecoderOnlyStep
 from heedful.decoding.steps.fast_seq2seq import FastSeq2SeqStep, supports_fast_step
-from heedful.decoding.steps.reference import Seq2SeqStep
+from heedful.decoding.steps.reference import ReferenceBlockStep, Seq2SeqStep
 from heedful.errors import UserError
 from heedful.models.encoder_decoder import EncoderDecoder
 from heedful.models.gpt import Gpt
@@ -75,13 +76,26 @@ class TorchEngine:
         if settings.shortlist:
             return f"shortlist = true: {self.no_shortlist}"
         if settings.sampling is not None and any(request.required for request in requests):
-            return "required: words can be required of a beam only, not of draws; leave out sampling"
-        return None
+            return "required: words can be required of a beam only, not of samples; leave out sampling"
+        return self._why_not_parallel(requests, settings) if settings.parallel else None
+
+    def _why_not_parallel(self, requests: Sequence[Request], settings: SearchSettings) -> str | None:
+        if self.others or not isinstance(self.model, Seq2Seq):
+            return "parallel = true: parallel decoding is for a single model of the family seq2seq; leave it out"
+        reasons = (why_not_parallel(request, settings) for request in (None, *requests))
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _seq2seq(self) -> Seq2Seq:
+        assert isinstance(self.model, Seq2Seq)
+        return self.model
 
     def search(
         self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
     ) -> list[list[Hypothesis]]:
         settings = self._checked(requests, settings)
+        if settings.parallel:
+            block_step = ReferenceBlockStep(self._seq2seq())
+            return [[decode_in_parallel(block_step, request, settings).hypothesis] for request in requests]
         threads, lanes = torch.get_num_threads(), self._n_lanes(len(requests))
         results = search(self.step, requests, settings, n_rows=self._n_rows(settings), lanes=lanes, callback=callback)
         if lanes > 1:
@@ -90,19 +104,22 @@ class TorchEngine:
 
     def stream(self, request: Request, settings: SearchSettings) -> Iterator[list[int]]:
         settings = self._checked([request], settings)
-        entry = ActiveRequest(0, request, length_limit_of(self.step, request, settings))
+        if settings.parallel:
+            yield self.search([request], settings)[0][0].ids
+            return
+        active = ActiveRequest(0, request, length_limit_of(self.step, request, settings))
         results: list[list[Hypothesis]] = [[]]
         written: list[int] = []
         callback = SearchCallback(on_step=lambda _, ids: written.append(ids[-1]) if ids else None)
         is_known_early = settings.n_best == 1 if settings.sampling is not None else settings.beam == 1
         n_yielded = 0
         for _ in _in_inference(
-            run_batch(self.step, [entry], deque(), settings, results, callback if is_known_early else None)
+            run_batch(self.step, [active], deque(), settings, results, callback if is_known_early else None)
         ):
             if new := written[n_yielded:]:
                 n_yielded += len(new)
                 yield new
-        require_something(results[0], entry)
+        require_something(results[0], active)
         if new := results[0][0].ids[n_yielded:]:
             yield new
 

@@ -1,12 +1,8 @@
-"""The best continuations of a step: few numbers out of rows x vocabulary.
+"""Beam search: in each step, the W best continuations of W hypotheses.
 
-The diary of a beam search: which hypotheses lived, which died and why. The beam's tree is drawn from it.
-
-Beam search: the W best continuations of W hypotheses, step by step.
-
-CTranslate2's rule, which both engines share: of the 2W best candidates, those among the first W that end are set aside
-as finished; the first W that do not end go on (2W candidates always hold so many, since each row can end only once).
-A sentence is over when enough have finished; "proven" goes on until no live hypothesis can still win.
+It follows CTranslate2, so that both engines find the same: of the 2W best candidates, those among the first W that end
+are finished, and the first W that do not end stay in the beam. 2W candidates always contain W that do not end, since
+each row can end only once. A search is over as `SearchSettings.stop` says.
 """
 
 from collections.abc import Callable
@@ -20,53 +16,75 @@ from heedful.decoding.search.constrained_beam_search import with_required
 from heedful.decoding.search.hypotheses import Candidates, Ints, LiveHypotheses, NextTokenScores, as_ints
 from heedful.decoding.search.settings import length_norm
 
-CHUNK = 32
+CHUNK = 32  # logits whose maximum is computed together
 
 
-def find_candidates(board: LiveHypotheses, prediction: NextTokenScores) -> Candidates:
-    """The 2W best of the W x V continuations of each sentence. They are among the 2W best of each row."""
-    width = board.width
-    n_best = min(2 * width, prediction.logits.size(1))
-    values, tokens = top(prediction.logits, n_best)  # (N, n_best)
-    shape = (len(board), width, n_best)
-    scores = board.scores[:, :, None] + prediction.gains(tokens).reshape(shape)
-    chosen_by = scores
-    if board.settings.repetition_penalty != 1.0:
-        chosen_by = board.scores[:, :, None] + (values - prediction.normaliser[:, None]).cpu().numpy().reshape(shape)
-    if board.settings.diversity:
-        chosen_by = chosen_by - board.settings.diversity * np.arange(n_best)
-    flat = chosen_by.reshape(len(board), -1)
+def extend_beam(
+    live: LiveHypotheses,
+    scores: NextTokenScores,
+    *,
+    on_candidates: Callable[[int, list[BeamCandidate]], None] | None = None,
+) -> Ints:
+    """Take one step for all slots; return for each of the N rows the row that it continues."""
+    candidates = find_candidates(live, scores)
+    if any(active.request.required for active in live.active):
+        candidates = with_required(live, candidates, scores)
+    if on_candidates is not None:
+        for slot in np.flatnonzero(~live.done).tolist():
+            on_candidates(live.active[slot].index, _describe(live, candidates, slot))
+    _finish_ended(live, candidates)
+    parents = _keep_best(live, candidates)
+    for slot in np.flatnonzero(~live.done).tolist():
+        live.done[slot] = _is_done(live, slot)
+    return (parents + np.arange(len(live))[:, None] * live.width).ravel()
+
+
+def find_candidates(live: LiveHypotheses, scores: NextTokenScores) -> Candidates:
+    """Return the 2W best of the W x V continuations of each slot. They are among the 2W best of each row."""
+    width = live.width
+    n_best = min(2 * width, scores.logits.size(1))
+    values, tokens = topk_by_chunks(scores.logits, n_best)  # (N, n_best)
+    shape = (len(live), width, n_best)
+    sums = live.scores[:, :, None] + scores.log_probs(tokens).reshape(shape)
+    ordered_by = sums
+    if live.settings.repetition_penalty != 1.0:
+        ordered_by = live.scores[:, :, None] + (values - scores.log_sum[:, None]).cpu().numpy().reshape(shape)
+    if live.settings.diversity:
+        ordered_by = ordered_by - live.settings.diversity * np.arange(n_best)
+    flat = ordered_by.reshape(len(live), -1)
     order = np.argsort(-flat, axis=1, kind="stable")[:, : 2 * width]
-    sentences = np.arange(len(board))[:, None]
+    slots = np.arange(len(live))[:, None]
     return Candidates(
-        scores=scores.reshape(len(board), -1)[sentences, order],
+        scores=sums.reshape(len(live), -1)[slots, order],
         parents=order // n_best,
-        tokens=as_ints(tokens).reshape(len(board), -1)[sentences, order],
+        tokens=as_ints(tokens).reshape(len(live), -1)[slots, order],
     )
 
 
-def likeliest(logits: Tensor) -> Tensor:
-    """The first largest of each row, (N, V) -> (N, 1), as `argmax` gives it, which looks for its place one by one; the
-    maxima of chunks are found many at a time.
+def argmax_by_chunks(logits: Tensor) -> Tensor:
+    """Return the first largest of each row, (N, V) -> (N, 1), as `argmax` does.
+
+    On CPUs `argmax` looks at the numbers one by one; maxima of chunks are vectorised.
     """
     n, size = logits.shape
     n_chunks = size // CHUNK
-    if n < 4 or n_chunks < 2 * CHUNK or logits.device.type != "cpu":  # few numbers are searched faster than divided
+    if n < 4 or n_chunks < 2 * CHUNK or logits.device.type != "cpu":  # for few numbers argmax is faster
         return logits.argmax(dim=1, keepdim=True)
     body = logits[:, : n_chunks * CHUNK].view(n, n_chunks, CHUNK)
     chunk = body.amax(dim=2).argmax(dim=1)  # (n,)
     inside = body[torch.arange(n), chunk]  # (n, CHUNK)
-    found = chunk[:, None] * CHUNK + inside.argmax(dim=1, keepdim=True)
+    best = chunk[:, None] * CHUNK + inside.argmax(dim=1, keepdim=True)
     rest = logits[:, n_chunks * CHUNK :]
     if rest.size(1):
-        value, place = rest.max(dim=1, keepdim=True)
-        found = torch.where(value > inside.amax(dim=1, keepdim=True), n_chunks * CHUNK + place, found)
-    return found
+        value, index = rest.max(dim=1, keepdim=True)
+        best = torch.where(value > inside.amax(dim=1, keepdim=True), n_chunks * CHUNK + index, best)
+    return best
 
 
-def top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, as `topk` gives them, found through the maxima of chunks: the k largest lie in the k
-    chunks with the largest maxima, and looking for those reads far less.
+def topk_by_chunks(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest of each row and their indices, as `topk` does.
+
+    The k largest are in the k chunks with the largest maxima; searching only these is faster on CPUs.
     """
     n, size = logits.shape
     n_chunks = size // CHUNK
@@ -78,108 +96,94 @@ def top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     ids = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK)).flatten(1)  # (n, k x CHUNK)
     rest = torch.arange(n_chunks * CHUNK, size).expand(n, -1)
     ids = torch.cat([ids, rest], dim=1)
-    values, places = logits.gather(1, ids).topk(k, dim=1)
-    return values, ids.gather(1, places)
+    values, columns = logits.gather(1, ids).topk(k, dim=1)
+    return values, ids.gather(1, columns)
 
 
-def extend_beam(
-    board: LiveHypotheses,
-    prediction: NextTokenScores,
-    *,
-    on_candidates: Callable[[int, list[BeamCandidate]], None] | None = None,
-) -> Ints:
-    """One step for all sentences; which row (of all N) each row goes on from."""
-    candidates = find_candidates(board, prediction)
-    if any(entry.request.required for entry in board.entries):
-        candidates = with_required(board, candidates, prediction)
-    if on_candidates is not None:
-        for place in np.flatnonzero(~board.over).tolist():
-            on_candidates(board.entries[place].number, _described(board, candidates, place))
-    _set_aside(board, candidates)
-    parents = _go_on(board, candidates)
-    for place in np.flatnonzero(~board.over).tolist():
-        board.over[place] = _is_over(board, place)
-    return (parents + np.arange(len(board))[:, None] * board.width).ravel()
-
-
-def _described(board: LiveHypotheses, candidates: Candidates, place: int) -> list[BeamCandidate]:
-    """The possible candidates of one sentence for a callback, each with what this step makes of it."""
+def _describe(live: LiveHypotheses, candidates: Candidates, slot: int) -> list[BeamCandidate]:
+    """Return the candidates of one slot for a callback, each with its fate in this step."""
     described: list[BeamCandidate] = []
-    step = int(board.lengths[place]) + 1
-    is_last, n_kept = step >= board.limits[place], 0
-    columns = (candidates.scores[place], candidates.tokens[place], candidates.parents[place])
-    for number, (score, token, row) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+    length = int(live.lengths[slot]) + 1
+    is_last, n_kept = length >= live.limits[slot], 0
+    columns = (candidates.scores[slot], candidates.tokens[slot], candidates.parents[slot])
+    for i, (score, token, row) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         if not np.isfinite(score):
             continue
+        ends = token == live.special_ids.eos_id
         fate: Fate = "pruned"
-        if (token == board.special_ids.eos_id or is_last) and number < board.width:
+        if (ends or is_last) and i < live.width:
             fate = "finished"
-        elif token != board.special_ids.eos_id and not is_last and n_kept < board.width:
+        elif not ends and not is_last and n_kept < live.width:
             fate, n_kept = "kept", n_kept + 1
-        described.append(BeamCandidate(row, token, score, board.normalized_score(place, row, score, step), fate))
+        normalized = live.normalized_score(slot, row, score, length)
+        described.append(BeamCandidate(row, token, score, normalized, fate))
     return described
 
 
-def _set_aside(board: LiveHypotheses, found: Candidates) -> None:
-    """Finish those of the first W candidates that end, or that reach the limit of their length."""
-    first = slice(0, board.width)
-    last = (board.lengths + 1 >= board.limits)[:, None]
-    ends = (found.tokens[:, first] == board.special_ids.eos_id) | last
-    ends &= np.isfinite(found.scores[:, first]) & ~board.over[:, None]
-    for place, number in np.argwhere(ends):
-        parent, token = int(found.parents[place, number]), int(found.tokens[place, number])
-        board.finish(place, parent, float(found.scores[place, number]), token)
-    board.over |= last[:, 0]
+def _finish_ended(live: LiveHypotheses, candidates: Candidates) -> None:
+    """Finish those of the first W candidates that end, or reach the length limit."""
+    first = slice(0, live.width)
+    last = (live.lengths + 1 >= live.limits)[:, None]
+    ends = (candidates.tokens[:, first] == live.special_ids.eos_id) | last
+    ends &= np.isfinite(candidates.scores[:, first]) & ~live.done[:, None]
+    for slot, i in np.argwhere(ends):
+        parent, token = int(candidates.parents[slot, i]), int(candidates.tokens[slot, i])
+        live.finish(slot, parent, float(candidates.scores[slot, i]), token)
+    live.done |= last[:, 0]
 
 
-def _go_on(board: LiveHypotheses, found: Candidates) -> Ints:
-    """The first W candidates that do not end become the rows; their parents (B, W)."""
-    ending = found.tokens == board.special_ids.eos_id
-    order = np.argsort(ending, axis=1, kind="stable")[:, : board.width]
-    missing = board.width - order.shape[1]
-    if missing > 0:  # a vocabulary smaller than the beam
+def _keep_best(live: LiveHypotheses, candidates: Candidates) -> Ints:
+    """Make the first W candidates that do not end the rows of each slot; return their parents, (B, W)."""
+    ending = candidates.tokens == live.special_ids.eos_id
+    order = np.argsort(ending, axis=1, kind="stable")[:, : live.width]
+    missing = live.width - order.shape[1]
+    if missing > 0:  # the vocabulary is smaller than the beam
         order = np.pad(order, ((0, 0), (0, missing)), mode="edge")
-    sentences = np.arange(len(board))[:, None]
-    scores = np.where(ending, -np.inf, found.scores)[sentences, order]
+    slots = np.arange(len(live))[:, None]
+    scores = np.where(ending, -np.inf, candidates.scores)[slots, order]
     if missing > 0:
         scores[:, -missing:] = -np.inf
-    parents = found.parents[sentences, order]
-    board.write(found.tokens[sentences, order], scores, parents)
+    parents = candidates.parents[slots, order]
+    live.append(candidates.tokens[slots, order], scores, parents)
     return parents
 
 
-def _is_over(board: LiveHypotheses, place: int) -> bool:
-    settings, finished = board.settings, board.finished[place]
-    live = board.scores[place].max()
-    if not np.isfinite(live):
+def _is_done(live: LiveHypotheses, slot: int) -> bool:
+    """Whether the search of a slot is over, by `settings.stop`."""
+    settings, finished = live.settings, live.finished[slot]
+    best_live = live.scores[slot].max()
+    if not np.isfinite(best_live):
         return True
     if settings.stop == "proven":
-        return len(finished) >= settings.n_best and _cannot_win(board, place, float(live))
+        return len(finished) >= settings.n_best and _cannot_improve(live, slot, float(best_live))
     if settings.stop == "estimated":
-        return _seems_worse(board, place, float(live))
+        return _seems_worse(live, slot, float(best_live))
     if len(finished) >= max(settings.n_best, round(settings.beam * settings.patience)):
         return True
-    # Without penalties a score can only fall: the n best that have finished cannot be beaten by what lives.
-    bare = settings.length_penalty == 0 and settings.coverage_penalty == 0 and settings.patience == 1
-    if not bare or len(finished) < settings.n_best:
+    # Without penalties a score can only fall: then no live hypothesis can beat n better finished ones.
+    has_no_penalty = settings.length_penalty == 0 and settings.coverage_penalty == 0 and settings.patience == 1
+    if not has_no_penalty or len(finished) < settings.n_best:
         return False
-    return sorted((hypothesis.score for hypothesis in finished), reverse=True)[settings.n_best - 1] >= float(live)
+    scores = sorted((hypothesis.score for hypothesis in finished), reverse=True)
+    return scores[settings.n_best - 1] >= float(best_live)
 
 
-def _seems_worse(board: LiveHypotheses, place: int, live: float) -> bool:
-    """Whether as many have finished as the beam is wide, all better than the best live one as it stands: its score is
-    compared at its length of now, though a longer text may well be ranked higher.
+def _seems_worse(live: LiveHypotheses, slot: int, best_live: float) -> bool:
+    """Whether W hypotheses have finished that all are better than the best live one at its present length.
+
+    It is an estimate: a longer text may get a better normalized score.
     """
-    ranks = sorted((hypothesis.normalized_score for hypothesis in board.finished[place]), reverse=True)[: board.width]
-    now = live / length_norm(float(board.lengths[place]), board.settings)
-    return len(ranks) == board.width and now <= ranks[-1]
+    best = sorted((hypothesis.normalized_score for hypothesis in live.finished[slot]), reverse=True)[: live.width]
+    now = best_live / length_norm(float(live.lengths[slot]), live.settings)
+    return len(best) == live.width and now <= best[-1]
 
 
-def _cannot_win(board: LiveHypotheses, place: int, live: float) -> bool:
-    """Whether no live hypothesis can still enter the n best: a score never rises, and its divisor is at most (or, for a
-    negative penalty, at least) that of the longest text allowed.
+def _cannot_improve(live: LiveHypotheses, slot: int, best_live: float) -> bool:
+    """Whether no live hypothesis can still get among the n best.
+
+    A score never rises, and what it is divided by is largest (with a negative penalty, smallest) at the length limit.
     """
-    settings = board.settings
-    ends = (float(board.lengths[place]) + 1, float(board.limits[place]))
-    bound = max(live / length_norm(length, settings) for length in ends)
-    return board.best(place)[settings.n_best - 1].normalized_score >= bound
+    settings = live.settings
+    lengths = (float(live.lengths[slot]) + 1, float(live.limits[slot]))
+    bound = max(best_live / length_norm(length, settings) for length in lengths)
+    return live.best(slot)[settings.n_best - 1].normalized_score >= bound

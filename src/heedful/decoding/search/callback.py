@@ -1,4 +1,4 @@
-"""Look into a search while it runs: stop some of its requests, follow what is written, or record a beam search.
+"""Callbacks of a search: stop some of its requests, follow its hypotheses, or record a whole beam search.
 
     trace = BeamTrace()
     engine.search([request], settings, callback=SearchCallback(on_candidates=trace.add))

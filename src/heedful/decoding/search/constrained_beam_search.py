@@ -1,8 +1,8 @@
-"""Words that must occur: beam search with places reserved for hypotheses that have come further.
+"""Constrained beam search: words that must occur in the target (Post and Vilar 2018).
 
-After Post & Vilar 2018. The tokens of the required runs that a hypothesis has already written are its progress. Each
-step also considers the next required token of every hypothesis, however unlikely; the places of the beam are dealt out
-over the degrees of progress in turn; only what has everything may end.
+The progress of a hypothesis is the number of required tokens that it has. Each step also considers, for each
+hypothesis, the next required tokens, however improbable. The beam is divided evenly over the degrees of progress, and
+only hypotheses that have all required words may end.
 """
 
 from collections.abc import Sequence
@@ -11,85 +11,91 @@ import numpy as np
 
 from heedful.decoding.search.hypotheses import Candidates, LiveHypotheses, NextTokenScores
 
-Runs = Sequence[Sequence[int]]
+Required = Sequence[Sequence[int]]
 Candidate = tuple[float, int, int]  # score, row, token
 
 
-def with_required(board: LiveHypotheses, found: Candidates, prediction: NextTokenScores) -> Candidates:
-    """The candidates again, those of sentences with required words chosen and ordered so that the words get in."""
-    for place, entry in enumerate(board.entries):
-        if entry.request.required and not board.over[place]:
-            chosen = _choose(board, place, found, prediction)
-            for number in range(found.scores.shape[1]):
-                score, row, token = chosen[number] if number < len(chosen) else (-np.inf, 0, board.special_ids.pad_id)
-                found.scores[place, number], found.parents[place, number] = score, row
-                found.tokens[place, number] = token
-    return found
+def with_required(live: LiveHypotheses, candidates: Candidates, scores: NextTokenScores) -> Candidates:
+    """Choose and order the candidates anew in slots with required words, so that these words get into the target."""
+    for slot, active in enumerate(live.active):
+        if active.request.required and not live.done[slot]:
+            chosen = _choose(live, slot, candidates, scores)
+            for i in range(candidates.scores.shape[1]):
+                score, row, token = chosen[i] if i < len(chosen) else (-np.inf, 0, live.special_ids.pad_id)
+                candidates.scores[slot, i], candidates.parents[slot, i] = score, row
+                candidates.tokens[slot, i] = token
+    return candidates
 
 
-def progress(ids: Sequence[int], runs: Runs) -> int:
-    """How many tokens of the runs are there: all of a run that occurs, else as much of its start as stands last."""
+def progress(ids: Sequence[int], required: Required) -> int:
+    """Count the required tokens in `ids`: all of a sequence that occurs, else those of its start at the end of `ids`.
+
+    >>> progress([5, 8, 4, 7], required=[[8, 4], [7, 9]])
+    3
+    """
     total = 0
-    for run in runs:
-        n = len(run)
-        if any(list(ids[i : i + n]) == list(run) for i in range(len(ids) - n + 1)):
+    for sequence in required:
+        n = len(sequence)
+        if any(list(ids[i : i + n]) == list(sequence) for i in range(len(ids) - n + 1)):
             total += n
         else:
-            total += max((k for k in range(min(n, len(ids)) + 1) if k and list(ids[-k:]) == list(run[:k])), default=0)
+            starts = (k for k in range(min(n, len(ids)) + 1) if k and list(ids[-k:]) == list(sequence[:k]))
+            total += max(starts, default=0)
     return total
 
 
-def next_tokens(ids: Sequence[int], runs: Runs) -> set[int]:
-    """The tokens that would bring a hypothesis further."""
-    now = progress(ids, runs)
-    return {token for run in runs for token in run if progress([*ids, token], runs) > now}
+def next_tokens(ids: Sequence[int], required: Required) -> set[int]:
+    """Return the tokens that increase the progress of a hypothesis."""
+    now = progress(ids, required)
+    return {token for sequence in required for token in sequence if progress([*ids, token], required) > now}
 
 
-def _choose(board: LiveHypotheses, place: int, found: Candidates, prediction: NextTokenScores) -> list[Candidate]:
-    """First those that end, then the rows to go on with."""
-    runs = board.entries[place].request.required
-    total = sum(map(len, runs))
-    left = int(board.limits[place] - board.lengths[place])
-    written = [board.row(place, row) for row in range(board.width)]
+def _choose(live: LiveHypotheses, slot: int, candidates: Candidates, scores: NextTokenScores) -> list[Candidate]:
+    """Return the candidates of a slot: first those that end, then those that stay in the beam."""
+    required = live.active[slot].request.required
+    total = sum(map(len, required))
+    left = int(live.limits[slot] - live.lengths[slot])
+    prefixes = [live.ids_of(slot, row) for row in range(live.width)]
     ending: list[Candidate] = []
     banks: dict[int, list[Candidate]] = {}
-    for score, row, token in sorted(_all(board, place, found, prediction, written), reverse=True):
-        have = (
-            progress(written[row], runs)
-            if token == board.special_ids.eos_id
-            else progress([*written[row], token], runs)
-        )
-        if token == board.special_ids.eos_id:
-            if have == total and len(ending) < board.width:
+    for score, row, token in sorted(_all_candidates(live, slot, candidates, scores, prefixes), reverse=True):
+        if token == live.special_ids.eos_id:
+            have = progress(prefixes[row], required)
+            if have == total and len(ending) < live.width:
                 ending.append((score, row, token))
-        elif total - have <= left - 1:  # what is missing must still fit in
+            continue
+        have = progress([*prefixes[row], token], required)
+        if total - have <= left - 1:  # the missing tokens must still fit into the limit
             banks.setdefault(have, []).append((score, row, token))
-    going: list[Candidate] = []
-    while len(going) < board.width and any(banks.values()):
+    staying: list[Candidate] = []
+    while len(staying) < live.width and any(banks.values()):
         for have in sorted(banks, reverse=True):
-            if banks[have] and len(going) < board.width:
-                going.append(banks[have].pop(0))
-    # An end that is worse than every complete hypothesis that goes on would only fill the list of the finished.
-    complete = [c for c in going if progress([*written[c[1]], c[2]], runs) == total]
-    worst = min((c[0] for c in complete), default=-np.inf)
-    return [c for c in ending if c[0] >= worst] + going
+            if banks[have] and len(staying) < live.width:
+                staying.append(banks[have].pop(0))
+    # An end that is worse than every complete hypothesis that stays would only fill the list of the finished.
+    complete = [each for each in staying if progress([*prefixes[each[1]], each[2]], required) == total]
+    worst = min((each[0] for each in complete), default=-np.inf)
+    return [each for each in ending if each[0] >= worst] + staying
 
 
-def _all(
-    board: LiveHypotheses, place: int, found: Candidates, prediction: NextTokenScores, written: list[list[int]]
+def _all_candidates(
+    live: LiveHypotheses, slot: int, candidates: Candidates, scores: NextTokenScores, prefixes: list[list[int]]
 ) -> set[Candidate]:
-    """The likeliest candidates, every end, and every required next token."""
+    """Return the most probable candidates of a slot, and for each row its end and its next required tokens."""
     listed = {
         (float(score), int(row), int(token))
-        for score, row, token in zip(found.scores[place], found.parents[place], found.tokens[place], strict=True)
+        for score, row, token in zip(
+            candidates.scores[slot], candidates.parents[slot], candidates.tokens[slot], strict=True
+        )
         if np.isfinite(score)
     }
     known = {(row, token) for _, row, token in listed}
-    for row in range(board.width):
-        before = board.scores[place, row]
+    for row in range(live.width):
+        before = live.scores[slot, row]
         if np.isfinite(before):
-            for token in {board.special_ids.eos_id} | next_tokens(written[row], board.entries[place].request.required):
-                score = float(before) + prediction.gain(place * board.width + row, token)
+            required = live.active[slot].request.required
+            for token in {live.special_ids.eos_id} | next_tokens(prefixes[row], required):
+                score = float(before) + scores.log_prob(slot * live.width + row, token)
                 if (row, token) not in known and np.isfinite(score):
                     listed.add((score, row, token))
     return listed

@@ -1,8 +1,6 @@
-"""What a search has written so far: `width` hypotheses for each sentence of the batch.
+"""The live hypotheses of a batch, and the log-probabilities of their next tokens.
 
-Kept beside the model in plain arrays, whatever device the model is on: a step brings over a few numbers for each row.
-
-What a step says of the next token: what may be chosen, and what it counts.
+Hypotheses are in NumPy arrays on the CPU, whatever the model's device: each step copies only a few numbers of each row.
 """
 
 from collections.abc import Sequence
@@ -19,87 +17,89 @@ from heedful.text.special_ids import SpecialIds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class ActiveRequest:
-    """One request on its way through a search."""
+    """A request in a search."""
 
-    number: int  # its place among the requests of the call
+    index: int  # among the requests of the call
     request: Request
-    limit: int  # the most tokens to write
+    limit: int  # the most tokens to generate
 
 
 class LiveHypotheses:
-    """B sentences with W hypotheses each. Lengths count the tokens written, which all rows of a sentence share."""
+    """B slots with a request each, W hypotheses (rows) for each request. All rows of a slot have the same length."""
 
     def __init__(
-        self, entries: Sequence[ActiveRequest], width: int, settings: SearchSettings, special_ids: SpecialIds
+        self, active: Sequence[ActiveRequest], width: int, settings: SearchSettings, special_ids: SpecialIds
     ) -> None:
         self.settings = settings
         self.special_ids = special_ids
         self.width = width
-        self.entries = list(entries)
-        self.finished: list[list[Hypothesis]] = [[] for _ in entries]
-        self.lengths = np.zeros(len(entries), np.int64)  # (B,)
-        self.limits = np.array([entry.limit for entry in entries], np.int64)
-        self.over = np.zeros(len(entries), bool)  # nothing more to come
-        self.ended = np.zeros((len(entries), width), bool)  # rows that wrote their end mark (a beam's rows never do)
-        self.scores = np.zeros((len(entries), width), np.float64)
-        self.written = np.zeros((len(entries), width, 32), np.int64)
-        self.tokens = np.full((len(entries), width), self.special_ids.start_id, np.int64)  # the newest of each row
-        self.coverage: Floats | None = None  # (B, W, S): how much each source token has been looked at
-        self.fresh(np.arange(len(entries)))
+        self.active = list(active)
+        self.finished: list[list[Hypothesis]] = [[] for _ in active]
+        self.lengths = np.zeros(len(active), np.int64)  # (B,): tokens of each row
+        self.limits = np.array([each.limit for each in active], np.int64)  # (B,)
+        self.done = np.zeros(len(active), bool)  # (B,): the search for this request is over
+        self.ended = np.zeros((len(active), width), bool)  # rows that have ended, in greedy search and sampling
+        self.scores = np.zeros((len(active), width), np.float64)
+        self.ids = np.zeros((len(active), width, 32), np.int64)  # (B, W, room for tokens)
+        self.tokens = np.full((len(active), width), self.special_ids.start_id, np.int64)  # the newest of each row
+        self.coverage: Floats | None = None  # (B, W, S): the sum of the attention to each source token
+        self.reset(np.arange(len(active)))
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.active)
 
-    def fresh(self, places: Ints) -> None:
-        """Sentences that begin: the rows of a beam are alike, so only the first counts. Draws are all their own."""
-        self.scores[places] = 0.0
+    def reset(self, slots: Ints) -> None:
+        """Begin the search in some slots. All rows of a beam are equal then, so that only the first one counts."""
+        self.scores[slots] = 0.0
         if self.settings.sampling is None:
-            self.scores[places, 1:] = -np.inf
-        self.lengths[places] = 0
-        self.tokens[places] = self.special_ids.start_id
-        self.over[places] = False
-        self.ended[places] = False
+            self.scores[slots, 1:] = -np.inf
+        self.lengths[slots] = 0
+        self.tokens[slots] = self.special_ids.start_id
+        self.done[slots] = False
+        self.ended[slots] = False
         if self.coverage is not None:
-            self.coverage[places] = 0.0
+            self.coverage[slots] = 0.0
 
-    def put(self, places: Ints, entries: Sequence[ActiveRequest]) -> None:
-        for place, entry in zip(places.tolist(), entries, strict=True):
-            self.entries[place], self.finished[place] = entry, []
-            self.limits[place] = entry.limit
-        self.fresh(places)
+    def refill(self, slots: Ints, active: Sequence[ActiveRequest]) -> None:
+        """Put new requests into slots."""
+        for slot, each in zip(slots.tolist(), active, strict=True):
+            self.active[slot], self.finished[slot] = each, []
+            self.limits[slot] = each.limit
+        self.reset(slots)
 
-    def keep(self, places: Ints) -> None:
-        self.entries = [self.entries[place] for place in places]
-        self.finished = [self.finished[place] for place in places]
-        for name in ("lengths", "limits", "over", "ended", "scores", "written", "tokens"):
-            setattr(self, name, getattr(self, name)[places])
+    def keep(self, slots: Ints) -> None:
+        """Drop all slots but the given ones."""
+        self.active = [self.active[slot] for slot in slots]
+        self.finished = [self.finished[slot] for slot in slots]
+        for name in ("lengths", "limits", "done", "ended", "scores", "ids", "tokens"):
+            setattr(self, name, getattr(self, name)[slots])
         if self.coverage is not None:
-            self.coverage = self.coverage[places]
+            self.coverage = self.coverage[slots]
 
-    def write(self, tokens: Ints, scores: Floats, parents: Ints | None = None) -> None:
-        """Each row's next token (B, W), and from which row of its sentence it goes on."""
+    def append(self, tokens: Ints, scores: Floats, parents: Ints | None = None) -> None:
+        """Append a token to each row, (B, W); row i continues row parents[i] of its slot, or itself."""
         if parents is not None:
-            sentences = np.arange(len(self))[:, None]
-            self.written = self.written[sentences, parents]
+            slots = np.arange(len(self))[:, None]
+            self.ids = self.ids[slots, parents]
             if self.coverage is not None:
-                self.coverage = self.coverage[sentences, parents]
-        if len(self) and int(self.lengths.max()) >= self.written.shape[2]:
-            self.written = np.concatenate([self.written, np.zeros_like(self.written)], axis=2)
-        self.written[np.arange(len(self)), :, self.lengths] = tokens
+                self.coverage = self.coverage[slots, parents]
+        if len(self) and int(self.lengths.max()) >= self.ids.shape[2]:
+            self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=2)
+        self.ids[np.arange(len(self)), :, self.lengths] = tokens
         self.lengths += 1
         self.tokens, self.scores = tokens, scores
 
-    def row(self, place: int, row: int) -> list[int]:
-        ids: list[int] = self.written[place, row, : self.lengths[place]].tolist()
+    def ids_of(self, slot: int, row: int) -> list[int]:
+        """Return the tokens of a row so far."""
+        ids: list[int] = self.ids[slot, row, : self.lengths[slot]].tolist()
         return ids
 
-    def look(self, attention: Floats) -> None:
-        """Add where the rows looked in this step, (B, W, S)."""
+    def add_attention(self, attention: Floats) -> None:
+        """Add the attention of this step, (B, W, S), to the coverage."""
         if self.coverage is None:
             self.coverage = np.zeros(attention.shape, np.float64)
         missing = attention.shape[2] - self.coverage.shape[2]
@@ -107,58 +107,63 @@ class LiveHypotheses:
             self.coverage = np.pad(self.coverage, ((0, 0), (0, 0), (0, missing)))
         self.coverage = self.coverage[:, :, : attention.shape[2]] + attention
 
-    def normalized_score(self, place: int, row: int, score: float, length: int) -> float:
-        """What finished hypotheses are compared by: the score, after the penalties for length and coverage."""
-        normalized_score = score / length_norm(length, self.settings)
+    def normalized_score(self, slot: int, row: int, score: float, length: int) -> float:
+        """Return the score after the penalties for length and coverage."""
+        normalized = score / length_norm(length, self.settings)
         if self.coverage is not None and self.settings.coverage_penalty:
-            real = self.coverage[place, row, : len(self.entries[place].request)]
-            normalized_score += self.settings.coverage_penalty * float(np.log(np.clip(real, 1e-9, 1.0)).sum())
-        return normalized_score
+            covered = self.coverage[slot, row, : len(self.active[slot].request)]
+            normalized += self.settings.coverage_penalty * float(np.log(np.clip(covered, 1e-9, 1.0)).sum())
+        return normalized
 
-    def finish(self, place: int, row: int, score: float, token: int | None = None) -> None:
-        """Set a hypothesis aside: what the row has written and, if it did not end, one token more."""
-        ids = self.row(place, row)
-        complete = token is None or token == self.special_ids.eos_id
+    def finish(self, slot: int, row: int, score: float, token: int) -> None:
+        """Add the row with one more token to the finished hypotheses of its slot."""
+        ids = self.ids_of(slot, row)
+        complete = token == self.special_ids.eos_id
         if not complete:
-            ids.append(token)  # type: ignore[arg-type]
-        normalized_score = self.normalized_score(place, row, score, len(ids) + complete)
-        self.finished[place].append(Hypothesis(ids[self.special_ids.n_forced :], score, normalized_score, complete))
+            ids.append(token)
+        normalized = self.normalized_score(slot, row, score, len(ids) + complete)
+        self.finished[slot].append(Hypothesis(ids[self.special_ids.n_forced :], score, normalized, complete))
 
-    def best(self, place: int) -> list[Hypothesis]:
-        ranked = sorted(self.finished[place], key=lambda hypothesis: -hypothesis.normalized_score)
-        return ranked[: self.settings.n_best]
+    def best(self, slot: int) -> list[Hypothesis]:
+        """Return the n best finished hypotheses of a slot, best first."""
+        ordered = sorted(self.finished[slot], key=lambda hypothesis: -hypothesis.normalized_score)
+        return ordered[: self.settings.n_best]
 
 
 class NextTokenScores:
-    """Filters change what is chosen, never what it counts: scores are the model's own log-probabilities."""
+    """The scores of the next token of each row: `logits` decide what is chosen, `raw_logits` what it counts.
 
-    def __init__(self, logits: Tensor, said: Tensor) -> None:
-        self.logits = logits  # (N, V), after the filters
-        self.said = said  # (N, V), as the model said it; the same tensor if there is no filter
+    Logits processors change `logits` only, so that scores are the model's own log-probabilities.
+    """
+
+    def __init__(self, logits: Tensor, raw_logits: Tensor) -> None:
+        self.logits = logits  # (N, V), after the processors
+        self.raw_logits = raw_logits  # (N, V), as the model computed them; the same tensor if there is no processor
 
     @cached_property
-    def normaliser(self) -> Tensor:
-        """(N,): log-sum-exp of what it said."""
-        return self.said.logsumexp(dim=1)
+    def log_sum(self) -> Tensor:
+        """The log-sum-exp of the raw logits, (N,)."""
+        return self.raw_logits.logsumexp(dim=1)
 
-    def gains(self, tokens: Tensor) -> Floats:
-        """The log-probabilities of some tokens of each row, (N, k) -> (N, k); minus infinity for what is ruled out."""
-        gains: Floats = (self.said.gather(1, tokens) - self.normaliser[:, None]).cpu().double().numpy()
-        return self._allowed(tokens, gains)
+    def log_probs(self, tokens: Tensor) -> Floats:
+        """Return the log-probabilities of k tokens of each row, (N, k) -> (N, k); -inf if ruled out."""
+        log_probs: Floats = (self.raw_logits.gather(1, tokens) - self.log_sum[:, None]).cpu().double().numpy()
+        return self._allowed(tokens, log_probs)
 
-    def gain_of_one(self, tokens: Tensor) -> Floats:
-        """The same for one token of each row, (N, 1) -> (N, 1), by a kernel that is twice as fast as log-sum-exp."""
-        gains: Floats = self.said.log_softmax(dim=1).gather(1, tokens).cpu().double().numpy()
-        return self._allowed(tokens, gains)
+    def log_probs_of_one(self, tokens: Tensor) -> Floats:
+        """Do the same for one token of each row, (N, 1) -> (N, 1); this kernel is twice as fast as log-sum-exp."""
+        log_probs: Floats = self.raw_logits.log_softmax(dim=1).gather(1, tokens).cpu().double().numpy()
+        return self._allowed(tokens, log_probs)
 
-    def _allowed(self, tokens: Tensor, gains: Floats) -> Floats:
-        if self.logits is self.said:
-            return gains
-        return np.where(np.isneginf(self.logits.gather(1, tokens).cpu().double().numpy()), -np.inf, gains)
+    def _allowed(self, tokens: Tensor, log_probs: Floats) -> Floats:
+        if self.logits is self.raw_logits:
+            return log_probs
+        return np.where(np.isneginf(self.logits.gather(1, tokens).cpu().double().numpy()), -np.inf, log_probs)
 
-    def gain(self, row: int, token: int) -> float:
+    def log_prob(self, row: int, token: int) -> float:
+        """Return the log-probability of one token of one row; -inf if it is ruled out."""
         ruled_out = self.logits[row, token] == -np.inf
-        return -np.inf if ruled_out else float(self.said[row, token] - self.normaliser[row])
+        return -np.inf if ruled_out else float(self.raw_logits[row, token] - self.log_sum[row])
 
 
 def as_ints(tokens: Tensor) -> Ints:
@@ -168,8 +173,8 @@ def as_ints(tokens: Tensor) -> Ints:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best continuations of each sentence, best first: (B, C) each."""
+    """The best C continuations of each slot, best first; (B, C) each."""
 
-    scores: Floats  # the sums of log-probabilities
-    parents: Ints  # which row of the sentence goes on
+    scores: Floats  # sums of log-probabilities
+    parents: Ints  # the rows of the slot that they continue
     tokens: Ints

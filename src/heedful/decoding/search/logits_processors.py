@@ -1,4 +1,4 @@
-"""What must not, or must, be written next: logits in, logits with some at minus infinity out."""
+"""Logits processors: functions that rule tokens out, by setting their logits to -inf, or change or force them."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,118 +7,105 @@ from torch import Tensor
 
 from heedful.decoding.search.hypotheses import LiveHypotheses
 from heedful.decoding.search.request import Request
-from heedful.decoding.search.settings import Sampling, SearchSettings
+from heedful.decoding.search.settings import SearchSettings
 from heedful.text.special_ids import SpecialIds
 
-Filter = Callable[[Tensor, Tensor, LiveHypotheses], None]  # logits (N, V) to change, as the model said them, the board
+# Changes the logits (N, V) in place; also gets the raw logits of the model (N, V) and the live hypotheses.
+LogitsProcessor = Callable[[Tensor, Tensor, LiveHypotheses], None]
 
 
-def filters_of(settings: SearchSettings, requests: Sequence[Request], special_ids: SpecialIds) -> list[Filter]:
-    """The filters that a search needs, in the order in which they apply."""
-    wanted: list[tuple[bool, Filter]] = [
+def make_processors(
+    settings: SearchSettings, requests: Sequence[Request], special_ids: SpecialIds
+) -> list[LogitsProcessor]:
+    """Return the processors that a search needs, in the order in which they apply."""
+    processors: list[tuple[bool, LogitsProcessor]] = [
         (bool(special_ids.extra_eos_ids), join_ends),
-        (settings.repetition_penalty != 1.0, dampen_repetition),
-        (settings.no_repeat_ngram > 0, forbid_ngrams),
-        (bool(settings.forbidden or special_ids.forbidden_ids), forbid_tokens),
-        (any(request.forbidden for request in requests), forbid_runs),
-        (settings.min_len > 0, forbid_early_end),
+        (settings.repetition_penalty != 1.0, penalize_repetition),
+        (settings.no_repeat_ngram > 0, ban_repeated_ngrams),
+        (bool(settings.forbidden or special_ids.forbidden_ids), ban_tokens),
+        (any(request.forbidden for request in requests), ban_sequences),
+        (settings.min_len > 0, ban_early_end),
         (any(request.prefix for request in requests), force_prefix),
     ]
-    return [apply for needed, apply in wanted if needed]
+    return [processor for is_needed, processor in processors if is_needed]
 
 
-def join_ends(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    """A search knows one end: the likeliest of several stands for it, and the others for nothing. They change places in
-    what the model said as well, so that the end counts what it counted there.
+def join_ends(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Let the most probable of several end ids stand for all of them, since a search knows one end only.
+
+    It swaps logits with `eos_id`, in the raw logits too: the end then counts what the model computed for that end id.
     """
-    end, others = board.special_ids.eos_id, list(board.special_ids.extra_eos_ids)
-    ends = torch.tensor([end, *others], device=said.device)
-    likeliest = ends[said[:, ends].argmax(dim=1)][:, None]  # (N, 1)
-    value = said.gather(1, likeliest)
-    said.scatter_(1, likeliest, said[:, [end]])
-    said[:, [end]] = value
-    logits[:, [end]] = value
+    eos_id, others = live.special_ids.eos_id, list(live.special_ids.extra_eos_ids)
+    ends = torch.tensor([eos_id, *others], device=raw_logits.device)
+    best = ends[raw_logits[:, ends].argmax(dim=1)][:, None]  # (N, 1)
+    value = raw_logits.gather(1, best)
+    raw_logits.scatter_(1, best, raw_logits[:, [eos_id]])
+    raw_logits[:, [eos_id]] = value
+    logits[:, [eos_id]] = value
     logits[:, others] = -torch.inf
 
 
-def dampen_repetition(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    """Tokens already written become less likely (Keskar et al. 2019)."""
-    for number, ids in _histories(board):
-        seen = torch.tensor(sorted(set(ids)), dtype=torch.int64, device=logits.device)
-        values = logits[number, seen]
-        penalty = board.settings.repetition_penalty
-        logits[number, seen] = torch.where(values > 0, values / penalty, values * penalty)
+def penalize_repetition(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Make tokens that already occur less probable (Keskar et al. 2019)."""
+    for row, ids in _prefixes(live):
+        tokens = torch.tensor(sorted(set(ids)), dtype=torch.int64, device=logits.device)
+        values = logits[row, tokens]
+        penalty = live.settings.repetition_penalty
+        logits[row, tokens] = torch.where(values > 0, values / penalty, values * penalty)
 
 
-def forbid_ngrams(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    """No n tokens twice in the same order."""
-    n = board.settings.no_repeat_ngram
-    for number, ids in _histories(board):
+def ban_repeated_ngrams(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Ban every token that would complete an n-gram that already occurs."""
+    n = live.settings.no_repeat_ngram
+    for row, ids in _prefixes(live):
         if len(ids) >= n:
             tail = ids[len(ids) - n + 1 :]
             followers = [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == tail]
-            logits[number, followers] = -torch.inf
+            logits[row, followers] = -torch.inf
 
 
-def forbid_tokens(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    logits[:, [*board.settings.forbidden, *board.special_ids.forbidden_ids]] = -torch.inf
+def ban_tokens(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Ban the forbidden ids of the settings and of the model."""
+    logits[:, [*live.settings.forbidden, *live.special_ids.forbidden_ids]] = -torch.inf
 
 
-def forbid_runs(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    """The last token of a forbidden run, where all before it are written."""
-    for place, entry in enumerate(board.entries):
-        for row in range(board.width) if entry.request.forbidden and not board.over[place] else ():
-            ids = board.row(place, row)
-            last = [run[-1] for run in entry.request.forbidden if ids[len(ids) - len(run) + 1 :] == list(run[:-1])]
-            logits[place * board.width + row, last] = -torch.inf
+def ban_sequences(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Ban every token that would complete a forbidden sequence of its request."""
+    for slot, active in enumerate(live.active):
+        banned = active.request.forbidden
+        for row in range(live.width) if banned and not live.done[slot] else ():
+            ids = live.ids_of(slot, row)
+            last = [sequence[-1] for sequence in banned if ids[len(ids) - len(sequence) + 1 :] == list(sequence[:-1])]
+            logits[slot * live.width + row, last] = -torch.inf
 
 
-def forbid_early_end(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    early = torch.from_numpy(board.lengths < board.settings.min_len + board.special_ids.n_forced).repeat_interleave(
-        board.width
+def ban_early_end(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Ban the end of the text before `min_len` tokens."""
+    early = torch.from_numpy(live.lengths < live.settings.min_len + live.special_ids.n_forced).repeat_interleave(
+        live.width
     )
-    if board.special_ids.eos_id < logits.size(1):  # a model may have an end outside of its vocabulary: it never ends
-        logits[early.to(logits.device), board.special_ids.eos_id] = -torch.inf
+    if live.special_ids.eos_id < logits.size(1):  # a model whose end id is outside of its vocabulary never ends
+        logits[early.to(logits.device), live.special_ids.eos_id] = -torch.inf
 
 
-def force_prefix(logits: Tensor, said: Tensor, board: LiveHypotheses) -> None:
-    """Where a request prescribes the next token, no other is possible, whatever else is forbidden."""
-    for place, entry in enumerate(board.entries):
-        prefix, length = entry.request.prefix, int(board.lengths[place]) - board.special_ids.n_forced
+def force_prefix(logits: Tensor, raw_logits: Tensor, live: LiveHypotheses) -> None:
+    """Ban every token but the next one of the request's prefix, which is allowed even if it is forbidden."""
+    for slot, active in enumerate(live.active):
+        prefix, length = active.request.prefix, int(live.lengths[slot]) - live.special_ids.n_forced
         if 0 <= length < len(prefix):
-            rows = slice(place * board.width, (place + 1) * board.width)
+            rows = slice(slot * live.width, (slot + 1) * live.width)
             logits[rows] = -torch.inf
-            logits[rows, prefix[length]] = said[rows, prefix[length]]
+            logits[rows, prefix[length]] = raw_logits[rows, prefix[length]]
 
 
-def sampling_filter(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Temperature, and only those tokens that all of top-k, top-p and min-p leave; at least the likeliest stays."""
-    logits = logits / sampling.temperature
-    if 0 < sampling.top_k < logits.size(1):
-        smallest = logits.topk(sampling.top_k, dim=1).values[:, -1:]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
-    if sampling.min_p > 0.0:
-        probabilities = logits.softmax(dim=1)
-        logits = logits.masked_fill(
-            probabilities < sampling.min_p * probabilities.amax(dim=1, keepdim=True), -torch.inf
-        )
-    if sampling.top_p < 1.0:
-        ordered, order = logits.softmax(dim=1).sort(dim=1, descending=True)
-        before = ordered.cumsum(dim=1) - ordered  # the probability of all likelier ones
-        dropped = before >= max(sampling.top_p, 1e-9)
-        dropped[:, 0] = False
-        logits = logits.masked_fill(dropped.scatter(1, order, dropped), -torch.inf)
-    return logits
-
-
-def _histories(board: LiveHypotheses) -> list[tuple[int, list[int]]]:
-    """(row of the logits, what stands there: what it has written and any prompt), for rows that still count."""
+def _prefixes(live: LiveHypotheses) -> list[tuple[int, list[int]]]:
+    """Return, for each row that is still searched, (row of the logits, its ids after those of the prompt, if any)."""
     return [
         (
-            place * board.width + row,
-            [*(entry.request.source if entry.request.continues else ()), *board.row(place, row)],
+            slot * live.width + row,
+            [*(active.request.source if active.request.continues else ()), *live.ids_of(slot, row)],
         )
-        for place, entry in enumerate(board.entries)
-        if not board.over[place]
-        for row in range(board.width)
+        for slot, active in enumerate(live.active)
+        if not live.done[slot]
+        for row in range(live.width)
     ]

@@ -1,4 +1,4 @@
-"""How to search: what users set, the same for both engines."""
+"""The settings of a search, the same for all engines. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,12 +13,16 @@ LARGEST_SEED = 10**18
 
 @dataclass(frozen=True)
 class Sampling:
-    """Draw the next token instead of taking the likeliest; whatever the filters leave is drawn by its probability."""
+    """Sample each next token from the model's distribution, instead of searching for the most probable text.
+
+    >>> Sampling(temperature=0.8, top_p=0.95, seed=1)
+    Sampling(temperature=0.8, top_k=0, top_p=0.95, min_p=0.0, seed=1)
+    """
 
     temperature: float = 1.0
-    top_k: int = 0  # keep the k likeliest; 0: all
-    top_p: float = 1.0  # keep the likeliest that together reach this probability
-    min_p: float = 0.0  # keep those at least this fraction as likely as the likeliest
+    top_k: int = 0  # sample from the k most probable tokens; 0: from all
+    top_p: float = 1.0  # sample from the most probable tokens that together have this probability
+    min_p: float = 0.0  # leave out tokens with less than this fraction of the highest probability
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -28,34 +32,45 @@ class Sampling:
         _within("min_p", self.min_p, 0.0, 1.0)
         _within("seed", self.seed, 0, LARGEST_SEED)
         if self.temperature == 0.0:
-            raise UserError("temperature must be above 0; for the likeliest token use --beam 1 without sampling")
+            raise UserError("temperature must be above 0; for the most probable token use beam = 1 without sampling")
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Beam search by CTranslate2's rule, which both engines share; beam 1 is greedy search.
+    """How to search. The default is beam search as CTranslate2 does it; `beam=1` is greedy search.
 
-    Each step keeps the `beam` best continuations; finished ones are set aside. A search is over when
-    beam x patience have finished; they are ranked by score / length^length_penalty, the end mark counted.
+    In each step the `beam` best continuations stay in the beam, and those that end are finished. A search is over
+    as `stop` says. Finished hypotheses are sorted by score / length^length_penalty, where the length counts the end of
+    the text.
+
+    `stop` and the `early_stopping` of Hugging Face's generate:
+
+    - "patience": when beam x patience hypotheses have finished; with the default patience this is early_stopping=True.
+    - "estimated": when `beam` hypotheses have finished that all are better than the best live one would be if it ended
+      now; early_stopping=False, which is their default.
+    - "proven": when no live hypothesis can get a better normalized score any more; early_stopping="never".
+
+    >>> SearchSettings(beam=4, n_best=4, length_penalty=0.6).limit(10)
+    80
     """
 
     beam: int = 5
-    n_best: int = 1
-    length_penalty: float = 1.0  # alpha: 0 ranks by the bare sum of log-probabilities, which favours short ones
-    length_rule: Literal["power", "gnmt"] = "power"  # length^alpha, or ((5 + length) / 6)^alpha
-    coverage_penalty: float = 0.0  # GNMT's beta: source tokens that nobody looked at cost
+    n_best: int = 1  # hypotheses to return
+    length_penalty: float = 1.0  # alpha; 0 sorts by the sum of log-probabilities, which favours short texts
+    length_rule: Literal["power", "gnmt"] = "power"  # divide by length^alpha, or by ((5 + length) / 6)^alpha
+    coverage_penalty: float = 0.0  # GNMT's beta: a penalty for source tokens that got little attention
     patience: float = 1.0
-    # "proven": not before no live hypothesis can win; "estimated": as Hugging Face's generate by default
     stop: Literal["patience", "proven", "estimated"] = "patience"
     min_len: int = 0
-    max_len: int | None = None  # target tokens; None: by the length of the source (`length_limit`)
-    repetition_penalty: float = 1.0  # above 1: tokens that are already there become less likely
-    no_repeat_ngram: int = 0  # no n tokens twice in the same order; 0: no such filter
-    diversity: float = 0.0  # each further child of one parent costs this much: n-best lists that differ
-    forbidden: tuple[int, ...] = ()  # ids that must not be written
-    sampling: Sampling | None = None  # n_best independent draws; beam is then not used
-    shortlist: bool = False  # write only what the words of the text call for: faster (`heedful shortlist` learns it)
-    attention: bool = False  # also give the cross-attention of each hypothesis
+    max_len: int | None = None  # most target tokens; None: `length_limit` of the source
+    repetition_penalty: float = 1.0  # above 1, tokens that already occur become less probable
+    no_repeat_ngram: int = 0  # no n tokens occur twice in the same order; 0: no such rule
+    diversity: float = 0.0  # a penalty for each further continuation of one hypothesis, for more varied n-best lists
+    forbidden: tuple[int, ...] = ()  # ids that must not occur
+    sampling: Sampling | None = None  # sample n_best texts instead; beam is not used
+    parallel: bool = False  # greedy search that guesses several tokens and checks them in one pass of the model
+    shortlist: bool = False  # choose among the words that fit the source: faster (`heedful shortlist` learns them)
+    attention: bool = False  # return the cross-attention of each hypothesis
 
     def __post_init__(self) -> None:
         _within("beam", self.beam, 1, LARGEST_BEAM)
@@ -74,26 +89,26 @@ class SearchSettings:
             raise UserError(f"max_len = {self.max_len} is below min_len = {self.min_len}")
 
     def limit(self, n_source: int) -> int:
-        """The most tokens to write for a source of that many tokens."""
+        """Return the most target tokens for a source of `n_source` tokens."""
         return self.max_len if self.max_len is not None else max(self.min_len, length_limit(n_source))
 
 
 def length_limit(n_source: int) -> int:
-    """Long enough for any honest translation, short enough to end one that repeats itself.
+    """Return the default length limit: more than any translation needs, but an end for one that repeats itself.
 
-    In powers of two, so that sentences of like length have one limit and an engine may search them together.
+    It grows in powers of two, so that sources of similar length have the same limit and can be searched in one batch.
     """
     return 2 * max(32, 1 << (n_source - 1).bit_length()) + 16
 
 
 def length_norm(length: float, settings: SearchSettings) -> float:
-    """What a score is divided by."""
+    """Return what a score is divided by."""
     base = length if settings.length_rule == "power" else (5.0 + length) / 6.0
     return float(max(base, 1e-9) ** settings.length_penalty)
 
 
 def search_settings(options: dict[str, Any], *, where: str = "translate") -> SearchSettings:
-    """Settings from options by name; an unknown one is refused with the nearest name."""
+    """Make settings from options by name; an unknown name is refused with the most similar one."""
     sampling = options.get("sampling")
     if isinstance(sampling, Sampling):
         options = {**options, "sampling": config_to_dict(sampling)}

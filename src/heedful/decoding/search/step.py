@@ -1,7 +1,7 @@
-"""One step of writing: feed the newest token of each row, get the logits of the next. A search knows no more.
+"""The protocol of a decoding step: the newest token of each row in, the logits of its next token out.
 
-A batch holds sentences, and `width` rows for each: the hypotheses of one beam, side by side. They share what the
-encoder said of their sentence; only their own past is copied when a search moves them.
+A batch has B slots with one request each, and `width` rows for each slot: the hypotheses of a beam, side by side, or
+the samples. N = B x width. The rows of a slot share what the encoder computed of the source; each has its own past.
 """
 
 from collections.abc import Sequence
@@ -14,49 +14,48 @@ from heedful.text.special_ids import SpecialIds
 
 
 class State(Protocol):
-    """What a model keeps between steps; row r belongs to sentence r // width."""
+    """What a model keeps between steps; row r belongs to slot r // width."""
 
-    attention: (
-        Tensor | None
-    )  # (N, S) after a step, if it was asked for: the last layer's cross-attention, heads averaged
+    attention: Tensor | None  # (N, S) after a step, if requested: the last layer's cross-attention, averaged over heads
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from what was row rows[i], of the same sentence."""
+        """Let row i continue what row rows[i], of the same slot, has been."""
 
-    def keep(self, sentences: Tensor) -> None:
-        """Only the given sentences go on, in that order."""
+    def keep(self, slots: Tensor) -> None:
+        """Drop all slots but the given ones, which are then in the given order."""
 
 
 S = TypeVar("S", bound=State)
 
 
 class Step(Protocol[S]):
+    """A decoding step of a model."""
+
     @property
     def device(self) -> torch.device:
-        """Where tokens must be."""
+        """The device for the tokens."""
 
     @property
     def max_len(self) -> int | None:
-        """The most tokens that it can write, if there is a limit."""
+        """The most tokens that the model can generate; None: there is no limit."""
 
     @property
-    def special_ids(self) -> SpecialIds:
-        """The model's ids that are not text."""
+    def special_ids(self) -> SpecialIds: ...
 
     @property
     def refills(self) -> bool:
-        """Whether `replace` works, so that sentences of different ages can stand in one batch."""
+        """Whether `replace` works: whether requests of different ages can share a batch."""
 
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> S:
-        """Read the sources (ids without marks), once."""
+        """Read the sources (ids without special tokens), and return the state for a batch of them."""
 
-    def replace(self, state: S, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
-        """Put new sentences in the places of finished ones."""
+    def replace(self, state: S, slots: Tensor, sources: Sequence[Sequence[int]]) -> None:
+        """Put new requests into the slots of finished ones."""
 
     def __call__(self, tokens: Tensor, state: S) -> Tensor:
-        """(N,) -> logits (N, V)."""
+        """Feed the newest token of each row, (N,) -> logits (N, V)."""
 
 
-def rows_of(sentences: Tensor, width: int) -> Tensor:
-    """The rows of the given sentences."""
-    return (sentences[:, None] * width + torch.arange(width, device=sentences.device)).flatten()
+def rows_of(slots: Tensor, width: int) -> Tensor:
+    """Return the rows of the given slots."""
+    return (slots[:, None] * width + torch.arange(width, device=slots.device)).flatten()

@@ -1,11 +1,11 @@
-"""What a model does in a search: the newest token of each row in, the logits of the next out.
+"""The decoding steps of models: the newest token of each row in, the logits of its next token out.
 
-    encoder_decoder     what a step needs of a model that reads one text and writes another
-    reference           through the model itself, for every variant
-    quick, gpt          laid out for speed: encoder-decoders with full attention, decoder-only models
-    columns, packed     what a fast step is made of: the past that it keeps, the weights
-    together            several models at once: the mean of what they say
-    lookahead           several tokens guessed, and checked in one step
+    reference              through the model itself: every encoder-decoder
+    fast_seq2seq           encoder-decoders with full attention
+    fast_decoder_only      decoder-only models
+    row_cache              the keys and values of the fast steps
+    packed_linear          the linear layers of the fast steps
+    ensemble               several models that generate one text
 
-Fast or not, the numbers are the model's own: tests hold them equal.
+Fast steps compute the numbers of the model itself, and tests compare them.
 """

@@ -1,7 +1,7 @@
-"""Several models that write one text together, an ensemble: at every step the mean of their probabilities.
+"""Ensembles: several models generate one text, in each step from the mean of their probabilities.
 
-They were trained apart, so each is wrong in its own way, and what most of them say is more often right. It takes as
-long as all of them one after the other.
+Models that were trained separately make different mistakes, and their mean is right more often. The time is the sum of
+theirs.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from heedful.errors import UserError
 
 
 class EnsembleState:
-    """A state for each of the models."""
+    """The states of the models."""
 
     def __init__(self, states: list[State]) -> None:
         self.states = states
@@ -25,13 +25,13 @@ class EnsembleState:
         for state in self.states:
             state.reorder(rows)
 
-    def keep(self, sentences: Tensor) -> None:
+    def keep(self, slots: Tensor) -> None:
         for state in self.states:
-            state.keep(sentences)
+            state.keep(slots)
 
 
 class EnsembleStep:
-    """The step of models with one vocabulary."""
+    """The step of several models with the same vocabulary."""
 
     def __init__(self, steps: Sequence[Step[Any]]) -> None:
         if any(step.special_ids != steps[0].special_ids for step in steps):
@@ -45,14 +45,14 @@ class EnsembleStep:
     def begin(self, sources: Sequence[Sequence[int]], width: int, *, attention: bool = False) -> EnsembleState:
         return EnsembleState([step.begin(sources, width, attention=attention) for step in self.steps])
 
-    def replace(self, state: EnsembleState, places: Tensor, sources: Sequence[Sequence[int]]) -> None:
+    def replace(self, state: EnsembleState, slots: Tensor, sources: Sequence[Sequence[int]]) -> None:
         for step, own in zip(self.steps, state.states, strict=True):
-            step.replace(own, places, sources)
+            step.replace(own, slots, sources)
 
     def __call__(self, tokens: Tensor, state: EnsembleState) -> Tensor:
         pairs = zip(self.steps, state.states, strict=True)
-        said = torch.stack([step(tokens, own).log_softmax(dim=-1) for step, own in pairs])
-        looked = [own.attention for own in state.states if own.attention is not None]
-        longest = min((each.size(1) for each in looked), default=0)  # some drop padding that others keep
-        state.attention = torch.stack([each[:, :longest] for each in looked]).mean(dim=0) if looked else None
-        return said.logsumexp(dim=0)  # the logarithm of the sum: a search makes probabilities of it, as of all logits
+        log_probs = torch.stack([step(tokens, own).log_softmax(dim=-1) for step, own in pairs])
+        attention = [own.attention for own in state.states if own.attention is not None]
+        longest = min((each.size(1) for each in attention), default=0)  # some drop padding that others keep
+        state.attention = torch.stack([each[:, :longest] for each in attention]).mean(dim=0) if attention else None
+        return log_probs.logsumexp(dim=0)  # of the sum instead of the mean: a search normalises all logits
