@@ -53,7 +53,7 @@ def generate(
     """Continue a text, or each line of standard input.
 
     Without --temperature, --top-k, --top-p and --seed the most probable token is
-    taken at each step; with one of them, tokens are sampled.
+    taken at each step; with one of them, tokens are sampled (in float32 only).
 
     Parameters
     ----------
