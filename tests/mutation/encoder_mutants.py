@@ -163,4 +163,18 @@ IN_ENCODERS = [
         'ids.get("pad_token", 0)',
         HF_TOKENIZERS,
     ),
+    Mutant(
+        "a special token that the model needs is dropped if the embedding has no row for it",
+        "interop/huggingface/tokenizer_import.py",
+        "if piece not in added or piece in required:",
+        "if piece not in added:",
+        HF_TOKENIZERS,
+    ),
+    Mutant(
+        "a tokenizer.json with one key twice is accepted",
+        "text/hf_tokenizer.py",
+        "    if len(values) < len(pairs):\n        raise ValueError",
+        "    if False:\n        raise ValueError",
+        HF_TOKENIZERS,
+    ),
 ]

@@ -48,8 +48,8 @@ IN_GPT = [
     Mutant(
         "the scale of a layer counts from 0",
         "models/gpt.py",
-        "by_head / (layer + 1)",
-        "by_head / max(layer, 1)",
+        "by_head / (number + 1)",
+        "by_head / max(number, 1)",
         MODEL,
     ),
     Mutant(
@@ -103,9 +103,9 @@ IN_GPT = [
     ),
     Mutant(
         "no start mark stands before a prompt",
-        "models/special_ids.py",
-        "return [self.start_id, *ids] if opens or not ids else ids",
-        "return ids or [self.start_id]",
+        "text/special_ids.py",
+        "return [self.bos_id, *ids] if adds_bos or not ids else ids",
+        "return ids or [self.bos_id]",
         GENERATOR,
     ),
     Mutant(
@@ -125,8 +125,8 @@ IN_GPT = [
     Mutant(
         "CTranslate2 turns neighbours instead of halves",
         "interop/ctranslate2/spec.py",
-        '"rotary_interleave": False',
-        '"rotary_interleave": True',
+        "{\"rotary_dim\": 0, \"rotary_interleave\": False, \"rotary_base\"",
+        "{\"rotary_dim\": 0, \"rotary_interleave\": True, \"rotary_base\"",
         DECODER,
     ),
     Mutant(

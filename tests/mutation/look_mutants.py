@@ -14,7 +14,7 @@ IN_LOOKS = [
     Mutant(
         "the target is read with the source's embedding",
         "insight/model_layout.py",
-        'embedding=Place("embedding", call),  # one table reads both texts, the source first',
+        "embedding=Place(\"embedding\", call),  # one table embeds both texts: call 0 is the source",
         'embedding=Place("embedding", 0),',
         LOOKS,
     ),
@@ -35,7 +35,7 @@ IN_LOOKS = [
     Mutant(
         "a look ends sources with heedful's mark, not the model's",
         "insight/look.py",
-        "ids = (*marks.opened(given), marks.end_id)",
+        "ids = (*special_ids.with_source_bos(given), special_ids.eos_id)",
         "ids = (*given, 3)",
         LOOKS,
     ),
@@ -119,8 +119,8 @@ IN_LOOKS = [
     Mutant(
         "words that are hidden one by one stay hidden",
         "insight/ablation.py",
-        "masks[row, slice(*words[number])] = False",
-        "masks[row:, slice(*words[number])] = False",
+        "masks[row, slice(*words[index])] = False",
+        "masks[row:, slice(*words[index])] = False",
         CAUSES,
     ),
     Mutant(

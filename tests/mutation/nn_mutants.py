@@ -187,7 +187,7 @@ IN_PATTERNS = [
     Mutant(
         "a causal pattern sees the future",
         "nn/sparse_attention.py",
-        "return allowed & (key <= query) if rule.causal else allowed",
+        "return allowed & (key <= query) if pattern.causal else allowed",
         "return allowed",
         ("models/test_seq2seq_properties.py",),
     ),
