@@ -73,7 +73,13 @@ IN_FAMILIES = [
         "[*live.settings.forbidden]",
         BOTH,
     ),
-    Mutant("a mark before each source is left out", "text/special_ids.py", "[self.bos_id, *ids] if self.source_bos", "[*ids] if self.source_bos", BOTH),
+    Mutant(
+        "a mark before each source is left out",
+        "text/special_ids.py",
+        "[self.bos_id, *ids] if self.source_bos",
+        "[*ids] if self.source_bos",
+        BOTH,
+    ),
     Mutant(
         "reading puts the axis into their order once more",
         "interop/huggingface/tensor_map.py",
@@ -91,7 +97,7 @@ IN_FAMILIES = [
     Mutant(
         "a tensor that nobody asked for is let pass",
         "models/weights.py",
-        "(\"unexpected\", unexpected)",
+        '("unexpected", unexpected)',
         '("", [])',
         TABLE,
     ),

@@ -125,8 +125,8 @@ IN_GPT = [
     Mutant(
         "CTranslate2 turns neighbours instead of halves",
         "interop/ctranslate2/spec.py",
-        "{\"rotary_dim\": 0, \"rotary_interleave\": False, \"rotary_base\"",
-        "{\"rotary_dim\": 0, \"rotary_interleave\": True, \"rotary_base\"",
+        '{"rotary_dim": 0, "rotary_interleave": False, "rotary_base"',
+        '{"rotary_dim": 0, "rotary_interleave": True, "rotary_base"',
         DECODER,
     ),
     Mutant(

@@ -14,7 +14,7 @@ IN_LOOKS = [
     Mutant(
         "the target is read with the source's embedding",
         "insight/model_layout.py",
-        "embedding=Place(\"embedding\", call),  # one table embeds both texts: call 0 is the source",
+        'embedding=Place("embedding", call),  # one table embeds both texts: call 0 is the source',
         'embedding=Place("embedding", 0),',
         LOOKS,
     ),
