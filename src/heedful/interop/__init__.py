@@ -5,8 +5,8 @@
     ctranslate2     convert a model for the CTranslate2 engine and keep the result
     onnx            write ONNX graphs
 
-A model that another program would compute differently is refused with the reason. The names below are imported when
-they are first used.
+A model that another program would compute differently raises a UserError with the reason. The names below are imported
+when they are first used.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Tokenizers of Hugging Face's, behind heedful's `Tokenizer` protocol, and the check of a tokenizer.json.
 
-A `tokenizer.json` describes such a tokenizer completely; `special_tokens_map.json` says which of its pieces are special
+A `tokenizer.json` describes such a tokenizer completely; `special_tokens_map.json` lists which of its pieces are special
 tokens. `heedful convert` writes both files (`interop.huggingface.tokenizer_import`). The package `tokenizers` runs the
 tokenizer; `transformers` is not needed.
 
@@ -269,7 +269,7 @@ def _check_piece(piece: object, id: object) -> None:
 
 
 def _check_part(name: str, part: Mapping[str, Any]) -> None:
-    """Refuse long replacements and empty patterns, which make a text grow without bound."""
+    """Reject long replacements and empty patterns, which make a text grow without bound."""
     pattern = part.get("pattern")
     texts = [part.get("content"), part.get("prepend"), *(pattern.values() if isinstance(pattern, dict) else ())]
     for text in texts:

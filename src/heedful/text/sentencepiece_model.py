@@ -67,7 +67,7 @@ def read_model_file(path: Path) -> bytes:
 
 
 def check_file_size(path: Path, max_bytes: int) -> None:
-    """Refuse a tokenizer's file that does not exist or is too large to be one, before it is read into memory."""
+    """Raise a UserError for a tokenizer file that does not exist or is too large, before it is read into memory."""
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     size = path.stat().st_size
@@ -89,7 +89,7 @@ def read_model(model: bytes, *, where: str) -> SentencePieceInfo:
 
 
 def with_settings(model: bytes, settings: bytes) -> bytes:
-    """Return the model with heedful's settings in a field of its own; if there are several, the last one counts."""
+    """Return the model with heedful's settings appended. If a model has several settings, the last ones count."""
     return model + _to_varint(_SETTINGS_FIELD << 3 | _LENGTH) + _to_varint(len(settings)) + settings
 
 

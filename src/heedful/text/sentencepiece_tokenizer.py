@@ -55,7 +55,7 @@ _SUFFIX_WORD = re.compile(f"[^{MARK}]{{0,255}}{MARK}|[^{MARK}]{{1,255}}")
 class SentencePieceTokenizer:
     """A tokenizer from one SentencePiece model, whose file also has heedful's settings.
 
-    A model of another program has no such settings; then the model alone decides how text is normalised.
+    The file of another program lacks these settings; then the model alone decides how text is normalised.
     """
 
     def __init__(self, model: bytes, *, where: str = "tokenizer") -> None:
@@ -279,7 +279,7 @@ def _check_agreement(info: SentencePieceInfo, config: TokenizerConfig, *, where:
         ("byte fallback", info.byte_fallback, config.uses_bytes),
     ):
         if model_has != config_has:
-            raise UserError(f"{where}: the model has {name} {model_has!r}, its settings say {config_has!r}")
+            raise UserError(f"{where}: the model has {name} {model_has!r}, but its settings have {config_has!r}")
 
 
 def _with_words(info: SentencePieceInfo, config: TokenizerConfig, *, where: str) -> SentencePieceInfo:

@@ -2,8 +2,8 @@
 
 SentencePiece has both, but its generator takes a salt from each process (seen in 0.2.2): equal seeds give other pieces
 after a restart, and a resumed run would differ from an uninterrupted one. Here the random numbers come from Python's
-`random.Random.random()`, whose sequence is guaranteed. No piece is longer than a word, so the words of a text are
-sampled one by one, and intermediate results are cached by word.
+`random.Random.random()`, whose sequence is guaranteed. No piece is longer than a word, so each word of a text is
+sampled by itself, and intermediate results are cached by word.
 """
 
 import bisect
@@ -58,7 +58,7 @@ def bpe_dropout(vocabulary: Vocabulary, *, probability: float) -> Sampler:
 
 
 class _Drops:
-    """An iterator that says for each merge whether to do it (True) or to drop it."""
+    """An iterator over merges: True to apply a merge, False to drop it."""
 
     def __init__(self, first: int, merges_until_drop: Callable[[Random], int], random: Random) -> None:
         self._left = first

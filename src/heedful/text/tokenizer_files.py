@@ -33,12 +33,12 @@ from heedful.text.tokenizer import Tokenizers
 JOINT = "joint.spm"
 OWN_FILES = (JOINT, SOURCE, TARGET)  # of heedful's own tokenizers; Marian's have two of these names, too
 TOKENIZER_JSON, SPECIAL_TOKENS_MAP = "tokenizer.json", "special_tokens_map.json"
-# All tokenizer files that a model folder may hold; its manifest must list those that are there.
+# All tokenizer files that a model folder can have. Its manifest must list each one in the folder.
 TOKENIZER_FILES = (JOINT, SOURCE, TARGET, TOKENIZER_JSON, SPECIAL_TOKENS_MAP, VOCABULARY, TARGET_VOCABULARY)
 
 
 def save_tokenizers(folder: str | Path, tokenizers: Tokenizers) -> list[Path]:
-    """Write tokenizers into a folder, replacing those that are there, and return the paths of the files.
+    """Write tokenizers into a folder, in place of its earlier ones, and return the paths of the files.
 
     >>> import tempfile
     >>> from heedful.text import TokenizerConfig, learn_tokenizers

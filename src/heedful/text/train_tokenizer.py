@@ -14,7 +14,7 @@ from heedful.text.special_ids import SPECIAL_IDS
 from heedful.text.tokenizer import Tokenizers
 from heedful.text.tokenizer_config import TokenizerConfig
 
-# Characters that SentencePiece's trainer reserves: it drops lines with U+2585, and no piece has any of the others.
+# Characters that SentencePiece's trainer reserves. It drops lines with U+2585 and puts the rest into no piece.
 _RESERVED = dict.fromkeys(map(ord, ("\0", "\t", MARK, "▅")), " ")
 
 # Longer lines are split at a space, which changes nothing because no piece is longer than a word. A line without a
@@ -42,7 +42,7 @@ def learn_tokenizers(source: Iterable[str], target: Iterable[str] | None, config
 
 
 def learn_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
-    """Learn one tokenizer from texts, of which at most `config.max_texts` are in memory.
+    """Learn one tokenizer. At most `config.max_texts` of the texts are in memory.
 
     A small text gives fewer pieces than `config.vocab_size`; the tokenizer's `vocab_size` has their number.
 

@@ -1,4 +1,4 @@
-"""Converted models, kept beside the model or, if that is not writable, in the user's cache.
+"""Converted models, kept in the model's folder or, if that is not writable, in the user's cache.
 
     MODEL/.ctranslate2-<key>/   model.bin · config.json · vocabularies · facts.json · manifest.json
 
@@ -51,10 +51,9 @@ class Converted:
     info: ConversionInfo
 
     def load_tokenizers(self) -> Tokenizers:
-        """Load the model's tokenizers, without a probe in a child process if they are those that were converted.
+        """Load the model's tokenizers, without a probe in a child process if the files have not changed.
 
-        The probe takes half a second. The conversion made it; equal SHA-256 hashes tell that the files have not
-        changed since.
+        The probe takes half a second. The conversion made it and kept the SHA-256 hashes of the files.
         """
         unchanged = all(sha256(self.model / name) == expected for name, expected in self.info.tokenizers.items())
         return load_tokenizers(self.model, probe=not (self.info.tokenizers and unchanged))

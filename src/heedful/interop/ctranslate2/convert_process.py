@@ -1,7 +1,7 @@
 """Convert a model folder for CTranslate2. Run as a program: python -m … MODEL OUTPUT KEY, with an empty OUTPUT.
 
-It is a process of its own so that torch and its OpenMP runtime stay out of the process that translates. Built-in models
-need no torch, and `cache` often converts them without another process.
+It runs in a separate process so that torch and its OpenMP runtime stay out of the process that translates. Built-in
+models need no torch, and `cache` often converts them without another process.
 
 EXIT_USER_ERROR and EXIT_NOT_CONVERTIBLE come with a message for the user on standard error.
 """
@@ -63,8 +63,8 @@ def conversion_info(config: Ct2ModelConfig, key: str, model: Path) -> Conversion
 def without_torch() -> Iterator[None]:
     """Keep CTranslate2's specification classes from importing torch, which they do if it is installed but do not need.
 
-    Afterwards these modules are removed, so that a later import of them imports torch as usual. Do not use this beside
-    a thread that may import torch.
+    Afterwards these modules are removed, so that a later import of them imports torch as usual. Do not use this while
+    another thread may import torch.
     """
     if "torch" in sys.modules:  # already imported: nothing to save
         yield

@@ -54,8 +54,8 @@ def learn_shortlist(
     """Learn a shortlist from pairs (source ids, target ids).
 
     Each source id gets its `n_candidates` likeliest target ids with a probability of at least `least`. The `n_always`
-    most frequent target ids are always considered. With a joint vocabulary each id is also a candidate for itself, as
-    names and numbers need.
+    most frequent target ids are always considered. With a joint vocabulary each source id is also a candidate itself,
+    because names and numbers are copied.
     """
     sources, targets = _sample(pairs)
     if not targets:
@@ -90,7 +90,7 @@ def has_shortlist(converted: Converted) -> bool:
 
 
 def _sample(pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Ints], list[Ints]]:
-    """Return as many pairs as fit into memory. Each source begins with -1, for target tokens without a counterpart."""
+    """Return pairs until MOST_LINKS is reached. Each source begins with -1, for target tokens without a counterpart."""
     sources, targets, n_links = [], [], 0
     for source, target in pairs:
         n_links += (len(source) + 1) * len(target)

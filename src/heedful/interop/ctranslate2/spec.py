@@ -1,7 +1,7 @@
 """A model of heedful's as a CTranslate2 specification: equal weights, laid out for CTranslate2's kernels.
 
-Only models that CTranslate2 runs with equal results are converted; `why_not` has the reasons against the others. The
-conversion itself goes from settings and NumPy arrays to CTranslate2's classes and needs no torch.
+Only models that CTranslate2 runs with equal results are converted; `why_not` returns the reason for each other model.
+The conversion itself goes from settings and NumPy arrays to CTranslate2's classes and needs no torch.
 """
 
 import functools
@@ -140,7 +140,7 @@ class Parts:
         return next(self.weights[name] for name in names if name in self.weights)
 
     def zero_bias(self) -> tuple[Floats, np.int32]:
-        """Return a relative position bias of zeros. Without any bias CTranslate2 would add positions of its own."""
+        """Return a relative position bias of zeros. Without a bias CTranslate2 would add its own positions."""
         return np.zeros((32, self.config.n_heads), np.float32), np.int32(128)
 
     def attention(
@@ -254,7 +254,7 @@ class EncoderDecoder(Parts):
 
     @functools.cached_property
     def _sinusoids(self) -> Floats:
-        """The table of both sides."""
+        """The position table, computed once for both sides."""
         return sinusoids(self.config.d_model, halves=self.config.positions == "sinusoidal_halves")
 
     def _bias(self, stack: str) -> tuple[Floats, np.int32]:

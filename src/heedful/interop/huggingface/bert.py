@@ -147,9 +147,9 @@ class BertType(ModelType):
         return [without_prefix(row, PREFIX) for row in rows] if config.head in WITHOUT_PREFIX else rows
 
     def infer_from_weights(self, config: BertConfig, tensors: Mapping[str, Tensor], *, where: str) -> BertConfig:
-        """Infer whether there is a pooler: in a base model, or beside the head for masked tokens.
+        """Infer whether there is a pooler, in a base model or in addition to the head for masked tokens.
 
-        config.json does not tell; in Hugging Face's code it is an argument, `add_pooling_layer`.
+        It is not in config.json; in Hugging Face's code it is an argument, `add_pooling_layer`.
         """
         pooler = has_pooler(tensors, PREFIX)
         if config.head == "masked":

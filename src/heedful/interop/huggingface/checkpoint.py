@@ -1,7 +1,7 @@
 """Read and write folders of Hugging Face's `transformers`: config.json, safetensors, tokenizer files.
 
 No code of a folder is run and no pickle is read. An allow-list reads the settings (`config_files`), one row for each
-tensor maps the weights (`tensor_map`), and what does not fit exactly is refused with the reason. Only the tokenizer is
+tensor maps the weights (`tensor_map`), and what does not fit exactly is a UserError. Only the tokenizer is
 read by `transformers` itself (`tokenizer_import`).
 """
 
@@ -103,7 +103,9 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
 def read_config(folder: Path) -> tuple[str, Any]:
     """Return the model type of a checkpoint's folder, and heedful's config for it."""
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
+        raise UserError(
+            f"{folder}: the folder does not exist; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it"
+        )
     if not (folder / CONFIG).is_file() and (other := explain_unsupported_folder(folder)) is not None:
         raise UserError(f"{folder}: {other}")
     values, where = read_json(folder / CONFIG), str(folder / CONFIG)
@@ -193,9 +195,9 @@ def to_common_dtype(weights: dict[str, Tensor], *, where: str) -> dict[str, Tens
 
 
 def _own_config(model_type: ModelType, own: object, values: Mapping[str, Any]) -> Any:
-    """Return the config that heedful wrote beside Hugging Face's values, if these still agree with it; else None.
+    """Return the config that heedful wrote into config.json, if Hugging Face's values still agree with it; else None.
 
-    So an exported model comes back with all of its settings, also those that Hugging Face does not have.
+    So an exported model comes back with all settings, including settings that Hugging Face does not have.
     """
     if not isinstance(own, dict):
         return None
@@ -210,7 +212,7 @@ def _own_config(model_type: ModelType, own: object, values: Mapping[str, Any]) -
 def _check_shapes(
     weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], hf_names: Mapping[str, str], *, where: str
 ) -> None:
-    """Refuse tensors of other sizes than config.json has; `hf_names` maps heedful's names to Hugging Face's."""
+    """Raise a UserError for tensors of other sizes than in config.json; `hf_names` maps our names to Hugging Face's."""
     assert set(weights) == set(expected), f"the rows are not the model's: {sorted(set(weights) ^ set(expected))[:5]}"
     for name, tensor in weights.items():
         if tensor.shape != expected[name].shape:

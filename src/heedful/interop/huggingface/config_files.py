@@ -1,7 +1,7 @@
 """Read and write what all model types have in common in config.json and generation_config.json.
 
-`HFConfig` reads a config.json by an allow-list: a model type gets the keys that it knows, refuses values that would
-change the computation, and `warn_unused` names the keys that nothing has read.
+`HFConfig` reads a config.json by an allow-list: a model type reads the keys that it knows, rejects values that would
+change the computation, and `warn_unused` lists the keys that were not read.
 
 The rest is about activations, heads and labels, special ids, search settings, and prefixes of tasks ("summarize: ").
 """
@@ -92,20 +92,20 @@ class HFConfig:
         return allowed[value]
 
     def require(self, name: str, *allowed: object) -> None:
-        """Refuse any other value, because heedful computes only these. An absent key counts as the first."""
+        """Raise a UserError for any other value: heedful supports only these. An absent key has the first one."""
         value = self.get(name, allowed[0])
         if not any(type(value) is type(item) and value == item for item in allowed):
             raise UserError(f"{self.where}: '{name}' is {value!r}, but heedful's model supports only {allowed[0]!r}")
 
     def require_equal(self, name: str, other: str) -> None:
-        """Refuse two numbers that differ, such as those of encoder and decoder, for which heedful has one setting."""
+        """Raise a UserError if two sizes differ, of encoder and decoder, for which heedful has one setting."""
         if (first := self.get_int(name)) != (second := self.get_int(other)):
             raise UserError(
                 f"{self.where}: '{name}' is {first} and '{other}' is {second}; heedful's model has one number for both"
             )
 
     def require_architecture(self, *allowed: str) -> None:
-        """Refuse a model with another head, whose weights would have no place."""
+        """Raise a UserError for a model with another head, whose weights would have no place."""
         names = self.get("architectures")
         if isinstance(names, list) and names and not any(name in allowed for name in names):
             raise UserError(f"{self.where}: 'architectures' is {names}; heedful reads {', '.join(allowed)}")
@@ -115,7 +115,7 @@ class HFConfig:
         return UserError(f"{self.where}: '{name}' must be {expected}, found {self._values.get(name)!r}")
 
     def warn_unused(self, also_harmless: Iterable[str] = ()) -> None:
-        """Warn of keys that nothing has read, unless they are known to be harmless or say "off" (null, false)."""
+        """Warn of keys that were not read, unless they are known to be harmless or are null or false."""
         known = self._used | HARMLESS | set(also_harmless)
         unused = sorted(key for key, value in self._values.items() if key not in known and value not in (None, False))
         if unused:
@@ -208,7 +208,7 @@ def read_eos_ids(values: HFConfig, default: int | None = None, *, several: bool)
 
 
 def read_special_ids(values: HFConfig, *, bos_id: int | None = None) -> SpecialIds:
-    """Return the special ids of an encoder-decoder, from config.json; `bos_id` stands before each source."""
+    """Return the special ids of an encoder-decoder, from config.json. `bos_id`: the id before each source, if any."""
     [eos_id] = read_eos_ids(values, several=False)
     pad_id = values.get_int("pad_token_id")
     start_id = values.get_int("decoder_start_token_id", pad_id)
@@ -239,7 +239,7 @@ def write_special_ids(special_ids: SpecialIds) -> dict[str, Any]:
 
 
 def with_ids_of_tokenizer(special_ids: SpecialIds, tokenizers: Tokenizers | None) -> SpecialIds:
-    """Fill in what only the tokenizer knows: the unknown token, the mask, and whether BOS stands before a prompt."""
+    """Fill in what only the tokenizer has: the unknown token, the mask, and whether a prompt begins with BOS."""
     if tokenizers is None:
         return special_ids
     own = tokenizers.target.special_ids
@@ -329,12 +329,12 @@ def _with_start(special_ids: SpecialIds, start_id: int) -> SpecialIds:
 
 
 def _forces_bos(values: HFConfig, bos_id: int | None) -> bool:
-    """Return whether the BOS that stands before each source is also the forced first token of each target."""
+    """Return whether the BOS before each source is also the forced first token of each target."""
     forced = values.get("forced_bos_token_id")
     if forced is not None and forced != bos_id:
         raise UserError(
-            f"{values.where}: 'forced_bos_token_id' is {forced!r}; heedful can force only the BOS that stands before "
-            f"each source ({bos_id})"
+            f"{values.where}: 'forced_bos_token_id' is {forced!r}; heedful can force only the BOS before each "
+            f"source ({bos_id})"
         )
     return forced is not None
 
@@ -354,7 +354,7 @@ BY_TASK, FOR_ALL = "task_specific_params", "prefix"
 
 
 def read_prefixes(values: HFConfig) -> dict[str, str]:
-    """Return what stands before each text, by task. Other parameters of a task are about search and are not read."""
+    """Return the prefix of each task. Other parameters of a task are about search and are not read."""
     tasks = values.get(BY_TASK, {})
     if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
         raise values.error(BY_TASK, "a table of tasks")

@@ -230,7 +230,7 @@ def _raise_first(reasons: Mapping[str, bool]) -> None:
 
 
 def _require_head(config: GptConfig, tensors: Mapping[str, Tensor], *, where: str) -> GptConfig:
-    """Refuse a base model whose output layer is not tied to the embedding and not in the checkpoint."""
+    """Raise a UserError for a base model whose output layer is neither tied to the embedding nor in the checkpoint."""
     if not config.tied and "lm_head.weight" not in tensors:
         raise UserError(
             f"{where}: has no 'lm_head.weight', and config.json has 'tie_word_embeddings' false: this is a model "

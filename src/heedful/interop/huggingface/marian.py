@@ -142,7 +142,7 @@ class PegasusType(ModelType):
 
 
 def _refuse_unsupported(name: str, config: Seq2SeqConfig) -> None:
-    """Refuse what neither Marian nor Pegasus computes; `name` is the one to name in the message."""
+    """Raise a UserError for what neither Marian nor Pegasus computes; `name` is the model type in the message."""
     d_head = config.d_head or config.d_model // config.n_heads
     reasons = {
         f"norm = '{config.norm}': {name} has layer norms": config.norm != "layer",
@@ -231,7 +231,7 @@ def _read_tied(hf: HFConfig) -> Tied:
     if shared and not tied:
         raise UserError(
             f"{hf.where}: the embeddings of both sides are shared, but the output layer is not tied to them; heedful "
-            "has no such model"
+            "supports only tied ones then"
         )
     return "all" if shared else "target" if tied else "none"
 

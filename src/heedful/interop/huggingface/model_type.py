@@ -1,4 +1,4 @@
-"""The contract of a Hugging Face model type. Each module beside this one implements it for one or two types."""
+"""The contract of a Hugging Face model type, which `marian`, `bart`, `t5`, `gpt`, `bert` and `vit` implement."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,17 +28,17 @@ class ModelType(Protocol):
         """Return the config that config.json describes. A setting that heedful does not support is a UserError."""
 
     def config_to_hf(self, config: Any) -> dict[str, Any]:
-        """Return the values of config.json. A UserError says why this model type does not compute such a model."""
+        """Return the values of config.json. If this model type does not compute such a model, raise a UserError."""
 
     def tensor_map(self, config: Any) -> list[TensorMap]:
         """Return one row for each tensor."""
 
     def infer_from_weights(self, config: Any, tensors: Mapping[str, Tensor], *, where: str) -> Any:
-        """Return the config with what only the tensors tell, such as whether there is a bias."""
+        """Return the config with settings that only the tensors show, such as a bias."""
         return config
 
     def infer_from_files(self, config: Any, folder: Path, tokenizers: Tokenizers | None) -> Any:
-        """Return the config with what only other files tell, such as generation_config.json and the tokenizer."""
+        """Return the config with settings of other files, such as generation_config.json and the tokenizer's."""
         return config
 
     def constant_tensors(self, config: Any) -> dict[str, Tensor]:

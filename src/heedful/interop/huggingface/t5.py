@@ -133,7 +133,7 @@ class T5Type(ModelType):
         return rows
 
     def infer_from_weights(self, config: T5Config, tensors: Mapping[str, Tensor], *, where: str) -> T5Config:
-        """Infer from a checkpoint of Transformers 5 whether the output layer is tied: only the tensors tell."""
+        """Infer from the tensors of a Transformers 5 checkpoint whether the output layer is tied."""
         if config.scaled is None:
             return config
         head, names = tensors.get(HEAD), (EMBEDDING, *EMBEDDING_ALIASES)

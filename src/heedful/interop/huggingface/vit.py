@@ -127,7 +127,7 @@ class VitType(ModelType):
         return [without_prefix(row, PREFIX) for row in rows] if config.head in WITHOUT_PREFIX else rows
 
     def infer_from_weights(self, config: VitConfig, tensors: Mapping[str, Tensor], *, where: str) -> VitConfig:
-        """Infer whether a base model has a pooler: DINO's have none, and config.json does not tell."""
+        """Infer whether a base model has a pooler, which is not in config.json; DINO's models have none."""
         return replace(config, head="none") if config.head == "pool" and not has_pooler(tensors, PREFIX) else config
 
     def infer_from_files(self, config: VitConfig, folder: Path, tokenizers: Tokenizers | None) -> VitConfig:
