@@ -1,6 +1,6 @@
 """Tokenizers of Hugging Face's, behind heedful's `Tokenizer` protocol, and the check of a tokenizer.json.
 
-A `tokenizer.json` describes such a tokenizer completely; `special_tokens_map.json` lists which of its pieces are special
+A `tokenizer.json` describes such a tokenizer completely; `special_tokens_map.json` lists its special
 tokens. `heedful convert` writes both files (`interop.huggingface.tokenizer_import`). The package `tokenizers` runs the
 tokenizer; `transformers` is not needed.
 
