@@ -27,7 +27,7 @@ from heedful.models.model_io import LoadedModel, save_model
 from heedful.models.seq2seq import Memory
 from heedful.nn.recording import record_attention
 from heedful.text import SPECIAL_IDS
-from look_models import SENTENCE, VARIANTS, subject, tokenizers
+from look_models import SENTENCE, VARIANTS, look_model, tokenizers
 from trace_checks import TraceError, check_trace
 
 LOOKS: dict[tuple[str, int], Look] = {}
@@ -35,14 +35,14 @@ LOOKS: dict[tuple[str, int], Look] = {}
 
 def seen(variant: str = "plain", beam: int = 3) -> Look:
     if (variant, beam) not in LOOKS:
-        LOOKS[variant, beam] = look(subject(variant), SENTENCE, beam=beam)
+        LOOKS[variant, beam] = look(look_model(variant), SENTENCE, beam=beam)
     return LOOKS[variant, beam]
 
 
 def forced(found: Look, variant: str) -> Tensor:
     """The logits of the shown translation, (T, V)."""
     with torch.inference_mode():
-        return subject(variant).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+        return look_model(variant).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -67,7 +67,7 @@ def test_rows_sum_to_one_over_what_they_may_attend_to(variant: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_weights_are_those_of_the_hypothesis_itself(variant: str) -> None:
     """Not those of whichever row of the beam it stood in: the same tokens, fed one by one with a cache, look there."""
-    found, model = seen(variant), subject(variant).model
+    found, model = seen(variant), look_model(variant).model
     twin, records = record_attention(model)
     with torch.inference_mode():
         memory = twin.encode(torch.tensor([found.source.ids]))
@@ -86,7 +86,7 @@ def test_the_weights_are_those_of_the_hypothesis_itself(variant: str) -> None:
 def test_the_translation_is_the_engines(variant: str) -> None:
     found = seen(variant)
     settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
-    best = TorchEngine(subject(variant).model).search([Request(found.source.ids[:-1])], settings)[0]
+    best = TorchEngine(look_model(variant).model).search([Request(found.source.ids[:-1])], settings)[0]
     assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
     assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
     assert found.translation.text == tokenizers().target.decode(best[0].ids) == found.target.text
@@ -96,8 +96,8 @@ def test_the_translation_is_the_engines(variant: str) -> None:
 
 def test_a_row_is_the_query_that_produced_its_token() -> None:
     """Row t does not know token t, nor what follows; row t + 1 does."""
-    one = look(subject(), SENTENCE, target="Ein Hund rennt.", beam=1)
-    two = look(subject(), SENTENCE, target="Ein Mann isst Brot.", beam=1)
+    one = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=1)
+    two = look(look_model(), SENTENCE, target="Ein Mann isst Brot.", beam=1)
     t = next(i for i, (a, b) in enumerate(zip(one.target.ids, two.target.ids, strict=False)) if a != b)
     assert t > 0
     for kind in ("cross", "decoder"):
@@ -130,7 +130,7 @@ def test_the_last_lens_is_the_model_itself(variant: str) -> None:
     found = seen(variant)
     last = [
         *found.lens.decoder[-1:],
-        *(found.lens.encoder[-1:] if subject(variant).model.config.join == "last" else ()),
+        *(found.lens.encoder[-1:] if look_model(variant).model.config.join == "last" else ()),
     ]
     for layer in last:
         for lens, step in zip(layer.steps, found.steps, strict=True):
@@ -139,7 +139,7 @@ def test_the_last_lens_is_the_model_itself(variant: str) -> None:
             assert [one.probability for one in lens.top] == pytest.approx(
                 [one.probability for one in step.top[:3]], abs=1e-5
             )
-    model = subject(variant).model
+    model = look_model(variant).model
     assert [one.layer for one in found.lens.decoder] == list(range(len(model.decoder.layers) + 1))
     assert [one.layer for one in found.lens.encoder] == list(range(len(model.encoder.layers) + 1))
 
@@ -150,9 +150,9 @@ def test_the_decoder_lens_writes_what_the_model_writes_at_the_last_layer() -> No
     last, first = found.lens.encoder[-1], found.lens.encoder[0]
     assert list(last.ids[: len(written)]) == written
     assert first.ids != last.ids
-    memory = subject().model.encode(torch.tensor([found.source.ids]))
+    memory = look_model().model.encode(torch.tensor([found.source.ids]))
     states = found.tensors["encoder.layers.0"]
-    (alone,) = write_greedily(MemoryStep(subject().model, Memory([states], memory.mask)), [], max_len=40)
+    (alone,) = write_greedily(MemoryStep(look_model().model, Memory([states], memory.mask)), [], max_len=40)
     assert found.lens.encoder[1].ids[:40] == tuple(alone)[: len(found.lens.encoder[1].ids)]
 
 
@@ -172,7 +172,7 @@ def test_the_tree_leads_to_the_hypotheses() -> None:
 
 
 def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
-    found = look(subject(), SENTENCE, beam=3, branches=4)
+    found = look(look_model(), SENTENCE, beam=3, branches=4)
     events = {event.node: event for event in found.beam.events}
     cut = [event for event in found.beam.events if event.continuation is not None]
     assert len(cut) == 4 and all(event.fate == "pruned" for event in cut)
@@ -182,7 +182,7 @@ def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
     while node:
         prefix.insert(0, events[node].id)
         node = events[node].parent
-    again = look(subject(), SENTENCE, beam=1, prefix=prefix)
+    again = look(look_model(), SENTENCE, beam=1, prefix=prefix)
     assert event.continuation is not None
     assert list(event.continuation.ids[: len(prefix)]) == prefix
     assert event.continuation.ids == tuple(id for id in again.target.ids if id != SPECIAL_IDS.eos_id)
@@ -192,7 +192,7 @@ def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
 
 
 def test_a_reference_is_shown_beside_the_models_own() -> None:
-    found = look(subject(), SENTENCE, target="Ein Hund rennt.", beam=3)
+    found = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=3)
     assert (found.target.kind, found.target.n_forced) == ("reference", len(found.target.ids))
     assert found.target.text == "Ein Hund rennt." and found.target.tokens[-1] == "</s>"
     assert found.translation.text == seen().translation.text
@@ -232,8 +232,8 @@ def test_numbers_to_sort_heads_by(kind: str) -> None:
 @pytest.mark.parametrize("variant", ["plain", "rotary", "additive", "window"])
 def test_a_silent_head_is_a_head_whose_part_of_w_o_is_zero(variant: str) -> None:
     heads = [("cross", 1, 2), ("encoder", 0, 0), ("decoder", 1, 3)]
-    found = look(subject(variant), SENTENCE, beam=2, target="Ein Hund.", without_heads=heads)
-    model = copy.deepcopy(subject(variant).model)
+    found = look(look_model(variant), SENTENCE, beam=2, target="Ein Hund.", without_heads=heads)
+    model = copy.deepcopy(look_model(variant).model)
     attentions = {
         "cross": model.decoder.layers[1].cross_attention,
         "encoder": model.encoder.layers[0].attention,
@@ -253,7 +253,7 @@ def test_a_silent_head_is_a_head_whose_part_of_w_o_is_zero(variant: str) -> None
 
 
 def test_what_a_change_did_is_told() -> None:
-    plain, found = seen(), look(subject(), SENTENCE, beam=3, without_heads=[("cross", 0, 1)], masked_words=[1])
+    plain, found = seen(), look(look_model(), SENTENCE, beam=3, without_heads=[("cross", 0, 1)], masked_words=[1])
     assert found.changes is not None and plain.changes is None
     assert found.changes.before.text == plain.translation.text
     assert [step.id for step in found.changes.steps] == list(plain.target.ids)
@@ -264,8 +264,8 @@ def test_what_a_change_did_is_told() -> None:
 
 
 def test_after_is_what_the_changed_model_thinks_of_the_unchanged_translation() -> None:
-    plain, found = seen(), look(subject(), SENTENCE, beam=3, without_heads=[("encoder", 1, 3)])
-    model = copy.deepcopy(subject().model)
+    plain, found = seen(), look(look_model(), SENTENCE, beam=3, without_heads=[("encoder", 1, 3)])
+    model = copy.deepcopy(look_model().model)
     with torch.inference_mode():
         model.encoder.layers[1].attention.to_out.weight[:, 12:] = 0.0  # four heads of four numbers
         logits = model(torch.tensor([plain.source.ids]), torch.tensor([plain.target.input_ids]))[0]
@@ -283,7 +283,7 @@ def test_a_hidden_word_has_no_influence(variant: str) -> None:
         word: len(tokenizers().source.encode(f"A {word} runs.")) for word in ("dog", "cat", "man", "big", "tired")
     }
     first, second = next(pair for pair in itertools.combinations(pieces, 2) if pieces[pair[0]] == pieces[pair[1]])
-    one, two = (look(subject(variant), f"A {word} runs.", beam=2, masked_words=[1]) for word in (first, second))
+    one, two = (look(look_model(variant), f"A {word} runs.", beam=2, masked_words=[1]) for word in (first, second))
     assert one.source.ids != two.source.ids and len(one.source.ids) == len(two.source.ids)
     assert one.source.masked == tuple(range(*one.source.words[1])) and one.source.masked
     assert one.translation.text == two.translation.text
@@ -297,14 +297,14 @@ def test_a_hidden_word_has_no_influence(variant: str) -> None:
 
 
 def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
-    folder = save_model(tmp_path / "mine", subject().model, tokenizers())
-    translator = Translator(TorchEngine(subject().model), tokenizers(), reach=SourceLimit(64))
+    folder = save_model(tmp_path / "mine", look_model().model, tokenizers())
+    translator = Translator(TorchEngine(look_model().model), tokenizers(), reach=SourceLimit(64))
     looks = [
         heedful.look(folder, SENTENCE, beam=2),
         heedful.look(str(folder), SENTENCE, beam=2),
         heedful.look(translator, SENTENCE, beam=2),
         heedful.look(Translator.load(folder, engine="torch"), SENTENCE, beam=2),
-        heedful.look(LoadedModel("seq2seq", subject().model, tokenizers()), SENTENCE, beam=2),
+        heedful.look(LoadedModel("seq2seq", look_model().model, tokenizers()), SENTENCE, beam=2),
     ]
     assert {one.translation.text for one in looks} == {looks[0].translation.text}
     assert [one.model.name for one in looks] == ["mine", "mine", "model", "mine", "model"]
@@ -312,9 +312,9 @@ def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
 
 
 def test_the_model_stays_in_the_mode_it_is_in() -> None:
-    model = subject().model.train()
+    model = look_model().model.train()
     try:
-        assert look(subject(), SENTENCE, beam=3).to_json() == seen().to_json()
+        assert look(look_model(), SENTENCE, beam=3).to_json() == seen().to_json()
         assert model.training and model.encoder.layers[0].training
     finally:
         model.eval()
@@ -339,7 +339,7 @@ def test_the_model_stays_in_the_mode_it_is_in() -> None:
 )
 def test_a_mistake_is_refused_with_its_value(text: str, options: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        look(subject(), text, **options)  # type: ignore[arg-type]
+        look(look_model(), text, **options)  # type: ignore[arg-type]
 
 
 def test_the_check_of_the_schema_is_not_blind() -> None:

@@ -20,7 +20,7 @@ from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
 from heedful.models.universal import Universal
 from heedful.nn.recording import record_attention
-from look_models import OTHER_FAMILIES, SENTENCE, other_subject, tokenizers
+from look_models import OTHER_FAMILIES, SENTENCE, other_look_model, tokenizers
 from trace_checks import TraceError, check_trace
 
 EVERYTHING = 10_000
@@ -29,7 +29,7 @@ LOOKS: dict[str, Look] = {}
 
 def seen(name: str) -> Look:
     if name not in LOOKS:
-        LOOKS[name] = look(other_subject(name), SENTENCE, beam=3)
+        LOOKS[name] = look(other_look_model(name), SENTENCE, beam=3)
     return LOOKS[name]
 
 
@@ -37,7 +37,7 @@ def forced(name: str) -> Tensor:
     """The logits of the shown text, (T, V)."""
     found = seen(name)
     with torch.inference_mode():
-        return other_subject(name).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+        return other_look_model(name).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
 
 
 def whole(vector: object) -> Tensor:
@@ -61,10 +61,10 @@ def test_the_file_has_the_shape_that_is_promised(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_the_text_is_the_engines(name: str) -> None:
-    found, subject = seen(name), other_subject(name)
-    special_ids = subject.model.config.special_ids
+    found, look_model = seen(name), other_look_model(name)
+    special_ids = look_model.model.config.special_ids
     settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
-    best = TorchEngine(subject.model).search([Request(tokenizers().source.encode(SENTENCE))], settings)[0]
+    best = TorchEngine(look_model.model).search([Request(tokenizers().source.encode(SENTENCE))], settings)[0]
     assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
     assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
     opening = [special_ids.bos_id] * special_ids.n_forced
@@ -95,7 +95,7 @@ def test_steps_and_the_last_lens_are_the_models_own_distribution(name: str) -> N
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_the_weights_are_those_of_the_tokens_fed_one_by_one(name: str) -> None:
-    found, model = seen(name), other_subject(name).model
+    found, model = seen(name), other_look_model(name).model
     for kind, maps in found.attention.items():
         weights = maps.weights.values
         assert np.abs(weights.sum(axis=-1) - 1).max() < 1e-5, kind
@@ -119,7 +119,7 @@ def test_the_weights_are_those_of_the_tokens_fed_one_by_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_the_walk_leads_from_the_embedding_to_the_logits(name: str) -> None:
-    found, model = seen(name), other_subject(name).model
+    found, model = seen(name), other_look_model(name).model
     with trace(model) as t, torch.inference_mode():
         logits = t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
     with torch.inference_mode():
@@ -165,7 +165,7 @@ def _check_six_steps(found: Look, walk: object) -> None:
 
 def test_what_a_universal_transformer_says_is_the_mean_of_its_steps() -> None:
     found = seen("universal")
-    with trace(other_subject("universal").model) as t, torch.inference_mode():
+    with trace(other_look_model("universal").model) as t, torch.inference_mode():
         t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
     read = {"encoder": "decoder_layer.cross_attention.to_k.input", "decoder": "head.linear.input"}
     for side, packed in (("encoder", found.halting.encoder), ("decoder", found.halting.decoder)):
@@ -179,7 +179,7 @@ def test_what_a_universal_transformer_says_is_the_mean_of_its_steps() -> None:
 
 
 def test_an_earlier_lens_of_a_universal_transformer_is_one_that_may_take_fewer_steps() -> None:
-    found, model = seen("universal"), other_subject("universal").model
+    found, model = seen("universal"), other_look_model("universal").model
     model.decoder_steps.n_steps = 1
     try:
         p = forced("universal").double().softmax(dim=-1)
@@ -192,14 +192,14 @@ def test_an_earlier_lens_of_a_universal_transformer_is_one_that_may_take_fewer_s
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_changes_and_references(name: str) -> None:
-    subject = other_subject(name)
-    found = look(subject, SENTENCE, beam=2, target="Ein Hund.", without_heads=[("cross", 0, 1)], masked_words=[1])
+    look_model = other_look_model(name)
+    found = look(look_model, SENTENCE, beam=2, target="Ein Hund.", without_heads=[("cross", 0, 1)], masked_words=[1])
     check_trace(json.loads(found.to_json()))
     assert found.target.kind == "reference" and found.changes is not None
     assert not found.attention["cross"].weights.values[..., list(found.source.masked)].any()
     assert any(abs(step.before - step.after) > 1e-4 for step in found.changes.steps)
-    forced_on = look(subject, SENTENCE, beam=2, prefix=[5, 6], branches=3)
-    opening = subject.model.config.special_ids.n_forced
+    forced_on = look(look_model, SENTENCE, beam=2, prefix=[5, 6], branches=3)
+    opening = look_model.model.config.special_ids.n_forced
     assert forced_on.target.ids[opening : opening + 2] == (5, 6)
     assert sum(math.log(step.probability) for step in forced_on.steps[opening:]) == pytest.approx(
         forced_on.translation.score, abs=1e-3
@@ -208,24 +208,24 @@ def test_changes_and_references(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
 def test_all_that_names_a_model_shows_the_same(name: str, tmp_path) -> None:
-    subject = other_subject(name)
-    folder = save_model(tmp_path / "mine", subject.model, tokenizers())
-    translator = Translator(TorchEngine(subject.model), tokenizers(), reach=SourceLimit(64))
-    texts = {look(one, SENTENCE, beam=2).translation.text for one in (folder, translator, subject)}
+    look_model = other_look_model(name)
+    folder = save_model(tmp_path / "mine", look_model.model, tokenizers())
+    translator = Translator(TorchEngine(look_model.model), tokenizers(), reach=SourceLimit(64))
+    texts = {look(one, SENTENCE, beam=2).translation.text for one in (folder, translator, look_model)}
     assert len(texts) == 1
     seen_there = look(folder, SENTENCE, beam=2)
     for suffix in ("html", "json", "npz", "svg"):
         assert seen_there.save(tmp_path / f"a.{suffix}").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["bart", "bart with a first mark", "t5"])
+@pytest.mark.parametrize("name", ["bart", "bart with BOS", "t5"])
 def test_a_branch_is_forced_by_what_comes_after_the_opening(name: str) -> None:
     """As docs/look.md says that a prefix is made."""
-    found = look(other_subject(name), SENTENCE, beam=2, branches=12)
+    found = look(other_look_model(name), SENTENCE, beam=2, branches=12)
     written: dict[int, list[int]] = {0: []}
     for event in found.beam.events:
         written[event.node] = [*written[event.parent], event.id]
     for event in found.beam.events:
         if event.continuation is not None:
             prefix = written[event.node][found.beam.n_opening :]
-            assert look(other_subject(name), SENTENCE, beam=1, prefix=prefix).target.text == event.continuation.text
+            assert look(other_look_model(name), SENTENCE, beam=1, prefix=prefix).target.text == event.continuation.text

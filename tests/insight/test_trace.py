@@ -14,7 +14,7 @@ from heedful.decoding.steps.reference import Seq2SeqStep
 from heedful.insight.trace import trace
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.attention import attention_weights, masked_softmax, share_heads
-from look_models import VARIANTS, subject
+from look_models import VARIANTS, look_model
 
 
 def inputs(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -44,7 +44,7 @@ def state_of(model: nn.Module) -> list[object]:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("training", [False, True], ids=["resting", "training"])
 def test_traced_is_untraced_to_the_bit_and_the_model_stays_as_it_is(variant: str, training: bool) -> None:
-    model = subject(variant).model.train(training)
+    model = look_model(variant).model.train(training)
     before = state_of(model)
     try:
         buffers = {name: one.clone() for name, one in model.named_buffers()}
@@ -65,7 +65,7 @@ def test_traced_is_untraced_to_the_bit_and_the_model_stays_as_it_is(variant: str
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_weights_are_those_of_the_formula(variant: str) -> None:
     """Rows sum to one, padding gets nothing, heads are weights x values, and full attention is its softmax."""
-    model = subject(variant).model
+    model = look_model(variant).model
     source, target, source_mask, target_mask = inputs(model)
     with trace(model) as t, torch.inference_mode():
         t.model(source, target, source_mask, target_mask)
@@ -90,7 +90,7 @@ def test_the_weights_are_those_of_the_formula(variant: str) -> None:
 
 def test_each_module_has_its_own_name() -> None:
     """A tied embedding is one module in two places; the trace tells them apart, and the position code besides."""
-    model = subject().model
+    model = look_model().model
     assert model.source_embedding is model.target_embedding
     source, target, *masks = inputs(model)
     with trace(model) as t:
@@ -118,7 +118,7 @@ def test_each_module_has_its_own_name() -> None:
 
 
 def test_a_whole_decode_is_recorded_step_by_step() -> None:
-    model = subject().model
+    model = look_model().model
     requests, settings = [Request([5, 9, 30, 7])], SearchSettings(beam=3, max_len=9)
     untraced = search(Seq2SeqStep(model), requests, settings)
     with trace(model) as t:
@@ -132,7 +132,7 @@ def test_a_whole_decode_is_recorded_step_by_step() -> None:
 
 
 def test_after_the_block_nothing_more_is_recorded_and_names_stay_readable() -> None:
-    model = subject().model
+    model = look_model().model
     with trace(model) as t:
         t.model(*inputs(model))
     n_calls = len(t.calls["head"])
@@ -141,7 +141,7 @@ def test_after_the_block_nothing_more_is_recorded_and_names_stay_readable() -> N
 
 
 def test_a_model_in_use_by_others_answers_them_as_ever() -> None:
-    model = subject().model
+    model = look_model().model
     given = inputs(model)
     with torch.inference_mode():
         expected = model(*given)
@@ -164,7 +164,7 @@ def test_a_model_in_use_by_others_answers_them_as_ever() -> None:
 
 
 def test_scores_are_before_the_scale() -> None:
-    model = subject().model
+    model = look_model().model
     with trace(model) as t:
         t.model(*inputs(model))
     path = "encoder.layers.1.attention"

@@ -14,7 +14,7 @@ from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.feedforward import FEED_FORWARDS
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 from heedful.nn.positions import sinusoidal_code
-from look_models import SENTENCE, VARIANTS, subject
+from look_models import SENTENCE, VARIANTS, look_model
 
 EVERYTHING = 10_000
 SOURCE, TARGET = [5, 9, 30, 7, 3], [2, 11, 40, 8]
@@ -34,7 +34,7 @@ def close(found: Tensor, expected: Tensor) -> bool:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_number_follows_from_those_before_it(variant: str) -> None:
-    model = subject(variant).model
+    model = look_model(variant).model
     with trace(model) as t, torch.inference_mode():
         logits = t.model(torch.tensor([SOURCE]), torch.tensor([TARGET]))[0]
     with torch.inference_mode():
@@ -132,8 +132,8 @@ def _feed_forward(model: Seq2Seq, network: nn.Module, vectors: FeedForwardVector
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_six_steps_of_one_head(variant: str) -> None:
     """q . k, x scale, + bias, mask, softmax, x v: from the numbers of the file alone."""
-    found = look(subject(variant), SENTENCE, beam=1, target="Ein Hund rennt.")
-    with trace(subject(variant).model) as t, torch.inference_mode():
+    found = look(look_model(variant), SENTENCE, beam=1, target="Ein Hund rennt.")
+    with trace(look_model(variant).model) as t, torch.inference_mode():
         t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
     with torch.inference_mode():
         walk = walk_through(t, numbers=EVERYTHING)
@@ -160,7 +160,7 @@ def test_the_six_steps_of_one_head(variant: str) -> None:
 
 
 def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
-    found = look(subject(), SENTENCE, beam=1)
+    found = look(look_model(), SENTENCE, beam=1)
     q = found.tensors["encoder.layers.0.feed_forward.inner"][0]
     inner = found.walk.encoder.layers[0]["feed_forward"]
     assert isinstance(inner, FeedForwardVectors)
@@ -178,7 +178,7 @@ def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
     ],
 )
 def test_the_order_of_the_steps_is_said(variant: str, steps: str) -> None:
-    found = look(subject(variant), SENTENCE, beam=1)
+    found = look(look_model(variant), SENTENCE, beam=1)
     assert found.walk.encoder.steps == tuple(steps.split())
     assert [step for step in found.walk.decoder.steps if "cross" not in step] == steps.split()
 
@@ -187,14 +187,14 @@ def test_the_order_of_the_steps_is_said(variant: str, steps: str) -> None:
 
 
 def test_the_position_code_is_the_papers() -> None:
-    facts = position_facts(subject().model, 7)
+    facts = position_facts(look_model().model, 7)
     assert facts.code is not None and facts.similarity is not None and facts.rows == 20
     assert largest_difference(torch.from_numpy(facts.code.values), sinusoidal_code(torch.arange(20), 16)) < 1e-6
     assert np.allclose(np.diag(facts.similarity.values), 1, atol=1e-6)
 
 
 def test_a_rotation_is_shown_as_cosines_and_sines() -> None:
-    model = subject("rotary").model
+    model = look_model("rotary").model
     facts = position_facts(model, 30)
     assert facts.code is not None and facts.rows == 30 and facts.code.values.shape == (30, 6)
     angles = np.arange(30)[:, None] * 10_000.0 ** (-np.arange(3) / 3)
@@ -203,13 +203,13 @@ def test_a_rotation_is_shown_as_cosines_and_sines() -> None:
 
 
 def test_a_learned_table_ends_where_it_ends() -> None:
-    facts = position_facts(subject("learned").model, 400)
+    facts = position_facts(look_model("learned").model, 400)
     assert facts.rows == 120 and facts.target_code is not None and facts.code is not None
     assert not np.array_equal(facts.code.values, facts.target_code.values)
 
 
 @pytest.mark.parametrize("variant", ["relative", "alibi", "no positions"])
 def test_positions_that_add_nothing_to_the_embedding_have_no_code(variant: str) -> None:
-    facts = position_facts(subject(variant).model, 10)
+    facts = position_facts(look_model(variant).model, 10)
     assert facts.code is None and facts.similarity is None
     assert (facts.bias is None) == (variant == "no positions")

@@ -3,11 +3,11 @@
 from mutant_kind import Mutant
 
 LOOKS = ("insight/test_look_families.py",)
-ENCODERS = ("insight/test_encoder_look.py",)
-TEXTS = ("insight/test_text_look.py",)
+ENCODERS = ("insight/test_look_encoder.py",)
+TEXTS = ("insight/test_look_decoder.py",)
 AUXILIARY = ("training/test_auxiliary_losses.py",)
 EXTRACT = ("training/test_extracted_sources.py",)
-CAUSES = ("insight/test_causes.py",)
+CAUSES = ("insight/test_ablation.py",)
 PAGES = ("page/test_family_pages.py",)
 
 IN_LOOKS = [

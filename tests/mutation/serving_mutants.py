@@ -2,12 +2,12 @@
 
 from mutant_kind import Mutant
 
-BATCHER = ("serving/test_batcher.py",)
-BACKLOG = ("serving/test_backlog.py",)
+BATCHER = ("serving/test_batching.py",)
+BACKLOG = ("serving/test_batching_estimates.py",)
 SERVER = ("serving/test_server.py",)
-SAFETY = ("serving/test_safety.py",)
-LIBRE = ("serving/test_libre.py",)
-OTHERS = ("serving/test_other_apis.py",)
+SAFETY = ("serving/test_security.py",)
+LIBRE = ("serving/test_routes_libretranslate.py",)
+OTHERS = ("serving/test_routes_compat.py",)
 PAGE = ("page/test_page.py",)
 SERVED = ("page/test_served_page.py",)
 
@@ -136,7 +136,7 @@ IN_SERVING = [
         "serving/html_segments.py",
         "filled = html.escape(translation.text, quote=False)",
         "filled = translation.text",
-        ("serving/test_markup.py",),
+        ("serving/test_html_segments.py",),
     ),
     Mutant(
         "alternatives repeat the best one",
@@ -218,8 +218,8 @@ IN_PAGE = [
         "a look is at the whole text, lines and all",
         "insight/inputs.py",
         "return Part(plan.pieces[place], target, Pieces(",
-        "return Part(Piece(text, subject.tokenizers.source.encode(text)), target, Pieces(",
-        ("insight/test_look_pieces.py",),
+        "return Part(Piece(text, look_model.tokenizers.source.encode(text)), target, Pieces(",
+        ("insight/test_inputs.py",),
     ),
     Mutant(
         "every piece of a text is its first",

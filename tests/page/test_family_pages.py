@@ -18,7 +18,7 @@ from heedful.insight.packed_arrays import unpack
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
 from heedful.text import TokenizerConfig, learn_tokenizers
-from look_models import other_subject, tokenizers
+from look_models import other_look_model, tokenizers
 
 pytest.importorskip("PIL.Image", reason="Pillow is not installed: heedful[images]")
 
@@ -65,7 +65,7 @@ def made(family: str, tmp_path_factory: pytest.TempPathFactory) -> Page:
         given = str(picture(place / "photo.png", size=30))
         vit_folder(place / "model")
     else:
-        save_model(place / "model", other_subject(family).model, tokenizers())
+        save_model(place / "model", other_look_model(family).model, tokenizers())
     for suffix in ("html", "json"):
         assert run(["look", given, "-m", str(place / "model"), "--output", str(place / f"page.{suffix}")]) == 0
     return Page(place / "page.html", json.loads((place / "page.json").read_text(encoding="utf-8")))

@@ -10,7 +10,7 @@ import pytest
 
 from browser_page import Watched, drawn, expect, playwright
 from heedful.decoding.translator import Translator
-from heedful.insight.inputs import LookModel, open_subject
+from heedful.insight.inputs import LookModel, open_look_model
 from heedful.insight.look import Look, look
 from real_server import make_folder, real_server
 
@@ -31,19 +31,19 @@ class Served:
 
     address: str
     translator: Translator
-    subject: LookModel
+    look_model: LookModel
 
 
 @pytest.fixture(scope="module")
 def server(browser: "playwright.Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = make_folder(tmp_path_factory.mktemp("real") / "model")
     with real_server(folder, "--engine", "torch") as running:
-        yield Served(f"{running.url}/", Translator.load(folder, engine="torch"), open_subject(folder))
+        yield Served(f"{running.url}/", Translator.load(folder, engine="torch"), open_look_model(folder))
 
 
 @pytest.fixture(scope="module")
 def offline(server: Served) -> Look:
-    return look(server.subject, TEXT, beam=5)
+    return look(server.look_model, TEXT, beam=5)
 
 
 def opened(seen: Watched, server: Served, **state: object):
@@ -155,7 +155,7 @@ def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: 
     node.click()
     page.click("text=Force this branch")
     expect(page, ".sentence .badge").to_have_count(1)
-    forced = look(server.subject, TEXT, beam=5, prefix=prefix)
+    forced = look(server.look_model, TEXT, beam=5, prefix=prefix)
     expect(page, ".sentence .target bdi").to_have_text(forced.target.text)
     assert forced.target.text != offline.target.text
 
@@ -165,7 +165,7 @@ def test_a_head_is_taken_out(seen: Watched, server: Served) -> None:
     page.click("text=Take this head out")
     page.click("text=Look again")
     expect(page, ".changed").to_contain_text("without Cross-attention, layer 1, head 1")
-    changed = look(server.subject, TEXT, beam=5, without_heads=[("cross", 0, 0)])
+    changed = look(server.look_model, TEXT, beam=5, without_heads=[("cross", 0, 0)])
     expect(page, ".sentence .target bdi").to_have_text(changed.target.text)
 
 

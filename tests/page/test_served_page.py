@@ -8,7 +8,7 @@ import pytest
 
 from browser_page import Watched, drawn, expect, watched
 from heedful.insight.look import Look, look
-from look_models import other_subject
+from look_models import other_look_model
 from stub_server import Stub, stub_server
 
 
@@ -206,13 +206,13 @@ def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de"}
 
 
-@pytest.mark.parametrize("name", ["bart", "bart with a first mark"])
+@pytest.mark.parametrize("name", ["bart", "bart with BOS"])
 def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server: Stub, name: str) -> None:
     """Greedily, as there. Targets of the one open with a mark, which is given and no part of a prefix."""
-    found = look(other_subject(name), "A dog", branches=40)
+    found = look(other_look_model(name), "A dog", branches=40)
     server.trace = found.to_values()
     page = looking(seen, server, "beam")
-    if name == "bart with a first mark":
+    if name == "bart with BOS":
         page.click("[data-node='1']")
         expect(page, ".facts").to_contain_text("<s>")
         expect(page, "text=Force this branch").to_have_count(0)
@@ -220,7 +220,7 @@ def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server:
     page.focus(f"[data-node='{node.node}']")
     with page.expect_response("**/api/v1/look"):
         page.click("text=Force this branch")
-    forced = look(other_subject(name), "A dog", beam=1, prefix=server.asked[-1][1]["prefix"])
+    forced = look(other_look_model(name), "A dog", beam=1, prefix=server.asked[-1][1]["prefix"])
     assert forced.target.text == node.continuation.text
     assert forced.target.ids[: node.step] == (*branch(found, node.node),)
 

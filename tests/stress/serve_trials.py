@@ -347,7 +347,7 @@ def spec(how: How, folder: Path) -> None:
     """Random requests made from /spec, right and wrong ones: no failure, no answer that it does not describe."""
     counts = folder / "counts.json"
     sizes = {"HEEDFUL_SPEC_EXAMPLES": str(how.n(SPEC_EXAMPLES)), "HEEDFUL_SPEC_COUNTS": str(counts)}
-    tests = Path(__file__).parents[1] / "serving" / "test_spec.py"
+    tests = Path(__file__).parents[1] / "serving" / "test_openapi_random.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
     done = subprocess.run(command, env=os.environ | sizes, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

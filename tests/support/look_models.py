@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 # The other families that read one text and write another
 OTHER_FAMILIES: dict[str, tuple[type, type, dict[str, object]]] = {
     "bart": (Bart, BartConfig, {"max_len": 160}),
-    "bart with a first mark": (
+    "bart with BOS": (
         Bart,
         BartConfig,
         {
@@ -63,7 +63,7 @@ def tokenizers(*, joint: bool = True) -> Tokenizers:
 
 
 @functools.cache
-def subject(variant: str = "plain") -> LookModel:
+def look_model(variant: str = "plain") -> LookModel:
     words = tokenizers()
     values: dict[str, object] = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24, **VARIANTS[variant]}
     config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **values)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def subject(variant: str = "plain") -> LookModel:
 
 
 @functools.cache
-def other_subject(name: str) -> LookModel:
+def other_look_model(name: str) -> LookModel:
     words = tokenizers()
     module, config, changes = OTHER_FAMILIES[name]
     values: dict[str, object] = {"d_model": 16, "n_heads": 4, "d_ff": 24, **changes}

@@ -26,5 +26,5 @@ class StuckEngine(echo_engine.EchoEngine):
 if __name__ == "__main__":
     echo_engine.install(engine=StuckEngine())
     LookRoutes._model = lambda looking, pair: None  # type: ignore[assignment,method-assign,return-value]
-    LookRoutes._trace = lambda looking, asked, subject: time.sleep(600)  # type: ignore[assignment,method-assign]
+    LookRoutes._trace = lambda looking, asked, look_model: time.sleep(600)  # type: ignore[assignment,method-assign]
     main(sys.argv[1:])

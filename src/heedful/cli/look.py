@@ -133,12 +133,12 @@ def _look_at_translation(
     long: Long,
     branches: int,
 ) -> "Look":
-    from heedful.insight.inputs import open_subject
+    from heedful.insight.inputs import open_look_model
     from heedful.insight.look import look as look_inside
 
     with warnings_as_messages():
         result = look_inside(
-            open_subject(folder, long=long),
+            open_look_model(folder, long=long),
             sentence,
             target=target,
             beam=beam,

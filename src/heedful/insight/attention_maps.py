@@ -130,7 +130,7 @@ def _per_head(values: Tensor) -> PerHead:
 
 
 @dataclass(frozen=True)
-class CrossAttention:
+class TokenAttention:
     """Attention weights with the tokens of their columns (`source`, the keys) and rows (`target`, the queries).
 
     In cross-attention, row t belongs to the query that produced target[t]: it had read the start token and target[:t].
@@ -141,7 +141,7 @@ class CrossAttention:
     weights: Tensor  # (layers, H, T, S), float32; each row sums to one
 
 
-def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str | None = None) -> CrossAttention:
+def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str | None = None) -> TokenAttention:
     """Record the cross-attention of every layer and head along `target`, or the model's greedy translation."""
     copy = structural_copy(model).eval()  # the model itself keeps its mode
     source_ids = tokenizers.source.encode(source)
@@ -157,7 +157,7 @@ def cross_attention(model: Seq2Seq, tokenizers: Tokenizers, source: str, target:
     with torch.inference_mode():
         twin(batch.source, batch.target_in, batch.source_mask, batch.target_mask)
     layers = [records[f"decoder.layers.{i}.cross_attention"][-1][0] for i in range(len(twin.decoder.layers))]
-    return CrossAttention(
+    return TokenAttention(
         source=tuple(tokenizers.source.pieces(batch.source[0].tolist())),
         target=tuple(tokenizers.target.pieces(batch.target_out[0].tolist())),
         weights=torch.stack(layers).float().cpu(),

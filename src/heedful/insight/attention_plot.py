@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from torch import Tensor
 
 from heedful.errors import MissingExtra
-from heedful.insight.attention_maps import CrossAttention
+from heedful.insight.attention_maps import TokenAttention
 from heedful.insight.attention_svg import FAINT, FRAME, KINDS, SCALE, attention_picture, caption, chosen_map
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ FONT_NAMES = (
 
 
 def draw_attention(
-    attention: CrossAttention, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str
+    attention: TokenAttention, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str
 ) -> None:
     """Write the picture of one layer and head, counted from 1, as "svg", "png" or "pdf"."""
     if format == "svg":
@@ -42,7 +42,7 @@ def draw_attention(
 
 
 def plot_attention(
-    attention: CrossAttention,
+    attention: TokenAttention,
     file: BinaryIO,
     *,
     format: str,
@@ -105,7 +105,7 @@ def _panel(axes: "Axes", weights: Tensor, name: str, colours: "Colormap", font: 
         edge.set_color(FRAME)
 
 
-def _label(axes: "Axes", attention: CrossAttention, font: "FontProperties", *, size: float) -> None:
+def _label(axes: "Axes", attention: TokenAttention, font: "FontProperties", *, size: float) -> None:
     axes.xaxis.tick_top()
     axes.set_xticks(
         range(len(attention.source)), _plain(attention.source), rotation=45, ha="left", rotation_mode="anchor"

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from torch import Tensor
 
 from heedful.errors import UserError
-from heedful.insight.attention_maps import CrossAttention
+from heedful.insight.attention_maps import TokenAttention
 from heedful.text import SPECIAL_PIECES
 
 CELL, FONT = 24, 13  # pixels
@@ -45,7 +45,7 @@ KINDS = {
 
 
 def attention_picture(
-    attention: CrossAttention, *, layer: int | None = None, head: int | None = None, kind: str = "cross"
+    attention: TokenAttention, *, layer: int | None = None, head: int | None = None, kind: str = "cross"
 ) -> str:
     """An SVG document. `layer`, counted from 1, is the one to draw large and head by head; by default the last one.
 
@@ -80,7 +80,7 @@ def chosen_map(weights: Tensor, layer: int | None, head: int | None) -> tuple[in
 Group = tuple[str, list[tuple[str, Tensor]]]
 
 
-def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group], kind: str) -> Iterator[str]:
+def _document(attention: TokenAttention, main: "_Map", groups: Sequence[Group], kind: str) -> Iterator[str]:
     body: list[str] = []
     n_target, n_source = len(attention.target), len(attention.source)
     left = MARGIN + max(_width(label) for label in main.row_labels) + 10
@@ -114,7 +114,7 @@ def _document(attention: CrossAttention, main: "_Map", groups: Sequence[Group], 
 class _Map:
     """One heat-map, target tokens down and source tokens across."""
 
-    def __init__(self, attention: CrossAttention, weights: Tensor, title: str, *, cell: int) -> None:
+    def __init__(self, attention: TokenAttention, weights: Tensor, title: str, *, cell: int) -> None:
         self.attention = attention
         self.weights = weights.tolist()  # (T, S)
         self.title = title
@@ -152,7 +152,7 @@ class _Map:
 
 
 def _panels(
-    attention: CrossAttention, panels: Sequence[tuple[str, Tensor]], top: float, *, cell: int
+    attention: TokenAttention, panels: Sequence[tuple[str, Tensor]], top: float, *, cell: int
 ) -> tuple[list[str], float, float]:
     """Small heat-maps without labels, side by side; and how far they reach to the right and down."""
     wide, high = len(attention.source) * cell, len(attention.target) * cell

@@ -60,7 +60,7 @@ class ModelFacts:
     score: str  # "dot" or "additive"
 
 
-def open_subject(given: LookModel | Translator | LoadedModel | str | Path, *, long: Long = "split") -> LookModel:
+def open_look_model(given: LookModel | Translator | LoadedModel | str | Path, *, long: Long = "split") -> LookModel:
     """Open the model of a folder, a run or a Translator. A model that runs in CTranslate2 is loaded again into torch.
 
     `long` chooses how lines that are too long are segmented, as for a Translator; a Translator keeps its own choice.
@@ -77,7 +77,7 @@ def open_subject(given: LookModel | Translator | LoadedModel | str | Path, *, lo
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the model's folder"
             )
-        return replace(open_subject(given.opening.path), planner=given.planner)
+        return replace(open_look_model(given.opening.path), planner=given.planner)
     if isinstance(given, LoadedModel):
         return _with_tokenizers(given, "model", long)
     folder = find_model_folder(given)
@@ -158,9 +158,9 @@ class Part:
     pieces: Pieces | None  # None for a text of one segment
 
 
-def chosen_part(subject: LookModel, text: str, target: str | None, number: int | None) -> Part:
+def choose_part(look_model: LookModel, text: str, target: str | None, number: int | None) -> Part:
     """Choose segment `number` of a text, by default the first, and its part of the given translation."""
-    plan = _plan(subject, text)
+    plan = _plan(look_model, text)
     n = len(plan.pieces)
     place = 0 if number is None else number
     if not 0 <= place < n:
@@ -178,8 +178,8 @@ def chosen_part(subject: LookModel, text: str, target: str | None, number: int |
     return Part(plan.pieces[place], target, Pieces(place, tuple(piece.text for piece in plan.pieces), targets))
 
 
-def _plan(subject: LookModel, text: str) -> SegmentedText:
-    planner = subject.planner or Segmenter(subject.tokenizers.source, source_limit_of(subject.model))
+def _plan(look_model: LookModel, text: str) -> SegmentedText:
+    planner = look_model.planner or Segmenter(look_model.tokenizers.source, source_limit_of(look_model.model))
     try:
         [plan], tally = planner.plan([text])
     except BadText as error:

@@ -22,12 +22,12 @@ from heedful.decoding.search.settings import SearchSettings, length_limit
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError, invalid_choice
 from heedful.insight.ablation import Head, WordOcclusion, as_heads, causes_of, without_heads
-from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps, word_alignment
+from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attention_maps, word_alignment
 from heedful.insight.attention_plot import draw_attention
 from heedful.insight.attention_svg import KINDS
 from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
 from heedful.insight.halting import Halting, halting_of
-from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, chosen_part, model_facts, open_subject
+from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, choose_part, model_facts, open_look_model
 from heedful.insight.logit_lens import Lens, layer_lenses
 from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.model_layout import Writer
@@ -148,11 +148,11 @@ class Look(LookFile):
             raise invalid_choice("kind", kind, KINDS)
         return self._save(Path(path), layer=layer, head=head, kind=kind)
 
-    def attention_map(self, kind: str = "cross") -> CrossAttention:
+    def attention_map(self, kind: str = "cross") -> TokenAttention:
         """Return the weights of one kind with the tokens of their columns (keys) and rows (queries)."""
         keys = {"cross": self.source.tokens, "encoder": self.source.tokens, "decoder": self.target.inputs}[kind]
         queries = self.source.tokens if kind == "encoder" else self.target.tokens
-        return CrossAttention(keys, queries, torch.from_numpy(self.attention[kind].weights.values))
+        return TokenAttention(keys, queries, torch.from_numpy(self.attention[kind].weights.values))
 
     def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
         draw_attention(self.attention_map(kind), file, format, layer=layer, head=head, kind=kind)
@@ -200,15 +200,15 @@ def look(
     Returns:
         A Look with attention, predictions, beam, positions, lenses, the walk and all tensors.
     """
-    subject = open_subject(model)
+    look_model = open_look_model(model)
     settings = SearchSettings(beam=beam, n_best=beam, length_penalty=length_penalty)
     if target is not None and prefix:
         raise UserError(
             "look: both a target and a prefix were given; a target is a whole translation, so give only one of them"
         )
     with torch.inference_mode():
-        part = chosen_part(subject, text, target, piece)
-        sentence = _Sentence(subject, part, as_heads(subject.model, without_heads), tuple(masked_words), settings)
+        part = choose_part(look_model, text, target, piece)
+        sentence = _Sentence(look_model, part, as_heads(look_model.model, without_heads), tuple(masked_words), settings)
         return sentence.look(tuple(prefix), branches)
 
 
@@ -217,23 +217,23 @@ class _Sentence:
 
     def __init__(
         self,
-        subject: LookModel,
+        look_model: LookModel,
         part: Part,
         heads: tuple[Head, ...],
         masked_words: tuple[int, ...],
         settings: SearchSettings,
     ) -> None:
-        self.subject = subject
+        self.look_model = look_model
         self.part = part
         self.heads = heads
         self.masked_words = masked_words
-        self.tokenizer: Tokenizer = subject.tokenizers.target
-        self.special_ids = subject.model.config.special_ids
-        self.device = next(subject.model.parameters()).device
-        self.whole = structural_copy(subject.model).eval()  # the model itself keeps its mode
+        self.tokenizer: Tokenizer = look_model.tokenizers.target
+        self.special_ids = look_model.model.config.special_ids
+        self.device = next(look_model.model.parameters()).device
+        self.whole = structural_copy(look_model.model).eval()  # the model itself keeps its mode
         self.changed = without_heads(self.whole, heads) if heads else self.whole
         self.given = part.piece.ids  # without special tokens
-        self.source = _read_source(subject, part, masked_words)
+        self.source = _read_source(look_model, part, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
         self.all_seen = torch.ones_like(self.source_ids, dtype=torch.bool)
@@ -252,7 +252,7 @@ class _Sentence:
         no_words = {self.special_ids.start_id, self.special_ids.eos_id, *self.special_ids.with_source_bos([])}
         maps = attention_maps(t, self.source.ids, shown.ids, no_words)
         return Look(
-            model=model_facts(t, self.subject.name),
+            model=model_facts(t, self.look_model.name),
             source=self.source,
             target=shown,
             translation=OwnTranslation(
@@ -344,8 +344,8 @@ def _check_length(model: Writer, length: int) -> None:
         check_positions(length, model.max_length)
 
 
-def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
-    tokenizer, special_ids = subject.tokenizers.source, subject.model.config.special_ids
+def _read_source(look_model: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
+    tokenizer, special_ids = look_model.tokenizers.source, look_model.model.config.special_ids
     given = part.piece.ids
     ids = (*special_ids.with_source_bos(given), special_ids.eos_id)
     if len(ids) > LONGEST_SOURCE:
@@ -353,7 +353,7 @@ def _read_source(subject: LookModel, part: Part, masked_words: tuple[int, ...]) 
         raise UserError(
             f"look: {which} has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )
-    _check_length(subject.model, len(ids))
+    _check_length(look_model.model, len(ids))
     tokens = tuple(generated_pieces(tokenizer, ids))
     words = tuple(word_spans(tokens))
     for word in masked_words:

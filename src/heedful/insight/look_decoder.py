@@ -19,7 +19,7 @@ from torch import Tensor
 
 from heedful.decoding.generator import Continuation, Generator
 from heedful.errors import UserError
-from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
+from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attention_maps
 from heedful.insight.attention_plot import draw_attention
 from heedful.insight.inputs import ModelFacts, model_facts
 from heedful.insight.logit_lens import DecoderLayerLens, logits_by_layer
@@ -103,9 +103,9 @@ class TextLook(LookFile):
         """
         return self._save(Path(path), layer=layer, head=head, kind="decoder")
 
-    def maps(self) -> CrossAttention:
+    def maps(self) -> TokenAttention:
         """For the pictures that attention of texts has."""
-        return CrossAttention(self.tokens, self.tokens, self.weights)
+        return TokenAttention(self.tokens, self.tokens, self.weights)
 
     def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
         draw_attention(self.maps(), file, format, layer=layer, head=head, kind=kind)

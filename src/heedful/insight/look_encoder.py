@@ -21,7 +21,7 @@ from heedful.decoding.encoder_inputs import encode_words, image_tensor, make_row
 from heedful.decoding.fill_mask import Candidate, FillMask
 from heedful.decoding.input_text import checked
 from heedful.errors import UserError
-from heedful.insight.attention_maps import AttentionMaps, CrossAttention, attention_maps
+from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attention_maps
 from heedful.insight.attention_plot import draw_attention
 from heedful.insight.image_overlay import data_url, overlay_picture, overlay_png
 from heedful.insight.inputs import ModelFacts, model_facts
@@ -113,9 +113,9 @@ class EncoderLook(LookFile):
         """
         return self._save(Path(path), layer=layer, head=head, kind="encoder")
 
-    def maps(self) -> CrossAttention:
+    def maps(self) -> TokenAttention:
         """For the pictures that attention of texts has."""
-        return CrossAttention(self.tokens, self.tokens, self.weights)
+        return TokenAttention(self.tokens, self.tokens, self.weights)
 
     def _answers(self) -> list[dict[str, object]]:
         """As the trace file has them: of which token, and what is likeliest; labels of the whole have no token."""

@@ -129,10 +129,10 @@ class LookRoutes:
             raise
 
     def _model(self, pair: Pair) -> "LookModel":
-        from heedful.insight.inputs import open_subject
+        from heedful.insight.inputs import open_look_model
 
         if pair.name not in self._models:
-            self._models[pair.name] = open_subject(pair.translator)
+            self._models[pair.name] = open_look_model(pair.translator)
         return self._models[pair.name]
 
     def _look(self, body: LookBody, model: "LookModel", work: int) -> str:

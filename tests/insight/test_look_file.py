@@ -18,14 +18,14 @@ from heedful.insight.html_export import PAGE
 from heedful.insight.look import Look, look
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from look_models import SENTENCE, other_subject, subject, tokenizers
+from look_models import SENTENCE, look_model, other_look_model, tokenizers
 from recipe_sizes import recipe_sizes
 from trace_checks import check_trace
 
 
 @pytest.fixture(scope="module")
 def seen() -> Look:
-    return look(subject(), SENTENCE, beam=2, target="Ein Hund rennt.")
+    return look(look_model(), SENTENCE, beam=2, target="Ein Hund rennt.")
 
 
 def test_json(seen: Look, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_npz_has_every_number_exactly(seen: Look, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["bart", "t5", "universal"])
 def test_npz_has_every_call(name: str, tmp_path: Path) -> None:
     """A bart and a t5 embed both texts with one module; a universal goes through one layer again and again."""
-    seen = look(other_subject(name), SENTENCE, beam=2, target="Ein Hund rennt.")
+    seen = look(other_look_model(name), SENTENCE, beam=2, target="Ein Hund rennt.")
     with np.load(seen.save(tmp_path / "trace.npz"), allow_pickle=False) as arrays:
         tensors = {key.removeprefix("tensors/"): arrays[key] for key in arrays if key.startswith("tensors/")}
     assert not {key.split("@")[0] for key in tensors if "@" in key} & set(tensors)

@@ -89,7 +89,7 @@ def held_look(monkeypatch, **limits: float) -> Iterator[tuple[LookRoutes, Servic
     service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(**limits))
     looking, gate, seen = LookRoutes(service), threading.Event(), []
 
-    def trace(asked, subject):
+    def trace(asked, look_model):
         seen.append(asked.q)
         assert gate.wait(20)
         return "{}"
@@ -128,11 +128,11 @@ def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeyp
     async def late() -> None:
         with held_look(monkeypatch, request_seconds=0.2) as (looking, service, gate, seen):
             [pair] = service.pairs
-            subject = looking._model(pair)
+            look_model = looking._model(pair)
 
             def slow(pair):
                 time.sleep(0.4)
-                return subject
+                return look_model
 
             monkeypatch.setattr(looking, "_model", slow)
             with pytest.raises(ApiError, match="too long"):

@@ -10,11 +10,11 @@ from heedful.decoding.engines.torch_engine import TorchEngine
 from heedful.decoding.segmentation import Long
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError
-from heedful.insight.inputs import LookModel, open_subject, source_limit_of
+from heedful.insight.inputs import LookModel, open_look_model, source_limit_of
 from heedful.insight.look import Look, look
 from heedful.models.model_info import read_source_limit
 from heedful.models.model_io import LoadedModel, load_model, save_model
-from look_models import other_subject, subject
+from look_models import look_model, other_look_model
 from trace_checks import check_trace
 
 TEXT = "  A dog runs.\r\n\n\tTwo dogs & a cat <sleep>. The animal was too tired.\u2028A big man eats bread.\n"
@@ -36,7 +36,7 @@ def every_piece(model: Translator | LookModel, text: str) -> list[Look]:
 @pytest.mark.parametrize(("limit", "n_pieces"), [(None, 3), (12, 6)])
 @pytest.mark.parametrize("prefix", ["", "Two: "])
 def test_the_pieces_together_are_the_translation(limit: int | None, n_pieces: int, prefix: str) -> None:
-    model = translator(subject(), limit=limit, prefix=prefix)
+    model = translator(look_model(), limit=limit, prefix=prefix)
     [plan], _ = model.planner.plan([TEXT])
     seen = every_piece(model, TEXT)
     assert len(seen) >= n_pieces
@@ -51,7 +51,7 @@ def test_the_pieces_together_are_the_translation(limit: int | None, n_pieces: in
 @pytest.mark.parametrize("long", ["split", "truncate", "extract"])
 def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
     """The page relies on it: it asks for one piece by its text alone."""
-    model = translator(subject(), long=long, limit=12)
+    model = translator(look_model(), long=long, limit=12)
     with pytest.warns() if long != "split" else contextlib.nullcontext():
         for one in every_piece(model, TEXT):
             alone = look(model, one.source.text, beam=2)
@@ -60,55 +60,55 @@ def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
 
 
 def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
-    for of in (subject(), subject("learned"), other_subject("bart with a first mark")):
+    for of in (look_model(), look_model("learned"), other_look_model("bart with BOS")):
         path = save_model(tmp_path / of.name, of.model, of.tokenizers)
         assert read_source_limit(path) == source_limit_of(of.model)
-    of = subject()
+    of = look_model()
     texts = [
         look(given, TEXT, beam=1).pieces.sources
         for given in (of, LoadedModel(of.model.config, of.model, of.tokenizers), path)
     ]
     assert texts == [LINES] * 3
-    assert open_subject(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
+    assert open_look_model(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
 
 
 def test_sentences_end_as_in_the_language_of_the_card(tmp_path: Path) -> None:
     """As where the text is translated: "z. B." ends a sentence in English only."""
-    path = save_model(tmp_path / "model", subject().model, subject().tokenizers)
+    path = save_model(tmp_path / "model", look_model().model, look_model().tokenizers)
     (path / "README.md").write_text("---\nlanguage:\n- de\n- en\n---\n")
-    given = open_subject(load_model(path)), open_subject(path), Translator.load(path, engine="torch")
+    given = open_look_model(load_model(path)), open_look_model(path), Translator.load(path, engine="torch")
     assert {one.planner.language for one in given} == {"de"}
 
 
 @pytest.mark.parametrize("signs", ["...", "😀 !"])
 def test_signs_alone_are_not_called_empty(signs: str) -> None:
     with pytest.raises(UserError, match="no word to translate"):
-        look(subject(), signs)
+        look(look_model(), signs)
 
 
 def test_a_given_translation_is_cut_line_by_line() -> None:
-    seen = look(subject(), TEXT, target="Ein Hund.\nZwei Hunde. Das Tier.\nEin Mann.", beam=1, piece=1)
+    seen = look(look_model(), TEXT, target="Ein Hund.\nZwei Hunde. Das Tier.\nEin Mann.", beam=1, piece=1)
     assert seen.target.text == "Zwei Hunde. Das Tier." and seen.target.kind == "reference"
     assert seen.pieces.targets == ("Ein Hund.", "Zwei Hunde. Das Tier.", "Ein Mann.")
-    assert look(subject(), TEXT, target="Ein Mann.", beam=1, piece=2).target.text == "Ein Mann."
+    assert look(look_model(), TEXT, target="Ein Mann.", beam=1, piece=2).target.text == "Ein Mann."
     with pytest.raises(UserError, match="3 segments, and it is unknown which words"):
-        look(subject(), TEXT, target="Ein Hund.", beam=1)
+        look(look_model(), TEXT, target="Ein Hund.", beam=1)
 
 
 def test_the_file_says_which_piece_it_shows() -> None:
-    values = json.loads(look(subject(), TEXT, beam=1, piece=2).to_json())
+    values = json.loads(look(look_model(), TEXT, beam=1, piece=2).to_json())
     check_trace(values)
     assert values["pieces"] == {"number": 2, "sources": list(LINES), "targets": None}
-    assert json.loads(look(subject(), LINES[0], beam=1).to_json())["pieces"] is None
+    assert json.loads(look(look_model(), LINES[0], beam=1).to_json())["pieces"] is None
 
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_a_piece_that_is_not_there_is_refused(number: int) -> None:
     with pytest.raises(UserError, match="but this text has 3"):
-        look(subject(), TEXT, piece=number)
+        look(look_model(), TEXT, piece=number)
 
 
 def test_long_lines_are_treated_as_told() -> None:
-    model = translator(subject(), long="error", limit=12)
+    model = translator(look_model(), long="error", limit=12)
     with pytest.raises(UserError, match=r"look: .* the model takes 12 at once"):
         look(model, TEXT)

@@ -9,14 +9,14 @@ from heedful.cli.main import make_app
 from heedful.insight.html_export import PAGE
 from heedful.insight.look import look
 from heedful.models.model_io import save_model
-from look_models import subject, tokenizers
+from look_models import look_model, tokenizers
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/look.md").read_text(encoding="utf-8")
 
 
 def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    save_model(tmp_path / "runs/en-de", subject().model, tokenizers())
+    save_model(tmp_path / "runs/en-de", look_model().model, tokenizers())
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     assert len(blocks) == 2
     code = "\n".join(blocks)
@@ -41,7 +41,7 @@ def test_every_part_of_the_trace_is_described() -> None:
             return set(value).union(*below)
         return set().union(*(names(one) for one in value)) if isinstance(value, list) else set()
 
-    found = look(subject(), "A dog runs.", beam=2, branches=1, masked_words=[0]).to_values()
+    found = look(look_model(), "A dog runs.", beam=2, branches=1, masked_words=[0]).to_values()
     assert [
         name for name in sorted(names(found)) if not re.search(rf"(?<![\w]){re.escape(name)}(?![\w])", described)
     ] == []

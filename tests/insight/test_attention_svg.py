@@ -8,7 +8,7 @@ from torch import Tensor
 from deterministic import fill, largest_difference
 from heedful.decoding.translator import translate_greedily
 from heedful.errors import UserError
-from heedful.insight.attention_maps import CrossAttention, cross_attention
+from heedful.insight.attention_maps import TokenAttention, cross_attention
 from heedful.insight.attention_svg import CAPTION, PAGE, SCALE, attention_picture, colour
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
@@ -66,10 +66,10 @@ def test_without_a_target_it_is_the_models_own_translation(model: Seq2Seq, token
     assert torch.equal(found.weights, cross_attention(model, tokenizers, "Two dogs & a cat <sleep>.").weights)
 
 
-def made_up(source: list[str], target: list[str], n_layers: int = 2, n_heads: int = 2) -> CrossAttention:
+def made_up(source: list[str], target: list[str], n_layers: int = 2, n_heads: int = 2) -> TokenAttention:
     n_weights = n_layers * n_heads * len(target) * len(source)
     weights = (torch.arange(n_weights) % 7 + 1.0).view(n_layers, n_heads, len(target), len(source))
-    return CrossAttention(tuple(source), tuple(target), weights / weights.sum(dim=-1, keepdim=True))
+    return TokenAttention(tuple(source), tuple(target), weights / weights.sum(dim=-1, keepdim=True))
 
 
 def texts(svg: str) -> list[str]:
@@ -161,7 +161,7 @@ def test_a_long_sentence_makes_no_huge_file() -> None:
     weights = torch.full((1, 2, n_tokens, n_tokens), 0.5 / n_tokens)
     weights += 0.5 * torch.eye(n_tokens)
     tokens = tuple(f"token{i}" for i in range(n_tokens))
-    svg = attention_picture(CrossAttention(tokens, tokens, weights))
+    svg = attention_picture(TokenAttention(tokens, tokens, weights))
     assert len(cells(svg)) == n_tokens
     assert len(svg) < 500 * 3 * n_tokens
 
