@@ -19,7 +19,7 @@ def command(run: Path, corpus: list[str], *settings: str, ranks: int, resume: bo
 
 
 def train(run: Path, corpus: list[str], *settings: str, ranks: int = 1, resume: bool = False) -> dict[str, Tensor]:
-    """Run the command to its end; the weights of the last step."""
+    """Run the command to its end, and return the weights of the last step."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command(run, corpus, *settings, ranks=ranks, resume=resume),

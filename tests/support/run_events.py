@@ -1,4 +1,4 @@
-"""Events of a made-up run, for tests of what listens to them."""
+"""Events of an invented run, for tests of listeners."""
 
 import os
 from pathlib import Path
@@ -75,7 +75,7 @@ def stop(**changes: Any) -> dict[str, Any]:
 
 
 def as_event(kind: str, **values: Any) -> Event:
-    """The event as a listener gets it."""
+    """Return the event as a listener gets it."""
     heard: list[Event] = []
     with RunLog(Path(os.devnull), [heard.append], clock=lambda: 0.0) as log:
         log.emit(kind, **values)

@@ -1,4 +1,4 @@
-"""A run that is small enough for tests, and has everything on that could break a resume."""
+"""A run that is small enough for tests and uses everything that could break a resume."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def settings(*overrides: str) -> Settings:
 
 
 def write_corpus(folder: Path, n_pairs: int = 150, seed: int = 0) -> tuple[Path, Path]:
-    """Pairs that can be learned: the target is the source backwards, in capitals."""
+    """Write pairs that can be learned: the target is the reversed source in capitals."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
     sources = [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in range(n_pairs)]

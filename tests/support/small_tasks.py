@@ -24,7 +24,7 @@ ONE_LAYER = ["model.n_layers=1"]
 
 @dataclass(frozen=True)
 class Case:
-    """A task: the files that it takes, its family and its settings."""
+    """A task with its kind of files, its family and its settings."""
 
     kind: str  # as `train` calls the files
     family: str
@@ -77,7 +77,7 @@ def sentences(n: int, seed: int = 0) -> list[str]:
 
 
 def write_text(folder: Path) -> Path:
-    """Paragraphs of one to four sentences."""
+    """Write paragraphs of one to four sentences."""
     folder.mkdir(parents=True, exist_ok=True)
     draw, path = random.Random(1), folder / "book.txt"
     lines = "".join(f"{line}\n" + ("\n" if draw.random() < 0.4 else "") for line in sentences(300))
@@ -86,7 +86,7 @@ def write_text(folder: Path) -> Path:
 
 
 def write_labels(folder: Path) -> Path:
-    """The label is the first word's: learned in a few steps."""
+    """Write texts whose label depends on their first word."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "labels.tsv"
     texts = sentences(150, seed=2)
@@ -107,7 +107,7 @@ def write_tags(folder: Path) -> Path:
 
 
 def write_images(folder: Path) -> Path:
-    """Pictures of 8 x 8: bright above, or bright below."""
+    """Write images of 8 x 8 pixels that are bright above or bright below."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pictures.npz"
     draw = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Losses beside the main one (Al-Rfou et al. 2018): what they add, when they stop, and that models keep nothing."""
+"""Auxiliary losses (Al-Rfou et al. 2018): their value, when they end, and that saved models have no part of them."""
 
 import shutil
 from pathlib import Path

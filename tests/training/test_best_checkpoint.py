@@ -1,4 +1,4 @@
-"""Which weights a run calls its best, and on which sentences they are judged."""
+"""Which weights become best/, and which sentences validation translates."""
 
 import itertools
 from pathlib import Path
@@ -40,7 +40,7 @@ def validator(n_examples: int, sentences: int) -> PairsValidator:
 
 @pytest.mark.parametrize(("n_examples", "sentences"), [(90, 30), (100, 7), (5, 5), (5, 9), (5, 0)])
 def test_translated_sentences_are_evenly_spaced(n_examples: int, sentences: int) -> None:
-    """Held-out pairs stand corpus after corpus: of each there must be as many as its share."""
+    """Held-out pairs are in the order of the corpora, so evenly spaced sentences represent each corpus by its share."""
     chosen = [int(example.source.split()[-1]) for example in validator(n_examples, sentences).chosen]
     assert len(set(chosen)) == len(chosen) == min(n_examples, sentences)
     assert chosen == sorted(chosen)

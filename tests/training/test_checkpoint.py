@@ -1,4 +1,4 @@
-"""A checkpoint is whole or not there: crashes at every call, flipped bits, cut files, a full disk."""
+"""A checkpoint is complete or absent, whatever happens: crashes at every call, flipped bits, cut files, a full disk."""
 
 import os
 import random
@@ -57,7 +57,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def crash_at(number: int) -> None:
-    """Let this process vanish at the given call that touches the disk, before or after it takes effect."""
+    """End this process at the given call that changes the disk, before or after the call takes effect."""
     left = number
 
     def count() -> None:
@@ -151,16 +151,16 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_
         save(tmp_path, step)
     for step in (2, 3):
         (tmp_path / f"step-{step:06d}" / "model.safetensors").write_bytes(b"broken")
-    said: list[str] = []
-    checkpoint = newest_checkpoint(tmp_path, said.append)
+    notes: list[str] = []
+    checkpoint = newest_checkpoint(tmp_path, notes.append)
     assert checkpoint is not None and is_whole(checkpoint, 1)
-    assert len(said) == 2 and "step-000003" in said[0] and "step-000002" in said[1]
-    assert newest_checkpoint(tmp_path, said.append) is not None
-    assert len(said) == 2, "a damaged one is tried once, not at every start"
+    assert len(notes) == 2 and "step-000003" in notes[0] and "step-000002" in notes[1]
+    assert newest_checkpoint(tmp_path, notes.append) is not None
+    assert len(notes) == 2, "a damaged one is tried once, not at every start"
 
 
 def test_a_full_disk_leaves_the_old_checkpoint_and_reports_the_missing_bytes(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the full disk: writing fails in the middle."""
+    """A limit on the size of files simulates the full disk: writing fails in the middle."""
     save(tmp_path, 1)
     message = tmp_path / "message"
 

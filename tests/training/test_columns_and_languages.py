@@ -1,4 +1,4 @@
-"""Which columns and languages of a file a run learns from: as its settings say, in training as in validation."""
+"""data.columns and data.languages select what a run learns from, in training and in validation."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which commit made a run: of heedful's own checkout, or none."""
+"""The commit in a run's log is that of heedful's checkout, or absent."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""run.compile changes how fast a step is, not what it computes."""
+"""run.compile changes the speed of a step, not its result."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ FEW = [
 
 @pytest.mark.slow
 def test_compiled_is_plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traced and run by PyTorch's own operators: making C++ of it takes minutes, and is PyTorch's to test."""
+    """The compiled graph runs in PyTorch's own operators; generating C++ would take minutes."""
     compiled: list[dict[str, Any]] = []
     plainly = torch.nn.Module.compile
 

@@ -19,7 +19,7 @@ class Clock:
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in memory that says what it is asked to say."""
+    """A text stream in memory with a given answer to isatty and a given encoding."""
 
     def __init__(self, *, encoding: str = "utf-8", terminal: bool = False) -> None:
         super().__init__(io.BytesIO(), encoding=encoding, newline="")
@@ -34,7 +34,7 @@ class Stream(io.TextIOWrapper):
         return self.buffer.getvalue().decode(self.encoding)  # only what was flushed
 
 
-def said(*events: Event) -> str:
+def printed(*events: Event) -> str:
     stream = Stream()
     view = PlainView(stream, clock=Clock())
     for event in events:
@@ -55,7 +55,7 @@ def test_steps_are_printed_every_half_minute_and_all_else_at_once() -> None:
 
 
 def test_a_step_line_has_loss_speed_rate_and_time() -> None:
-    line = said(as_event("step", **run_events.step()))
+    line = printed(as_event("step", **run_events.step()))
     assert line.count("\n") == 1 and "\r" not in line and "\x1b" not in line
     for words in (
         "1,250 of 10,000 (12.5 %)",
@@ -72,20 +72,20 @@ def test_a_step_line_has_loss_speed_rate_and_time() -> None:
 
 def test_progress_follows_the_time_limit() -> None:
     event = as_event("step", **run_events.step(10, seconds=540.0, seconds_left=60.0))
-    assert "10 of 10,000 (90.0 %)" in said(event)
+    assert "10 of 10,000 (90.0 %)" in printed(event)
     assert "━" * 27 in shown([event])
-    assert "(0.1 %)" in said(as_event("step", **run_events.step(10, seconds_left=None)))
-    assert "(0.0 %)" in said(as_event("step", **run_events.step(0, seconds=0.0, seconds_left=0.0)))
+    assert "(0.1 %)" in printed(as_event("step", **run_events.step(10, seconds_left=None)))
+    assert "(0.0 %)" in printed(as_event("step", **run_events.step(0, seconds=0.0, seconds_left=0.0)))
 
 
 def test_numbers_that_are_not_known_leave_a_dash() -> None:
     unknown = run_events.step(loss=float("nan"), seconds_left=None, tokens_per_second=None, grad_norm=float("inf"))
-    line = said(as_event("step", **unknown))
+    line = printed(as_event("step", **unknown))
     assert "loss – · – tokens/s" in line and "gradient –" in line and "– left" in line
 
 
 def test_a_validation_shows_scores_samples_and_what_changed() -> None:
-    text = said(as_event("validation", **run_events.validation()))
+    text = printed(as_event("validation", **run_events.validation()))
     assert "step 2,000 · loss 3.100 · perplexity 22.2 · BLEU 12.31 · chrF 38.20" in text
     assert "the best BLEU so far · patience left: 5 of 5" in text
     assert "Ein {Mann→Hund} läuft." in text and "A dog runs." in text and "Ein Hund rennt." in text
@@ -98,43 +98,45 @@ def test_a_validation_shows_scores_samples_and_what_changed() -> None:
 def test_the_best_so_far_is_said_in_the_words_of_the_metric(metric: str, best_score: float, words: str) -> None:
     start = as_event("start", **run_events.start(settings={"run": {"metric": metric}}))
     later = run_events.validation(best=False, best_score=best_score, best_step=1000, validations_since_best=2)
-    text = said(start, as_event("validation", **later))
+    text = printed(start, as_event("validation", **later))
     assert f"the best is {words} at step 1,000 · patience left: 3 of 5" in text
-    assert "patience" not in said(start, as_event("validation", **{**later, "patience": None}))
+    assert "patience" not in printed(start, as_event("validation", **{**later, "patience": None}))
 
 
 def test_a_plan_says_that_patience_may_end_the_run_earlier() -> None:
-    text = said(as_event("plan", **run_events.plan(patience=10, validate_every=500)))
+    text = printed(as_event("plan", **run_events.plan(patience=10, validate_every=500)))
     assert "at most 1 h 53 m to 2 h 16 m; ends earlier after 10 validations (every 500 steps) without a better" in text
-    assert "ends earlier" not in said(as_event("plan", **run_events.plan(patience=None, validate_every=500)))
+    assert "ends earlier" not in printed(as_event("plan", **run_events.plan(patience=None, validate_every=500)))
 
 
 def test_a_run_on_images_counts_images() -> None:
     start = as_event("start", **run_events.start(counted="images"))
-    text = said(start, as_event("plan", **run_events.plan()), as_event("step", **run_events.step()))
+    text = printed(start, as_event("plan", **run_events.plan()), as_event("step", **run_events.step()))
     assert "3,830 images" in text and "3,140 images/s" in text and "tokens" not in text
 
 
 def test_every_kind_of_event_is_told() -> None:
-    assert "3,830 target tokens" in (plan := said(as_event("plan", **run_events.plan())))
+    assert "3,830 target tokens" in (plan := printed(as_event("plan", **run_events.plan())))
     assert "at most 1 h 53 m to 2 h 16 m" in plan and "1.2 GB of memory · 114 MB of disk" in plan
-    assert "114 MB in 0.9 s · run/checkpoints/step-002000" in said(as_event("saved", **run_events.saved()))
-    stopped = said(as_event("stop", **run_events.stop()))
+    assert "114 MB in 0.9 s · run/checkpoints/step-002000" in printed(as_event("saved", **run_events.saved()))
+    stopped = printed(as_event("stop", **run_events.stop()))
     assert "all 10,000 steps are done" in stopped and "2 h 00 m of training · 41,000,000 target tokens\n" in stopped
-    held = said(as_event("stop", **run_events.stop(peak_memory_bytes=834_000_000)))
+    held = printed(as_event("stop", **run_events.stop(peak_memory_bytes=834_000_000)))
     assert "41,000,000 target tokens · 834 MB of memory at most\n" in held
-    assert said(as_event("warning", text="the disk is full")) == "warning      the disk is full\n"
-    done = said(as_event("done", folders={"best": "run/best", "average": "run/average"}))
+    assert printed(as_event("warning", text="the disk is full")) == "warning      the disk is full\n"
+    done = printed(as_event("done", folders={"best": "run/best", "average": "run/average"}))
     assert "run/best" in done
     assert done.count("heedful translate -m run INPUT --output OUTPUT\n") == 1
-    assert "heedful      0.1.0, torch 2.13" in said(as_event("start", **run_events.start(versions={"torch": "2.13"})))
-    assert "recipe: tiny" in said(as_event("note", text="recipe: tiny"))
+    assert "heedful      0.1.0, torch 2.13" in printed(
+        as_event("start", **run_events.start(versions={"torch": "2.13"}))
+    )
+    assert "recipe: tiny" in printed(as_event("note", text="recipe: tiny"))
 
 
 def test_no_text_of_the_corpus_can_move_the_cursor() -> None:
     sample = {"source": "\x1b[2J", "reference": "a\nb", "hypothesis": "\x1b]0;title\x07", "before": "\r"}
     event = as_event("validation", **run_events.validation(samples=[sample]))
-    assert "\x1b" not in said(event) and len(said(event).splitlines()) == 5
+    assert "\x1b" not in printed(event) and len(printed(event).splitlines()) == 5
     assert "\x1b[2J" not in drawn([event]) and "\x07" not in drawn([event])
 
 
@@ -162,7 +164,7 @@ def live_view(width: int = 80, **options: Any) -> tuple[LiveView, Console]:
 
 
 def drawn(events: list[Event], width: int = 80) -> str:
-    """Everything that the live view sends to the terminal."""
+    """Return everything that the live view writes to the terminal."""
     view, console = live_view(width)
     for event in events:
         view(event)
@@ -181,7 +183,7 @@ EVENTS = [
 
 
 def shown(events: list[Event], width: int = 80) -> str:
-    """The panel after these events, without colours."""
+    """Return the panel after these events, without colours."""
     view, console = live_view(width)
     for event in events:
         view._remember(event)

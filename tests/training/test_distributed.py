@@ -61,7 +61,7 @@ def test_the_number_of_ranks_may_change(corpus: list[str], one_rank: dict[str, T
 
 
 def test_ranks_join_in_a_new_namespace_of_a_used_store() -> None:
-    """torchrun's store outlives a restart; addresses that an earlier attempt left there must not be found again."""
+    """torchrun's store survives a restart; addresses of an earlier attempt must not be read again."""
     store = dist.HashStore()
     for _ in range(3):
         with ThreadPoolExecutor() as pool:
@@ -83,7 +83,7 @@ def test_a_rank_without_rank_0_stops_with_an_error(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_a_killed_rank_comes_back_to_the_same_end(corpus: list[str], tmp_path: Path) -> None:
-    """torchrun starts all ranks again; the run goes on by itself, and its end is bit for bit that of a quiet one."""
+    """torchrun starts all ranks again; the run resumes, and ends bit for bit like one without a kill."""
     settings = [*OVERRIDES, "run.steps=30", "run.save_every=2"]
     expected = train(tmp_path / "quiet", corpus, *settings, ranks=2)
     run = tmp_path / "killed"

@@ -1,4 +1,4 @@
-"""A settings.toml that was changed by hand describes another model than the one that was saved."""
+"""A settings.toml that was edited by hand is rejected if it describes another model than the saved one."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_another_shape_than_the_saved_one_is_rejected_by_name(
 @pytest.mark.parametrize("written", ["bleu", "auto"])
 @pytest.mark.parametrize("typed", [["run.metric=auto"], ["run.metric=bleu"], []])
 def test_auto_and_the_usual_metric_are_equal_on_resume(written: str, typed: list[str], finished: Path) -> None:
-    """torchrun starts again with what was typed at first, and the record has the name that "auto" stood for."""
+    """torchrun repeats the first command, with "auto", and settings.toml has the resolved metric."""
     record = finished / "settings.toml"
     whole = record.read_text(encoding="utf-8")
     record.write_text(whole.replace('metric = "bleu"', f'metric = "{written}"'), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Where nothing is left to learn from, that is said, not what comes of it."""
+"""If no training data is left, the message says so."""
 
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ HELD_OUT = next(text for text in map("the dog number {}".format, count()) if has
 
 
 def write_files(kind: str, folder: Path, n: int) -> dict[str, Path]:
-    """One text that is held out, n times."""
+    """Write one text that is held out, n times."""
     if kind == "source":
         for name in ("source", "target"):
             (folder / name).write_text(f"{HELD_OUT}\n" * n)
@@ -40,10 +40,10 @@ def write_files(kind: str, folder: Path, n: int) -> dict[str, Path]:
 def test_holding_out_all_examples_is_rejected(name: str, unit: str, n: int, tmp_path: Path) -> None:
     case = CASES[name]
     options = [*case.overrides, *(["data.max_doubtful=1.0"] if unit == "pairs" else [])]
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as error:
         train(folder=tmp_path / "run", family=case.family, overrides=options, **write_files(case.kind, tmp_path, n))  # type: ignore[arg-type]
     valid = "--valid-source and --valid-target" if unit == "pairs" else "--valid"
-    assert str(refused.value) == (
+    assert str(error.value) == (
         f"no {unit} are left to train on: all {n} are held out for validation, because all copies of a held-out text "
         f"are held out. Give {valid}, or more data"
     )

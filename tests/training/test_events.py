@@ -186,7 +186,7 @@ def test_the_log_continues_when_the_disk_has_room_again(tmp_path: Path, monkeypa
         whole = log._file
 
         class NearlyFull:
-            """Takes a few bytes, then none."""
+            """A file that accepts a few bytes and then no more."""
 
             def __init__(self) -> None:
                 self.room = 20

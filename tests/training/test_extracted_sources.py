@@ -1,4 +1,4 @@
-"""Extract, then write: from an article to its summary, the sentences that matter are chosen by one rule, in order."""
+"""data.long = "extract": training, validation and `heedful summarize` select the same sentences of a long article."""
 
 import random
 from pathlib import Path
@@ -31,7 +31,7 @@ ASIDE = ("By the way it rained.", "Nobody knows why umbrellas vanish.", "Somebod
 
 
 def article(number: int) -> tuple[str, str]:
-    """Sentences about one thing, others that have nothing to do with it, and one line about the thing."""
+    """Return an article, sentences about one subject among unrelated ones, and its summary."""
     draw = random.Random(number)
     topic = list(TOPICS)[number % 3]
     words = TOPICS[topic].split()
@@ -43,7 +43,7 @@ def article(number: int) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a few steps, by the settings of the recipe, small."""
+    """Train a small model for a few steps."""
     place = tmp_path_factory.mktemp("extract")
     articles = [article(number) for number in range(120)] + [("The dogs run.", "dogs.")] * 3
     (place / "pairs.tsv").write_text("".join(f"{text}\t{summary}\n" for text, summary in articles), encoding="utf-8")
@@ -52,12 +52,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *COMMON, f"data.max_len={MAX_LEN}", "data.batch_tokens=160", "model.n_layers=1", "run.steps=4",
         "run.validate_every=4", "run.save_every=4", "tokenizer.vocab_size=300", "run.ema=0.0",
     ]  # fmt: skip
-    said: list[str] = []
-    listeners = [lambda event: said.append(str(event.get("text")))]
+    notes: list[str] = []
+    listeners = [lambda event: notes.append(str(event.get("text")))]
     train(
         folder=place / "run", source=place / "pairs.tsv", recipe=str(recipe), overrides=overrides, listeners=listeners
     )
-    (place / "said").write_text("\n".join(said), encoding="utf-8")
+    (place / "said").write_text("\n".join(notes), encoding="utf-8")
     return place
 
 
@@ -100,7 +100,7 @@ def test_a_run_trains_on_extracts_and_loses_no_article(folder: Path) -> None:
 def test_summarize_extracts_as_training_did(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`heedful summarize`, long texts by default: the engine reads what the extractor of training chose."""
+    """The engine behind `heedful summarize` gets the sentences that the extractor of training selects."""
     engine = EchoEngine()
     monkeypatch.setattr(translators, "open_engine", lambda path, **_: engine)
     (tmp_path / "articles").write_text("".join(f"{article(number)[0]}\n" for number in range(5)), encoding="utf-8")
@@ -131,7 +131,7 @@ def test_extracted_examples_keep_their_other_fields(folder: Path) -> None:
 
 
 def german(number: int) -> tuple[str, str]:
-    """Sentences with a date, after whose day English would end them."""
+    """Return German sentences with dates, which English rules would split after the day."""
     draw = random.Random(number)
     things = ["Hund", "Haus", "Boot", "Brot", "Mann", "Kind", "Baum", "Berg"]
     sentences = [f"Am {i + 1}. Mai kam ein {draw.choice(things)} zum {draw.choice(things)}." for i in range(9)]
@@ -140,7 +140,7 @@ def german(number: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("setting", ["", 'data.languages=["de","de-AT"]'])
 def test_training_splits_sentences_as_the_card_will_say(setting: str, tmp_path: Path) -> None:
-    """The language that is guessed from the names of files is that of training, of validation and of later use."""
+    """Training, validation and later use split sentences by the language of the file names."""
     name = "pairs.tsv" if setting else "pairs.de-en.tsv"
     lines = [german(number) for number in range(60)]
     (tmp_path / name).write_text("".join(f"{text}\t{summary}\n" for text, summary in lines), encoding="utf-8")

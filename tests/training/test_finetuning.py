@@ -1,4 +1,4 @@
-"""Which parts learn, how fast and from when."""
+"""Frozen parts, layer-wise learning rates, gradual unfreezing, and weights of a model to start from."""
 
 import pytest
 import torch

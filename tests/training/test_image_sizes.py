@@ -1,4 +1,4 @@
-"""Pictures of any size: the model to start from decides, or the setting, or the one size that all have."""
+"""The size of images: that of the model to start from, of data.image_size, or of the images."""
 
 import shutil
 import tracemalloc
@@ -38,7 +38,7 @@ SEVERAL = [(14, 14), (20, 14), (9, 17)]  # width x height
 
 
 def photographs(folder: Path, sizes: list[tuple[int, int]] = SEVERAL, *, n: int = 10) -> Path:
-    """Dark and bright ones, of these sizes in turn."""
+    """Write dark and bright photographs, of these sizes in turn."""
     draw = np.random.default_rng(0)
     for label, low in (("dark", 0), ("bright", 150)):
         place = folder / label
@@ -56,7 +56,7 @@ def learn(folder: Path, images: Path | list[Path], *overrides: str, **options: o
 
 @pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
 def test_a_model_of_patches_learns_labels(task: str, tmp_path: Path) -> None:
-    """The command that such a run names at its end."""
+    """The run prints this command at its end."""
     case, images = CASES[task], write_images(tmp_path)
     train(folder=tmp_path / "first", family="vit", images=images, overrides=case.overrides)
     learn(tmp_path / "run", images, init_from=tmp_path / "first")
@@ -71,7 +71,7 @@ def test_a_model_of_patches_learns_labels(task: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [32, 96])
 @pytest.mark.parametrize("task", ["masked_patches", "shuffled_patches"])
 def test_a_batch_of_patches_has_several_images(task: str, size: int, tmp_path: Path) -> None:
-    """By default, too: of patches, not of pictures, such a batch is counted."""
+    """Its size is counted in patches, not in images."""
     pixels = np.random.default_rng(0).integers(0, 256, (80, size, size), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(80) % 2)
     files = Files.of(tmp_path / "a.npz", (), None, None, None, "images")
@@ -91,7 +91,7 @@ def test_images_in_one_folder_are_learned_without_labels(tmp_path: Path) -> None
 
 
 def test_the_model_to_start_from_determines_the_image_size(tmp_path: Path) -> None:
-    """Image files are brought to it, and to its channels, as `classify` brings them."""
+    """Image files are resized and converted to its channels, as in `classify`."""
     start = vit_folder(tmp_path / "start", n_channels=1, mean=(0.4,), resize="bicubic", multi_label=True)
     learn(tmp_path / "run", photographs(tmp_path / "photos"), init_from=start)
     config = load_model(tmp_path / "run" / "last").model.config
@@ -111,7 +111,7 @@ def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
 
 
 def test_photographs_of_several_sizes_are_resized_to_one(tmp_path: Path) -> None:
-    """What a picture is in training it is when it is classified: stretched to the square."""
+    """Training and `classify` stretch an image to a square in the same way."""
     photos = photographs(tmp_path / "photos")
     with pytest.raises(UserError, match=r"several sizes.*--set data\.image_size=32"):
         learn(tmp_path / "run", photos, *SMALL, family="vit")
@@ -143,7 +143,7 @@ def test_oblong_images_need_image_size(tmp_path: Path) -> None:
 
 
 def test_mean_and_std_need_no_copy_of_the_pixels() -> None:
-    """Thousands of photographs as numbers of eight bytes would fill the memory."""
+    """Thousands of photographs as float64 would fill the memory."""
     pixels = np.random.default_rng(0).integers(0, 200, (300, 3, 48, 48), dtype=np.uint8)
     pixels[:, 1] //= 3
     tracemalloc.start()

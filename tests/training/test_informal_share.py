@@ -23,8 +23,8 @@ def files(tmp_path: Path) -> Files:
 
 
 def prepared(folder: Path, files: Files, *more: str) -> tuple[Prepared, list[str]]:
-    said: list[str] = []
-    return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, notify=said.append), said
+    notes: list[str] = []
+    return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, notify=notes.append), notes
 
 
 def sources(found: Prepared) -> list[str]:
@@ -33,16 +33,16 @@ def sources(found: Prepared) -> list[str]:
 
 
 def test_informal_copies_are_added(tmp_path: Path, files: Files) -> None:
-    plain, said = prepared(tmp_path / "plain", files)
-    typed, said_typed = prepared(tmp_path / "typed", files, "data.informal_share=0.5")
+    plain, notes = prepared(tmp_path / "plain", files)
+    typed, notes_typed = prepared(tmp_path / "typed", files, "data.informal_share=0.5")
     assert {text for text in sources(typed) if text.startswith("The") and text.endswith(".")} == set(sources(plain))
     again = [text for text in sources(typed) if text not in set(sources(plain))]
     assert 0.35 < len(again) / len(sources(plain)) < 0.65
     assert {(text.startswith("the"), text.endswith(".")) for text in again} == {(1, 1), (1, 0), (0, 0)}
     assert typed.tokenizers.source.fingerprint == plain.tokenizers.source.fingerprint
     assert typed.valid == plain.valid and all(strip_final_punctuation(example) != example for example in typed.valid)
-    assert not any("informal_share" in line for line in said)
-    assert any("about 50%" in line and "data.informal_share" in line for line in said_typed)
+    assert not any("informal_share" in line for line in notes)
+    assert any("about 50%" in line and "data.informal_share" in line for line in notes_typed)
 
 
 @pytest.mark.parametrize("share", ["0.0", "0.5"])

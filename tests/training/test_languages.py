@@ -1,4 +1,4 @@
-"""Which languages a run says that it translates, and how it is judged in them."""
+"""The languages of a run, from file names or settings, and how they change validation."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_other_than_two_codes_are_refused(languages):
 
 
 def test_words_without_spaces_are_counted_in_validation(tmp_path: Path) -> None:
-    """A whole Chinese sentence would be one word for BLEU, and no checkpoint better than another."""
+    """If BLEU took a Chinese sentence for one word, all checkpoints would score alike."""
     case = CASES["translation bart"]
     (tmp_path / "valid.en").write_text("the man runs\na cat sees the dog\n")
     (tmp_path / "valid.zh").write_text("这个男人在跑步。\n一只猫看见了那只狗。\n", encoding="utf-8")

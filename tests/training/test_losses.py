@@ -1,4 +1,4 @@
-"""The loss that never builds the logits equals the formula; smoothing and KL differ by a constant only."""
+"""The loss in chunks equals the formula; label smoothing and KL divergence differ by a constant."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from heedful.training.losses import (
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small a chunk that every test has several, and a last one that is not full."""
+    """Use chunks so small that every test has several, and a last one that is not full."""
     monkeypatch.setattr(loss_module, "ROWS", 4)
 
 
@@ -56,7 +56,7 @@ def test_gradcheck() -> None:
 
 
 def test_no_rows_give_no_loss_and_no_gradient() -> None:
-    """A rank without rows takes part in a step with zero."""
+    """A rank without rows contributes zero to a step."""
     states, weight, _, target = inputs(0)
     value = linear_cross_entropy(states, weight, target, label_smoothing=0.1)
     value.backward()
@@ -123,7 +123,7 @@ def test_two_passes_over_no_rows_give_no_loss_and_no_gradient() -> None:
 
 @pytest.mark.parametrize("agreement", [None, 5.0])
 def test_logits_of_a_batch_never_exist(agreement: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest tensor that is made has ROWS rows, however many tokens there are."""
+    """The largest tensor has ROWS rows, whatever the number of tokens."""
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""T5 learns as the same model does that is written as others are: small embeddings times sqrt(D), scores divided."""
+"""T5 learns like an equal model with the usual scales: small embeddings times sqrt(D), divided scores."""
 
 import copy
 from dataclasses import replace
@@ -16,7 +16,7 @@ SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 24, "n_layers": 1, "dropout": 0.0}
 
 
 def written_as_others_are(model: T5) -> T5:
-    """The same function of the same ids, in the other units."""
+    """Return a model that computes the same function with the usual scales."""
     twin, d_model = copy.deepcopy(model), model.config.d_model
     twin.config = replace(model.config, scaled=False)
     twin.embedding.scale = d_model**0.5

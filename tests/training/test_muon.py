@@ -1,4 +1,4 @@
-"""Muon: orthogonal updates for the matrices inside, AdamW for the rest, one optimiser to save and restore."""
+"""Muon: orthogonal updates for inner matrices, AdamW for all other parameters, one state to save."""
 
 import copy
 
@@ -42,7 +42,7 @@ def steps(model: Seq2Seq, optimiser: torch.optim.Optimizer, numbers: range) -> N
 
 @pytest.mark.parametrize("shape", [(16, 16), (16, 48), (48, 16)])
 def test_all_singular_values_become_alike(shape: tuple[int, int]) -> None:
-    """The singular vectors stay, the singular values come near 1."""
+    """Orthogonalising keeps singular vectors and brings singular values near 1."""
     matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     assert values.max() / values.min() > 1.5
@@ -131,7 +131,7 @@ def test_resumed_is_uninterrupted() -> None:
 
 @pytest.mark.parametrize("matrices_learn", [True, False])
 def test_matrices_or_the_rest_may_be_frozen(matrices_learn: bool) -> None:
-    """With all matrices frozen AdamW is alone, with all else frozen Muon is: what learns is what is left."""
+    """With all matrices frozen only AdamW updates weights; with all others frozen only Muon does."""
     model = tiny()
     inside = {id(matrix) for matrix in matrices_within(model)}
     for parameter in model.parameters():

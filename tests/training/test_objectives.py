@@ -1,4 +1,4 @@
-"""What the decoder is fed, what it is asked for, and that cutting a step into parts changes nothing."""
+"""Inputs and targets of the decoder, and that micro-batches do not change the gradient."""
 
 import itertools
 from dataclasses import replace
@@ -46,7 +46,7 @@ def gradients(model: Seq2Seq, parts: list[Batch], *, n_tokens: int, r_drop: floa
 @pytest.mark.parametrize("n_parts", [2, 3, 5, 7])
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 def test_micro_batches_are_one_large_batch(n_parts: int, r_drop: float) -> None:
-    """Rows of uneven length, parts of uneven size, even empty ones: the same gradient, to rounding."""
+    """Rows of uneven length and parts of uneven size, even empty ones, give the same gradient up to rounding."""
     model, batch = model_of(), batch_of()
     whole = gradients(model, [batch], n_tokens=batch.n_target_tokens, r_drop=r_drop)
     parts = gradients(model, batch.split(n_parts), n_tokens=batch.n_target_tokens, r_drop=r_drop)
@@ -69,10 +69,10 @@ def test_teacher_forcing_is_cross_entropy_of_real_tokens() -> None:
 def test_scheduled_sampling_feeds_the_prediction_of_the_step_before() -> None:
     model, batch = model_of(), batch_of()
     memory = model.encode(batch.source, batch.source_mask)
-    said = model.decode(batch.target_in, memory).argmax(-1)
+    notes = model.decode(batch.target_in, memory).argmax(-1)
     fed = INPUTS["scheduled_sampling"](model, batch, memory, 1.0)
     assert torch.equal(fed[:, 0], batch.target_in[:, 0])
-    assert torch.equal(fed[:, 1:], said[:, :-1])
+    assert torch.equal(fed[:, 1:], notes[:, :-1])
     assert torch.equal(INPUTS["scheduled_sampling"](model, batch, memory, 0.0), batch.target_in)
 
 
@@ -110,7 +110,7 @@ def test_agreement_sees_two_different_dropouts() -> None:
 
 
 def all_hidden(batch: Batch) -> Batch:
-    """Written out: no word of either side can be seen; starts, lengths and what is asked for stay."""
+    """Return a batch whose input tokens are all hidden; start tokens, lengths and targets stay."""
     source, target_in = batch.source.clone(), batch.target_in.clone()
     source[batch.source_mask] = 0
     target_in[:, 1:][batch.target_mask[:, 1:]] = 0

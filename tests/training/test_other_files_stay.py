@@ -1,4 +1,4 @@
-"""What is not the run's own stays: files that were there before, a terminal that was closed, models that were made."""
+"""A run leaves other things alone: files that were there before, ignored signals, models of an earlier run."""
 
 import os
 import signal

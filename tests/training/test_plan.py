@@ -1,4 +1,4 @@
-"""What the plan foretells, and what a run then takes."""
+"""The plan agrees with what the run then takes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from small_run import OVERRIDES, open_small, settings, write_corpus
 @pytest.mark.parametrize("ema", ["0.0", "0.9"])
 @pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16"])
 def test_the_planned_disk_space_is_what_is_written(ema: str, precision: str, tmp_path: Path) -> None:
-    """One checkpoint is kept, one more is there while it is replaced; beside them stand three models."""
+    """One checkpoint is kept, a second one exists while it is replaced, and there are three models."""
     source, target = write_corpus(tmp_path)
     kept = ["run.keep_last=1", "run.average=1", "run.keep_best=0"]
     few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.save_every=2", "run.validation_sentences=0"]
@@ -32,7 +32,7 @@ def test_the_planned_disk_space_is_what_is_written(ema: str, precision: str, tmp
 
 
 def test_a_plan_leaves_the_model_as_it_was(tmp_path: Path) -> None:
-    """Also a norm that learns from every pass: how many there are depends on how fast the machine is."""
+    """This includes the running statistics of a batch norm, since the number of passes depends on the machine."""
     source, target = write_corpus(tmp_path)
     files = Files.of(source, target, None, None, None)
     chosen = settings("model.norm=batch", "data.workers=0")

@@ -1,4 +1,4 @@
-"""Training in bfloat16: chosen where the machine is made for it, recorded, near float32, and resumed bit for bit."""
+"""Training in bfloat16: chosen if the device has units for it, recorded, near float32, resumed bit for bit."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ def in_bfloat16() -> torch.autocast:
 
 
 def distance(ours: Tensor, expected: Tensor) -> float:
-    """How far off, in parts of the expected tensor's length."""
+    """Return the relative distance from the expected tensor."""
     return float((ours.detach().float() - expected.detach()).norm() / expected.detach().norm())
 
 
@@ -55,7 +55,7 @@ def test_the_loss_is_near_that_of_float32_and_its_products_are_not_float32(loss:
 
 @pytest.mark.parametrize("kernel", [attend_fused, attend_causal])
 def test_the_kernel_computes_in_float32_when_it_has_to_learn(kernel) -> None:  # type: ignore[no-untyped-def]
-    """On the same rounded vectors the only error left is the rounding of what comes out."""
+    """With the same rounded inputs only the rounding of the output differs."""
     q, k, v = (numbers(2, 3, 5, 8, name=name, dtype=torch.bfloat16).requires_grad_() for name in "qkv")
     mask = torch.ones(5, 5).tril().bool() if kernel is attend_causal else None
     exact = [x.detach().float().requires_grad_() for x in (q, k, v)]
@@ -150,7 +150,7 @@ def test_learns_as_in_float32(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["image_classification", "masked_patches", "shuffled_patches"])
 def test_pictures_are_learned_in_float64_too(name: str, tmp_path: Path) -> None:
-    """Pixels come in float32, whatever the model's numbers are; what it leaves can be used."""
+    """Pixels are float32 whatever the precision of the model, and the saved model can be used."""
     case = CASES[name]
     few = ["data.workers=0", "run.steps=2", "run.validate_every=2", "run.precision=float64"]
     train(folder=tmp_path / "run", family="vit", overrides=[*case.overrides, *few], **case.files(tmp_path))  # type: ignore[arg-type]

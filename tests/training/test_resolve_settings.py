@@ -1,4 +1,4 @@
-"""What `--set` is refused for, in words, before anything is read or written."""
+"""Settings are merged from recipe, start and --set, and mistakes are rejected before anything is read or written."""
 
 from dataclasses import replace
 from functools import partial
@@ -85,7 +85,7 @@ def test_a_value_outside_its_range_is_rejected(typed: str, words: str, recipe: s
 
 @pytest.mark.parametrize("content", ["pairs", "text", "labels"])
 def test_a_corpus_with_weight_0_is_rejected(content: Content, files: dict[Content, Files]) -> None:
-    """Some of it would be held out all the same, and be in the vocabulary: who wants none of it leaves it out."""
+    """Some of that corpus would still be held out, and its words would be in the vocabulary."""
     one = files[content]
     two = replace(one, source=(*one.source, "crawl.txt"), target=(*one.target, *(["crawl.xx"] if one.target else [])))
     family, recipe = {"pairs": (None, "tiny"), "text": ("gpt", None), "labels": ("bert", None)}[content]
@@ -103,7 +103,7 @@ def test_a_table_of_a_recipe_is_a_table(pairs: Files, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Content, Files]:
-    """Some of each kind."""
+    """Return files of each kind."""
     folder = tmp_path_factory.mktemp("files")
     source, target = write_corpus(folder)
     found: dict[Content, Files] = {"pairs": Files.of(source, target, None, None, None)}
@@ -138,7 +138,7 @@ def test_typed_settings_that_a_task_does_not_use_are_rejected(
     ],
 )
 def test_hold_out_settings_exclude_each_other(typed: str, others: list[str], files: dict[Content, Files]) -> None:
-    """Of whole files a share of each, of documents a number: the other setting would do nothing, whatever it is."""
+    """Whole files use hold_out_share, documents use hold_out; the other setting would have no effect."""
     key, how = typed.partition("=")[0], others[0].partition("=")[2]
     with pytest.raises(UserError, match=rf"'{key}' = .* is for data\.documents = .*, and here it is '{how}'"):
         resolve_settings(files["text"], "gpt", None, [*others, typed])
@@ -158,8 +158,8 @@ def test_settings_of_other_objectives_are_rejected(typed: str, pairs: Files) -> 
     with pytest.raises(UserError, match=rf"'{key}' = .* is for objective\.kind = .*, and here it is 'teacher_forcing'"):
         resolve_settings(pairs, None, "tiny", [typed])
     for kind in ("scheduled_sampling", "random_replacement"):
-        settled = resolve_settings(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
-        assert settled.settings.objective.kind == kind
+        resolved = resolve_settings(pairs, None, "tiny", [typed, f"objective.kind={kind}"])
+        assert resolved.settings.objective.kind == kind
 
 
 def test_values_without_effect_may_be_typed(files: dict[Content, Files]) -> None:
@@ -183,7 +183,7 @@ def test_every_named_recipe_is_valid(recipe: str | Path, files: dict[Content, Fi
 
 
 def test_a_recipe_may_serve_two_tasks(files: dict[Content, Files], tmp_path: Path) -> None:
-    """One recipe serves a start and what goes on from it; who types a setting believes that it helps."""
+    """A recipe may have settings of pre-training that fine-tuning does not use; with --set they are rejected."""
     texts = ["a dog runs", "a cat sees the dog"]
     tokenizer = learn_tokenizer(texts, TokenizerConfig(vocab_size=300))
     start = Bert(BertConfig(vocab_size=300, d_model=16, d_ff=16, n_heads=2, n_layers=1, max_len=512))
@@ -229,11 +229,11 @@ def test_two_validation_options_are_rejected(tmp_path: Path, capsys: pytest.Capt
 def test_a_setting_without_effect_is_rejected(
     typed: str, other: str, usual: str, wanted: str, files: dict[Content, Files]
 ) -> None:
-    """It would be recorded, and believed to have helped."""
-    key, settled = typed.partition("=")[0], partial(resolve_settings, files["text"], "gpt", None)
+    """It would be recorded, and believed to have an effect."""
+    key, resolved = typed.partition("=")[0], partial(resolve_settings, files["text"], "gpt", None)
     with pytest.raises(UserError, match=rf"'{key}' = .* is for {other} = .*, and here it is '{usual}'"):
-        settled([f"{other}={usual}", typed])
-    assert settled([f"{other}={wanted}", typed]).settings.family == "gpt"
+        resolved([f"{other}={usual}", typed])
+    assert resolved([f"{other}={wanted}", typed]).settings.family == "gpt"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture(scope="module")
 def uninterrupted(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run to the end that keeps a checkpoint of every step."""
+    """Train to the end, keeping a checkpoint of every step."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     trainer = open_small(folder, prepared, settings("run.save_every=1", "run.keep_last=100"), world=WORLD)
     torch.set_num_threads(1)
@@ -48,7 +48,7 @@ def assert_same(resumed: Checkpoint, expected: Checkpoint) -> None:
 
 @pytest.mark.parametrize("first", range(1, 60, 6))
 def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
-    """Steps first to first + 5: together all 60, epoch ends and validations included."""
+    """Resume at steps first to first + 5; all cases together cover all 60 steps, with epoch ends and validations."""
     expected = load_checkpoint(uninterrupted / "step-000060")
     for step in range(first, min(first + 6, 60)):
         folder = tmp_path / str(step)
@@ -59,7 +59,7 @@ def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupt
 
 
 def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
-    """Asked to stop while a step is under way: the step is finished and saved, and going on gives the same end."""
+    """A request to stop during a step finishes and saves the step, and resuming gives the same end."""
     trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
     trainer.requests.reason = lambda: "asked" if trainer.state.step == 33 else None  # type: ignore[method-assign]
     assert trainer.fit() == "asked"
@@ -73,7 +73,7 @@ def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrup
 
 
 def test_an_abandoned_validation_is_repeated_on_resume(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
-    """A signal in the middle of a validation: the step is saved without a score, and resuming validates first."""
+    """A signal during a validation saves the step without a score, and resuming validates first."""
     trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
     validator = trainer.validator
     assert validator is not None

@@ -1,4 +1,4 @@
-"""What a run may go on with: the corpus that it began with, read as it was."""
+"""A run resumes with the corpus that it began with, read in the same way."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ def with_languages(chosen: Settings, *languages: str) -> Settings:
 
 
 def test_a_corpus_that_changed_before_it_was_prepared_is_refused(tmp_path: Path) -> None:
-    """A run that was killed while it prepared goes on from what it has: half of it would be of another text."""
+    """A run that was killed during preparation keeps complete stages, which would then be of another text."""
     source, target = write_corpus(tmp_path)
     write_record(tmp_path, RunRecord(Files.of(source, target, None, None, None), settings()))
     begun = read_record(tmp_path)
@@ -32,7 +32,7 @@ def test_a_corpus_that_changed_before_it_was_prepared_is_refused(tmp_path: Path)
 @pytest.mark.parametrize("long", ["leave_out", "extract"])
 @pytest.mark.parametrize("name", ["train.jsonl", "train.tsv"])
 def test_languages_that_select_the_text_cannot_change(name: str, long: str, tmp_path: Path) -> None:
-    """Of other files they are for the card alone, and may be put right later."""
+    """For other files only the model card uses them, so they may be corrected later."""
     pair = {"en": "a dog", "de": "ein Hund"}
     (tmp_path / name).write_text(f"{json.dumps(pair)}\n" if name.endswith("jsonl") else "a dog\tein Hund\n")
     files = Files.of(tmp_path / name, (), None, None, None)

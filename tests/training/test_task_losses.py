@@ -1,4 +1,4 @@
-"""What each objective asks, against its formula; cut into parts or over ranks it stays the same."""
+"""The loss of each task equals its formula; micro-batches and ranks do not change it."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from heedful.training.train import files_of
 from small_tasks import CASES, Case
 
 
-def lesson_of(case: Case, folder: Path, *overrides: str) -> tuple[PreparedTask, int, int | None]:
-    """The prepared_task of a case, with its step's size and its limit of length."""
+def prepare_case(case: Case, folder: Path, *overrides: str) -> tuple[PreparedTask, int, int | None]:
+    """Return the prepared task of a case, its batch size and its maximum length."""
     given = case.files(folder)
     contents = {"pairs" if kind == "source" else kind: paths for kind, paths in given.items() if kind != "target"}
     files = files_of(contents, given.get("target", ()), None, None, None)  # type: ignore[arg-type]
@@ -43,8 +43,8 @@ def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_parts_and_ranks_make_the_same_step(name: str, tmp_path: Path) -> None:
-    """A step cut into 3 parts, or over 2 ranks, asks for the same, and has the same loss and gradient."""
-    prepared_task, batch_tokens, max_len = lesson_of(CASES[name], tmp_path)
+    """A step in 3 micro-batches or on 2 ranks has the same targets, loss and gradient."""
+    prepared_task, batch_tokens, max_len = prepare_case(CASES[name], tmp_path)
     dataset, model = prepared_task.make_dataset(False), prepared_task.make_model().double().eval()
 
     def loader(rank: int, n_ranks: int) -> Loader:  # type: ignore[type-arg]
@@ -69,7 +69,7 @@ def test_parts_and_ranks_make_the_same_step(name: str, tmp_path: Path) -> None:
 
 
 def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
-    prepared_task, *_ = lesson_of(CASES["next_token"], tmp_path)
+    prepared_task, *_ = prepare_case(CASES["next_token"], tmp_path)
     model = prepared_task.make_model().double().eval()
     assert isinstance(model, Gpt)
     ids = torch.arange(4, 16).reshape(2, 6)
@@ -80,8 +80,8 @@ def test_next_token_loss_is_cross_entropy(tmp_path: Path) -> None:
 
 
 def test_packed_documents_are_isolated(tmp_path: Path) -> None:
-    """The loss of a row of two documents is that of the two alone, and is not when they may see each other."""
-    prepared_task, *_ = lesson_of(CASES["next_token"], tmp_path)
+    """The loss of a row of two documents is the sum of both alone, but not if they can attend to each other."""
+    prepared_task, *_ = prepare_case(CASES["next_token"], tmp_path)
     model = fill(prepared_task.make_model().double().eval())
     ids = torch.tensor([[2, 7, 8, 9, 2, 11, 12, 13]])
     wanted = torch.tensor([[7, 8, 9, 3, 11, 12, 13, 3]])
@@ -97,7 +97,7 @@ def test_packed_documents_are_isolated(tmp_path: Path) -> None:
 
 
 def test_only_masked_tokens_have_a_loss(tmp_path: Path) -> None:
-    prepared_task, batch_tokens, max_len = lesson_of(CASES["masked_tokens"], tmp_path)
+    prepared_task, batch_tokens, max_len = prepare_case(CASES["masked_tokens"], tmp_path)
     model = prepared_task.make_model().double().eval()
     assert isinstance(model, Bert)
     batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=batch_tokens, max_len=max_len, seed=3))
@@ -110,7 +110,7 @@ def test_only_masked_tokens_have_a_loss(tmp_path: Path) -> None:
 
 
 def test_masked_patch_and_order_losses_written_out(tmp_path: Path) -> None:
-    prepared_task, *_ = lesson_of(CASES["masked_patches"], tmp_path / "a")
+    prepared_task, *_ = prepare_case(CASES["masked_patches"], tmp_path / "a")
     batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
     model = prepared_task.make_model().eval()
     hidden = batch.labels != IGNORE_INDEX  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def test_masked_patch_and_order_losses_written_out(tmp_path: Path) -> None:
     painted = model(batch.pixels, masked=hidden)  # type: ignore[attr-defined]
     wrong = (painted - to_patches(batch.pixels, 4)).square().mean(dim=-1)[hidden].sum()  # type: ignore[attr-defined]
     torch.testing.assert_close(masked_patch_loss(model, batch), wrong)  # type: ignore[arg-type]
-    prepared_task, *_ = lesson_of(CASES["shuffled_patches"], tmp_path / "b")
+    prepared_task, *_ = prepare_case(CASES["shuffled_patches"], tmp_path / "b")
     batch = next(Loader(prepared_task.make_dataset(False), batch_tokens=64, seed=3))
     assert sorted(batch.labels[0].tolist()) == [0, 1, 2, 3]  # type: ignore[attr-defined]
     model = prepared_task.make_model().eval()
@@ -128,7 +128,7 @@ def test_masked_patch_and_order_losses_written_out(tmp_path: Path) -> None:
 
 
 def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
-    """As nanoGPT divides tiny Shakespeare: characters, the last tenth held out, nothing lost in between."""
+    """nanoGPT splits tiny Shakespeare in this way: by characters, the last tenth held out."""
     from heedful.data import read_text, split_documents
 
     path = tmp_path / "a.txt"
@@ -140,7 +140,7 @@ def test_the_split_of_a_file_is_the_first_nine_tenths(tmp_path: Path) -> None:
 
 
 def test_windows_begin_anywhere_and_predict_the_next_token(tmp_path: Path) -> None:
-    prepared_task, *_ = lesson_of(CASES["next_token windows"], tmp_path)
+    prepared_task, *_ = prepare_case(CASES["next_token windows"], tmp_path)
     dataset = prepared_task.make_dataset(False)
     batch = dataset.batch(np.arange(8), np.arange(8), seed=5)
     assert isinstance(batch, LmBatch)

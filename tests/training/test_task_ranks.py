@@ -1,4 +1,4 @@
-"""Two ranks = one rank for tasks beside translation: the same rows in each step, the same weights."""
+"""Two ranks = one rank for tasks other than translation: the same rows in each step, the same weights."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every task trains by the same `fit`: it learns, leaves models that load, and goes on bit for bit."""
+"""Every task trains with the same Trainer: it learns, leaves models that load, and resumes bit for bit."""
 
 import os
 from dataclasses import replace
@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def finished(name: str, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of each task, made when it is first asked for."""
+    """Return a function that trains each task once and returns its run."""
     if name not in runs:
         folder = tmp_path_factory.mktemp("task") / "run"
         run_case(CASES[name], folder)
@@ -85,15 +85,14 @@ RUNNING = {
 def test_what_is_trained_here_runs_there(
     name: str, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The run's folder is all that a pipeline needs."""
+    """A pipeline needs the run folder only."""
     task, text, key = RUNNING[name]
     answer = pipeline(task, model=str(finished(name, runs, tmp_path_factory)))(text)
     assert isinstance(answer[0][key], str)
 
 
 def test_a_kill_while_preparing_costs_no_finished_stage(tmp_path: Path) -> None:
-    """Tokenizer and shards are there, the word that all is ready is not: nothing is learned again, and the end is the
-    same."""
+    """If tokenizer and shards are complete, nothing is prepared again, and the end is the same."""
     case = CASES["next_token"]
 
     def die(event: dict[str, object]) -> None:
@@ -105,9 +104,9 @@ def test_a_kill_while_preparing_costs_no_finished_stage(tmp_path: Path) -> None:
         run_case(case, tmp_path / "a" / "run", listeners=[die])
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    said: list[str] = []
-    train(folder=tmp_path / "a" / "run", resume=True, listeners=[lambda event: said.append(str(event.get("text")))])
-    assert not any("learned a" in text for text in said)
+    notes: list[str] = []
+    train(folder=tmp_path / "a" / "run", resume=True, listeners=[lambda event: notes.append(str(event.get("text")))])
+    assert not any("learned a" in text for text in notes)
     run_case(case, tmp_path / "b" / "run")
     a, b = (load_file(tmp_path / name / "run" / "last" / "model.safetensors") for name in "ab")
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
@@ -120,7 +119,7 @@ RESUMED = ["next_token", "next_token windows", "masked_tokens", "image_classific
 def test_resumed_is_uninterrupted(
     name: str, runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Stopped after 5 steps and gone on: weights, optimiser, average, scores and data position, each bit."""
+    """Stop after 5 steps and resume: weights, optimiser, average, scores and data position are equal in every bit."""
     whole = finished(name, runs, tmp_path_factory)
     run_case(CASES[name], tmp_path / "run", "run.steps=5")
     train(folder=tmp_path / "run", resume=True, overrides=["run.steps=12"])
@@ -145,20 +144,20 @@ def test_the_comparison_of_weights_can_fail(
 def test_the_body_is_taken_over_and_another_head_is_new(
     runs: dict[str, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """From hidden words to labels: all layers come along, said aloud; the family need not be named."""
+    """From masked tokens to labels: all layers are taken over and reported, and --family is not needed."""
     before = finished("masked_tokens", runs, tmp_path_factory)
-    case, said = CASES["classification"], []
+    case, notes = CASES["classification"], []
     train(
         folder=tmp_path / "run",
         **case.files(tmp_path),  # type: ignore[arg-type]
         init_from=before,
         overrides=[*case.overrides, "optimiser.lr=1e-12", "run.steps=1", "run.ema=0.0"],
-        listeners=[lambda event: said.append(event.get("text"))],  # type: ignore[list-item]
+        listeners=[lambda event: notes.append(event.get("text"))],  # type: ignore[list-item]
     )
     a, b = (load_file(path / "model.safetensors") for path in (before / "best", tmp_path / "run" / "last"))
     body = [name for name in b if not name.startswith("head.")]
     assert body and all(torch.allclose(a[name], b[name], atol=1e-6) for name in body)
-    words = next(str(text) for text in said if "starts from the weights" in str(text))
+    words = next(str(text) for text in notes if "starts from the weights" in str(text))
     assert "new: head.pooler.linear.weight" in words
     assert "not used: head.transform.weight" in words
     assert load_model(tmp_path / "run" / "last").model.config.labels == ("early", "late")
@@ -196,7 +195,7 @@ def test_texts_longer_than_the_positions_of_a_start_are_rejected(
 
 
 def test_a_record_without_a_task_is_a_translation(tmp_path: Path) -> None:
-    """Nothing in settings.toml but what translations had: no family, no task, no kind of files."""
+    """A settings.toml without family, task and kind of files is that of a translation."""
     source, target = write_corpus(tmp_path, n_pairs=60)
     few = [*OVERRIDES, "run.steps=2", "run.validate_every=2", "run.validation_sentences=0", "run.metric=loss"]
     train(folder=tmp_path / "run", source=source, target=target, overrides=few)
@@ -265,14 +264,14 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
     "setting", ["loss.r_drop=5.0", "objective.kind=random_replacement", "tokenizer.sample_alpha=0.1"]
 )
 def test_settings_that_a_task_does_not_use_are_rejected(setting: str, tmp_path: Path) -> None:
-    """A setting that changes nothing would be believed to have helped."""
+    """A setting without effect would be believed to have one."""
     key = setting.partition("=")[0]
     with pytest.raises(UserError, match=rf"'{key}' .* the task 'classification'"):
         run_case(CASES["classification"], tmp_path / "run", setting)
 
 
 def test_a_step_without_masked_tokens_changes_nothing(tmp_path: Path) -> None:
-    """Texts of unknown words alone: there is nothing to hide in them."""
+    """Texts of unknown words have no token that could be masked."""
     text = tmp_path / "a.txt"
     text.write_text("".join(f"{'man' if i % 9 else '★'} \n" for i in range(90)), encoding="utf-8")
     few = ["tokenizer.kind=word", "data.documents=lines", "data.batch_tokens=3", "run.steps=12", "run.log_every=1"]
@@ -285,7 +284,7 @@ def test_a_step_without_masked_tokens_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["next_token", "next_token windows"])
 def test_a_language_model_may_see_one_token_alone(name: str, tmp_path: Path) -> None:
-    """Pairs of words are all that such a model learns; a loss of them is a loss."""
+    """With max_len = 1 the model learns pairs of words."""
     run = run_case(CASES[name], tmp_path / "run", "data.max_len=1", "run.steps=2", "run.validate_every=1")
     assert run.step == 2
 
@@ -299,7 +298,7 @@ def test_a_dry_run_of_a_task_leaves_nothing(tmp_path: Path) -> None:
     ("kind", "family"), [("text", "bert"), ("labels", "bert"), ("tags", "bert"), ("source", "bart")]
 )
 def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: Path) -> None:
-    """Its embeddings belong to a vocabulary that is not there; a new one would throw them away."""
+    """Its embeddings belong to an unknown vocabulary, and a new one would not use them."""
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "n_layers": 1, "max_len": 32}
     config, module = FAMILIES[family]
     start = save_model(tmp_path / "start", module(config(vocab_size=50, **sizes)), None)
@@ -309,7 +308,7 @@ def test_a_start_without_tokenizer_is_refused(kind: str, family: str, tmp_path: 
 
 
 def test_unused_rows_of_a_start_stay(tmp_path: Path) -> None:
-    """Public models have more rows than pieces: without them the whole table would begin anew."""
+    """Public models have more rows than pieces; without these rows the whole embedding would be new."""
     run_case(CASES["masked_tokens"], tmp_path / "first", "run.steps=1")
     first = load_model(tmp_path / "first" / "last")
     config = replace(first.model.config, vocab_size=first.model.config.vocab_size + 28)

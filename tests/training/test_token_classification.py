@@ -1,4 +1,4 @@
-"""Words and their tags, from a file to a run: what is held out, cut and scored."""
+"""Tagging, from a file to a run: what is held out, truncated and scored."""
 
 import json
 import re
@@ -15,7 +15,7 @@ FEW = [*CASES["tagging"].overrides, "run.steps=1", "run.validate_every=1", "run.
 
 
 def write(path: Path, tag_of: dict[str, str], *, numbered: bool = False) -> Path:
-    """Sentences whose words have the tag "N", or that of the table; `numbered`: one that no other sentence has."""
+    """Write sentences whose words have the tag "N" or that of the table; `numbered`: one word is unique."""
     with path.open("w", encoding="utf-8") as file:
         for number, text in enumerate(sentences(150, seed=3)):
             for word in text.strip(".").split():
@@ -25,7 +25,7 @@ def write(path: Path, tag_of: dict[str, str], *, numbered: bool = False) -> Path
 
 
 def learn(folder: Path, tags: Path | list[Path], *overrides: str) -> list[str]:
-    """What is said on the way."""
+    """Train, and return the notes of the run."""
     said: list[str] = []
     train(
         folder=folder,
@@ -38,7 +38,7 @@ def learn(folder: Path, tags: Path | list[Path], *overrides: str) -> list[str]:
 
 
 def test_a_tag_of_held_out_sentences_only_is_known(tmp_path: Path) -> None:
-    """Which sentences are held out is not the user's choice."""
+    """The user does not choose which sentences are held out."""
     learn(tmp_path / "run", write(tmp_path / "a", {"man": "R"}, numbered=True))
     parts = [(tmp_path / "run" / "data" / f"{name}.jsonl").read_text().splitlines() for name in ("train", "valid")]
     training, held_out = ({tag for line in part for tag in json.loads(line)[1]} for part in parts)
@@ -47,13 +47,13 @@ def test_a_tag_of_held_out_sentences_only_is_known(tmp_path: Path) -> None:
 
 
 def test_f1_needs_stretches(tmp_path: Path) -> None:
-    """Parts of speech have none: refused before the first step, not after the first thousand."""
+    """Parts of speech have no spans; the error comes before the first step, not at the first validation."""
     with pytest.raises(UserError, match=r"run\.metric = 'f1' scores spans, .*: use accuracy or loss"):
         learn(tmp_path / "run", write(tmp_path / "a", {"man": "V"}), "run.metric=f1")
 
 
 def test_columns_that_give_no_word_are_named(tmp_path: Path) -> None:
-    """Without numbers in its first column a file of three columns would be all remarks."""
+    """Without numbers in the first column, all lines of a file of three columns would be comments."""
     tags = tmp_path / "a"
     tags.write_text("the x DT\nman y NN\n\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"a: no word where data\.columns = \[2, 3\] looks .*number of each word"):

@@ -1,4 +1,4 @@
-"""`train` as users meet it: what it makes, what it refuses, how it stops and goes on."""
+"""`train` as users call it: what it writes, what it rejects, how it stops and resumes."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_average_is_the_mean_of_the_last_checkpoints(finished: Path) -> None:
 
 
 def test_the_held_out_sources_are_nowhere_in_training(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    """Each source stands three times: all three are held out, or none."""
+    """Each source occurs three times: all three are held out, or none."""
     source, target = tmp_path / "a.en", tmp_path / "a.xx"
     source.write_text(corpus[0].read_text() * 3)
     lines = corpus[1].read_text().splitlines()
@@ -138,7 +138,7 @@ def test_resuming_with_another_recipe_start_or_validation_is_refused(finished: P
 
 
 def test_a_finished_run_continues_with_more_steps(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    """8 steps, then 8 more, are 16 steps: the rate of this schedule does not depend on how many are planned."""
+    """8 steps and 8 more equal 16 steps, since the rate of this schedule does not depend on run.steps."""
     quick(tmp_path / "at-once", corpus, "run.steps=16")
     quick(tmp_path / "in-two", corpus)
     quick(tmp_path / "in-two", corpus, "run.steps=16", resume=True)
@@ -184,7 +184,7 @@ def test_init_from_takes_weights_shape_and_tokenizers(
 
 
 def test_several_corpora_are_weighted(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    """With weight 0.1 the second corpus is hardly seen, so an epoch has fewer steps; weights must fit the corpora."""
+    """With weight 0.1 an epoch has fewer steps; the number of weights must be that of the corpora."""
     second = (tmp_path / "second.en", tmp_path / "second.xx")
     second[0].write_text("".join(f"small {line}\n" for line in corpus[0].read_text().splitlines()))
     second[1].write_text("".join(f"{line} SMALL\n" for line in corpus[1].read_text().splitlines()))
@@ -209,7 +209,7 @@ def test_a_dry_run_leaves_nothing(corpus: tuple[Path, Path], tmp_path: Path) -> 
 def test_the_memory_of_a_plan_is_that_of_every_trial(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch with the longest rows does not take the most memory: a plan from it alone promised half."""
+    """The batch with the longest rows does not take the most memory, so the plan measures several batches."""
     from heedful.training import plan
 
     events: list[dict[str, Any]] = []
@@ -237,9 +237,9 @@ def test_patience(corpus: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_without_sentences_the_loss_decides_and_no_score_is_made_up(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     run = quick(tmp_path / "run", corpus, "run.validation_sentences=0")
-    judged = [event for event in read_log(run.folder / "log.jsonl") if event["event"] == "validation"]
-    assert judged
-    for event in judged:
+    validations = [event for event in read_log(run.folder / "log.jsonl") if event["event"] == "validation"]
+    assert validations
+    for event in validations:
         assert event["score"] == -event["loss"]
         assert event.get("bleu") is None
         assert "exact" not in event["metrics"]
@@ -254,14 +254,14 @@ def test_time_is_a_limit(corpus: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_pairs_that_are_too_long_are_counted(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    said: list[str] = []
+    notes: list[str] = []
     few = ["run.steps=1", "run.validate_every=1", "tokenizer.sample_alpha=0.0"]
-    quick(tmp_path / "run", corpus, *few, "data.max_len=12", listeners=[lambda event: said.append(str(event))])
+    quick(tmp_path / "run", corpus, *few, "data.max_len=12", listeners=[lambda event: notes.append(str(event))])
     shards = Shards.open(tmp_path / "run" / "data" / "train-0")
     assert shards.target is not None
     long = np.maximum(shards.source.lengths, shards.target.lengths) + 1 > 12
     assert 0 < long.sum() < len(long)
-    assert any(f"{long.sum()} of {len(long)} pairs are too long" in text for text in said)
+    assert any(f"{long.sum()} of {len(long)} pairs are too long" in text for text in notes)
     valid, tokenizers = read_valid(tmp_path / "run"), load_model(tmp_path / "run" / "last").tokenizers
     assert tokenizers is not None
     lengths = [max(len(tokenizers.source.encode(e.source)), len(tokenizers.target.encode(e.target))) + 1 for e in valid]
@@ -269,7 +269,7 @@ def test_pairs_that_are_too_long_are_counted(corpus: tuple[Path, Path], tmp_path
     assert 1 < n_long < len(valid)
     assert any(
         f"{n_long} of {len(valid)} pairs are too long" in text and "left out of the validation loss" in text
-        for text in said
+        for text in notes
     )
     with pytest.raises(UserError, match=r"all 1\d pairs .*validation.* longer than data\.max_len = 3"):
         quick(tmp_path / "none", corpus, *few, "data.max_len=3")
@@ -351,7 +351,7 @@ def test_lengths_of_time() -> None:
 def test_out_of_memory_cuts_the_step_and_gives_the_same_result(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step that fails with 2 parts is made of 4, with the same gradient up to rounding (no dropout here)."""
+    """A step that fails with 2 micro-batches is repeated with 4; without dropout the gradient is the same."""
     exact = ["model.dropout=0.0", "run.precision=float64", "run.steps=3", "run.ema=0.0"]
     quick(tmp_path / "plenty", corpus, *exact)
     backward = Trainer._backward_micro_batches
@@ -386,7 +386,7 @@ def test_a_time_limit_that_cuts_a_schedule_is_noted(kind, is_told, corpus, tmp_p
 def test_threads_are_measured_and_kept(
     corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where one thread is faster it is taken, said so, and a resume takes it again whatever is faster then."""
+    """If one thread is faster, it is used and reported, and a resume uses it again."""
 
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core: nothing to choose")

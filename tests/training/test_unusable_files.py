@@ -1,4 +1,4 @@
-"""Files that are unusable as a whole are refused when a run begins, whatever data.on_bad_line says of single lines."""
+"""Files that are unusable as a whole are rejected when a run begins, whatever data.on_bad_line is."""
 
 import gzip
 import os
@@ -37,7 +37,7 @@ def test_a_fatal_problem_of_a_file_is_never_skipped(what: str, policy: str, tmp_
 
 @pytest.mark.parametrize("which", ["source", "target", "valid_source", "valid_target", "text", "valid"])
 def test_a_pipe_can_be_read_only_once(which: str, tmp_path: Path) -> None:
-    """`--source <(zcat a.gz)`: what reads it again finds nothing, and would blame a download."""
+    """`--source <(zcat a.gz)`: a second reading would find nothing, and the message would blame a download."""
     source, target = write_corpus(tmp_path)
     files = {"source": source, "target": target, "valid_source": source, "valid_target": target}
     if which in ("text", "valid"):

@@ -1,4 +1,4 @@
-"""A run says how much of its training text is also in validation."""
+"""A run reports how many training pairs have a source that is also in validation."""
 
 from pathlib import Path
 
@@ -20,23 +20,23 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[Path]:
     return paths
 
 
-def said_of(folder: Path, valid: list[tuple[str, str]] | None) -> list[str]:
+def notes_of(folder: Path, valid: list[tuple[str, str]] | None) -> list[str]:
     train = write(folder, "train", PAIRS)
     held = [None, None] if valid is None else write(folder, "valid", valid)
     files = Files.of([train[0], train[0]], [train[1], train[1]], *held, None)
-    said: list[str] = []
+    notes: list[str] = []
     for _ in range(2):  # the second start finds all prepared, and reads nothing that it could speak of
         prepare_data(
-            folder / "run", files.corpora(), files.valid_corpus(), settings(), tokenizers=None, notify=said.append
+            folder / "run", files.corpora(), files.valid_corpus(), settings(), tokenizers=None, notify=notes.append
         )
-    return [line for line in said if "also in validation" in line]
+    return [line for line in notes if "also in validation" in line]
 
 
 def test_pairs_that_are_also_in_validation_are_counted_in_every_corpus(tmp_path: Path) -> None:
-    [line] = said_of(tmp_path, [*PAIRS[:7], *NEW])
+    [line] = notes_of(tmp_path, [*PAIRS[:7], *NEW])
     assert line.startswith("14 training pairs have a source that is also in validation")
 
 
 @pytest.mark.parametrize("valid", [NEW, None])
 def test_no_overlap_is_reported(valid: list[tuple[str, str]] | None, tmp_path: Path) -> None:
-    assert said_of(tmp_path, valid) == [NONE]
+    assert notes_of(tmp_path, valid) == [NONE]
