@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import heedful
-from heedful.training.events import Event
+from heedful.training import Event
 
 NEVER = 10**9  # steps
 

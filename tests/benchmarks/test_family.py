@@ -10,7 +10,7 @@ import torch
 from heedful.data import open_images
 from heedful.models.model_io import load_model, save_model
 from heedful.models.vit import Vit, VitConfig
-from heedful.training.settings import read_settings
+from heedful.training import read_settings
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "quality"
 

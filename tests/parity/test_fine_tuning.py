@@ -8,14 +8,14 @@ import torch
 from safetensors.torch import load_file
 
 from encoder_folders import folder_of
+from heedful import train
 from heedful.data import Loader
 from heedful.interop import import_huggingface
 from heedful.models.model_io import load_model
+from heedful.training import Files
 from heedful.training.resolve_settings import resolve_settings
-from heedful.training.run_config import Files
 from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.registry import task_of
-from heedful.training.train import train
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 from tokenizers import ByteLevelBPETokenizer  # noqa: E402

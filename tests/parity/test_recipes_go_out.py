@@ -11,8 +11,8 @@ from heedful.errors import UserError
 from heedful.interop import export_huggingface
 from heedful.models.model_info import builtin_model
 from heedful.models.model_io import FAMILIES, save_model
+from heedful.training import read_settings
 from heedful.training import settings as training_settings
-from heedful.training.settings import read_settings
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")
 

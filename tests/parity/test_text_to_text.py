@@ -15,8 +15,8 @@ from heedful.errors import UserError
 from heedful.insight.look import look
 from heedful.interop import export_huggingface, import_huggingface
 from heedful.models.model_io import load_model, weights_of
+from heedful.training import Files
 from heedful.training.resolve_settings import resolve_settings
-from heedful.training.run_config import Files
 from trace_checks import check_trace
 
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: heedful[hf]")

@@ -22,9 +22,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from heedful import train
 from heedful.atomic_io import ASIDE
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
-from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
 
 SETTINGS = [

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heedful.training.events import Event, RunLog
+from heedful.training import Event, RunLog
 
 
 def start(**changes: Any) -> dict[str, Any]:

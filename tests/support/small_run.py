@@ -4,13 +4,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.training.checkpoint import Checkpoint
+from heedful.training import Checkpoint, Files, RunRecord, Settings, Trainer, read_settings
 from heedful.training.data_preparation import Prepared
 from heedful.training.distributed import World
-from heedful.training.run_config import Files, RunRecord
-from heedful.training.settings import Settings, read_settings
 from heedful.training.signals import StopRequests
-from heedful.training.trainer import Trainer
 
 WORDS = [
     "the", "a", "dog", "cat", "man", "woman", "boy", "girl", "runs", "walks", "sees",

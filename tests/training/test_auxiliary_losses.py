@@ -8,14 +8,13 @@ import torch
 import torch.nn.functional as F
 
 from deterministic import fill
-from heedful import UserError, load_model
+from heedful import UserError, load_model, train
 from heedful.data import LmBatch
 from heedful.models.gpt import Gpt, GptConfig
+from heedful.training import Settings
 from heedful.training.auxiliary_losses import AuxiliarySettings, auxiliary_heads, with_auxiliary_heads
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
-from heedful.training.settings import Settings
 from heedful.training.tasks.language_modeling import next_token_loss
-from heedful.training.train import train
 from small_tasks import CASES, Case
 
 N_LAYERS = 4

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.data import Example
 from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
-from heedful.training.events import read_log
+from heedful.training import read_log
 from heedful.training.settings import DataSettings
 from heedful.training.tasks.translation import PairsValidator
-from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
 
 

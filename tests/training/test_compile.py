@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from heedful.training.train import train
+from heedful import train
 from small_run import OVERRIDES, write_corpus
 
 # float64, where only the order of sums differs; a few steps of several shapes.

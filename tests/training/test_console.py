@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 import run_events
+from heedful.training import Event
 from heedful.training.console import LiveView, LossCurve, PlainView, make_view
-from heedful.training.events import Event
 from run_events import as_event
 
 

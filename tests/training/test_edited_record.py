@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.config import read_toml
 from heedful.errors import UserError
-from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.data.splits import LARGEST_SHARE, hash_sample
 from heedful.errors import UserError
-from heedful.training.train import train
 from small_tasks import CASES
 
 HELD_OUT = next(text for text in map("the dog number {}".format, count()) if hash_sample(LARGEST_SHARE)(text))

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful import train
 from heedful.errors import UserError
-from heedful.training.train import train
 from small_tasks import CASES
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.micro_batches=1"]

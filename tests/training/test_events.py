@@ -87,7 +87,7 @@ def test_logged_events_survive_a_kill(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from heedful.training.events import RunLog
+from heedful.training import RunLog
 log = RunLog(Path(sys.argv[1]))
 for number in range(10**9):
     log.emit("note", text=str(number))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from echo_engine import EchoEngine
+from heedful import train
 from heedful.cli import main
 from heedful.data import Example, Shards
 from heedful.decoding import translator as translators
@@ -14,11 +15,10 @@ from heedful.decoding.segmentation import most_important, split_sentences
 from heedful.errors import UserError
 from heedful.models.model_info import source_language
 from heedful.text import load_tokenizers
+from heedful.training import read_record
 from heedful.training.data_preparation import Extractor, Reduced
-from heedful.training.run_config import read_record
 from heedful.training.settings import DataSettings
 from heedful.training.tasks.translation import reopen
-from heedful.training.train import train
 from small_tasks import COMMON
 
 MAX_LEN = 64

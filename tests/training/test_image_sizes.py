@@ -17,9 +17,9 @@ from heedful.decoding.hf_pipelines import pipeline
 from heedful.errors import UserError
 from heedful.models.model_io import load_model
 from heedful.models.vit import Vit
+from heedful.training import Files
 from heedful.training.distributed import World
 from heedful.training.resolve_settings import resolve_settings
-from heedful.training.run_config import Files
 from heedful.training.tasks.base import Preparation
 from heedful.training.tasks.images import mean_and_std
 from heedful.training.tasks.registry import TASKS

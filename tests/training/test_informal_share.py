@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful import train
 from heedful.data.augment import strip_final_punctuation
 from heedful.models.model_io import CARD
+from heedful.training import Files
 from heedful.training.data_preparation import Prepared, prepare_data
-from heedful.training.run_config import Files
-from heedful.training.train import train
 from small_run import OVERRIDES, settings
 
 PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]

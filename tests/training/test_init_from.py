@@ -19,11 +19,10 @@ from heedful.text import (
     load_tokenizers,
 )
 from heedful.text.tokenizer_config import Kind
+from heedful.training import Files, Settings
 from heedful.training import resolve_settings as resolving
 from heedful.training.data_preparation import pair_tokenizers
 from heedful.training.resolve_settings import resolve_settings
-from heedful.training.run_config import Files
-from heedful.training.settings import Settings
 from small_tasks import sentences, write_pairs, write_text
 
 SIZES: dict[str, dict[str, Any]] = {

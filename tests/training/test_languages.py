@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.errors import UserError
 from heedful.training.run_config import Files, RunRecord, describe_languages, languages_in_names, languages_of
 from heedful.training.settings import DataSettings, Settings
-from heedful.training.train import train
 from small_tasks import CASES
 
 

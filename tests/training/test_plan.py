@@ -6,12 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from heedful import train
+from heedful.training import Files, read_log
 from heedful.training.data_preparation import prepare_data
 from heedful.training.distributed import World
-from heedful.training.events import read_log
 from heedful.training.plan import make_plan
-from heedful.training.run_config import Files
-from heedful.training.train import train
 from small_run import OVERRIDES, open_small, settings, write_corpus
 
 

@@ -10,13 +10,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from deterministic import numbers, whole_numbers
+from heedful import train
 from heedful.config import read_toml
 from heedful.nn.attention import attend, attend_causal, attend_fused
 from heedful.training import runtime
 from heedful.training.losses import agreeing_cross_entropy, linear_cross_entropy
 from heedful.training.muon import Muon
 from heedful.training.optim import OptimiserSettings, make_optimiser
-from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
 from small_tasks import CASES
 

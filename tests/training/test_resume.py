@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from heedful.data.collate import Batch
+from heedful.training import Files
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from heedful.training.data_preparation import Prepared, prepare_data
 from heedful.training.distributed import World
-from heedful.training.run_config import Files
 from small_run import open_small, settings, write_corpus
 
 WORLD = World(0, 1, torch.device("cpu"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import UserError
+from heedful.training import Settings
 from heedful.training.run_config import Files, RunRecord, read_record, refuse_differences, write_record
-from heedful.training.settings import Settings
 from small_run import settings, write_corpus
 
 

@@ -8,9 +8,8 @@ import pytest
 
 import heedful.training
 from heedful.errors import UserError
+from heedful.training import SettingRow, Settings, model_setting_rows, read_settings, setting_rows
 from heedful.training.run_config import flat
-from heedful.training.settings import Settings, read_settings
-from heedful.training.settings_reference import SettingRow, model_setting_rows, setting_rows
 from heedful.training.tasks.registry import TASKS
 
 ROWS = {row.name: row for row in setting_rows()}

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.data import Example
 from heedful.errors import UserError
 from heedful.text import SpecialIds, TokenizerConfig, learn_tokenizers
+from heedful.training import Files, read_log
 from heedful.training.data_preparation import prepare_data
-from heedful.training.events import read_log
-from heedful.training.run_config import Files
 from heedful.training.settings import DataSettings, read_settings
 from heedful.training.tasks.translation import PairsValidator
-from heedful.training.train import train
 from small_tasks import CASES
 
 FEW = ["run.steps=1", "run.validate_every=1", "run.ema=0.0", "run.validation_sentences=0", "run.metric=loss"]

@@ -15,10 +15,9 @@ from heedful.config import read_toml
 from heedful.errors import UserError
 from heedful.models.bert import Bert
 from heedful.models.model_io import FAMILIES, load_model, save_model
+from heedful.training import Files, read_log
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
-from heedful.training.events import read_log
 from heedful.training.resolve_settings import resolve_settings
-from heedful.training.run_config import Files
 from heedful.training.tasks.registry import TASKS, choose_task
 from heedful.training.train import Run, train
 from small_run import OVERRIDES, write_corpus

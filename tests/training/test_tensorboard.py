@@ -5,7 +5,7 @@ import pytest
 
 import run_events
 from heedful.errors import MissingExtra
-from heedful.training.tensorboard import TensorBoardLog
+from heedful.training import TensorBoardLog
 from run_events import as_event
 
 

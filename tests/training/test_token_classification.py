@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.errors import UserError
 from heedful.models.model_io import load_model
-from heedful.training.train import train
 from small_tasks import CASES, sentences
 
 FEW = [*CASES["tagging"].overrides, "run.steps=1", "run.validate_every=1", "run.ema=0.0"]

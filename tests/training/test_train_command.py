@@ -20,9 +20,9 @@ from heedful.data import Shards
 from heedful.errors import UserError
 from heedful.models.model_io import find_model_folder, load_model
 from heedful.serving.model_registry import languages_of_card
+from heedful.training import read_log
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 from heedful.training.data_preparation import read_valid
-from heedful.training.events import read_log
 from heedful.training.settings import choose_recipe, read_settings
 from heedful.training.train import Run, lock_run_folder, train
 from heedful.training.trainer import NotFinite, Trainer

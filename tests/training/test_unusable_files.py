@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.errors import UserError
-from heedful.training.train import train
 from small_run import OVERRIDES, write_corpus
 
 CONTENTS = {

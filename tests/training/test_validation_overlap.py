@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from heedful.training import Files
 from heedful.training.data_preparation import prepare_data
-from heedful.training.run_config import Files
 from small_run import settings
 
 PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]
