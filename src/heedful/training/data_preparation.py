@@ -7,7 +7,7 @@ start continues after the last complete stage.
 """
 
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -378,11 +378,6 @@ def write_valid(folder: Path, examples: Sequence[Example]) -> None:
 
 def read_valid(folder: Path) -> list[Example]:
     return list(open_corpus(folder / "data" / "valid.jsonl"))
-
-
-def write_json(path: Path, values: Mapping[str, object]) -> None:
-    """Write a small JSON file, whole or not at all."""
-    write_jsonl(path, [values])
 
 
 def write_jsonl(path: Path, values: Iterable[object]) -> None:

@@ -25,7 +25,7 @@ from heedful.training.data_preparation import (
     read_valid,
     report_skipped,
     text_tokenizer,
-    write_json,
+    write_jsonl,
 )
 from heedful.training.events import Notify
 from heedful.training.settings import Settings
@@ -65,10 +65,8 @@ def prepare_labelled(preparation: Preparation) -> None:
     if valid is not None:
         for example in held_out.examples:
             label_ids([example.target], names, where=valid.place(example))
-    write_json(
-        folder / "data" / LABELS,
-        {"names": names, "labels": [label_ids(part, names, where="training") for part in labels]},
-    )
+    ids = [label_ids(part, names, where="training") for part in labels]
+    write_jsonl(folder / "data" / LABELS, [{"names": names, "labels": ids}])
     tokenizer = text_tokenizer(
         folder / "tokenizers",
         (example.source for part in parts for example in part),

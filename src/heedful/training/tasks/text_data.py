@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.data.binarize import prepare
 from heedful.data.corpus import Corpus, Example
@@ -18,7 +19,7 @@ from heedful.data.shards import Shards
 from heedful.data.splits import Documents, DocumentUnit, split_documents
 from heedful.errors import UserError
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
-from heedful.training.data_preparation import open_shards, report_skipped, text_tokenizer, write_json
+from heedful.training.data_preparation import open_shards, report_skipped, text_tokenizer
 from heedful.training.settings import Settings
 from heedful.training.tasks.base import Preparation, TaskDescription
 
@@ -68,7 +69,7 @@ def prepare_texts(preparation: Preparation, symbols: Sequence[str] = ()) -> None
     valid_fingerprint = f"{' '.join(fingerprints)}, {how}"
     prepare(chain.from_iterable(held_out), tokenizer, folder / "valid", fingerprint=valid_fingerprint)
     n_characters = sum(len(tokenizer.normalize(example.source)) for part in held_out for example in part)
-    write_json(folder / FACTS, {"valid_characters": n_characters})
+    write_json(folder / FACTS, {"valid_characters": n_characters}, durable=True)
     for corpus in (*corpora, *([valid] if valid is not None else [])):
         report_skipped(corpus, notify)
     notify(

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.data.collate import IGNORE_INDEX, N_SPECIAL, LabelBatch
 from heedful.data.conll import Sentence, read_tagged, spans_of
@@ -23,7 +24,7 @@ from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.bert import Bert, BertConfig
 from heedful.text import MASK_PIECE, Tokenizer, Tokenizers, load_tokenizers
-from heedful.training.data_preparation import report_skipped, text_tokenizer, write_json, write_jsonl
+from heedful.training.data_preparation import report_skipped, text_tokenizer, write_jsonl
 from heedful.training.events import Notify
 from heedful.training.settings import DataSettings, Settings
 from heedful.training.tasks.base import (
@@ -91,7 +92,8 @@ def prepare_tagged(preparation: Preparation) -> None:
         symbols=[MASK_PIECE],
     )
     folder = preparation.folder / "data"
-    write_json(folder / FACTS, {"sizes": list(map(len, parts))})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / FACTS, {"sizes": list(map(len, parts))}, durable=True)
     for name, part in (("train", training), ("valid", valid)):
         write_jsonl(folder / f"{name}.jsonl", ([sentence.words, sentence.tags] for sentence in part))
     held = "given" if valid_corpus is not None else "held out"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from heedful.atomic_io import write_json
 from heedful.config import read_json
 from heedful.data.collate import Batch, collate_pairs
 from heedful.data.corpus import Example
@@ -27,7 +28,6 @@ from heedful.training.data_preparation import (
     extractor_of,
     prepare_data,
     reopen_data,
-    write_json,
 )
 from heedful.training.events import Notify
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
@@ -60,7 +60,8 @@ def prepare(preparation: Preparation) -> None:
     corpora = files.corpora(settings.data)
     language = sentence_language(files, settings)
     if settings.data.long == "extract":
-        write_json(preparation.folder / "data" / LANGUAGE, {"source": language})
+        (preparation.folder / "data").mkdir(parents=True, exist_ok=True)
+        write_json(preparation.folder / "data" / LANGUAGE, {"source": language}, durable=True)
     prepare_data(
         preparation.folder,
         corpora,
