@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from heedful.cli.main import main
+from heedful.config import config_to_dict
 from heedful.decoding import translator
 from heedful.decoding.search.callback import SearchCallback
 from heedful.decoding.search.request import Hypothesis, Request
 from heedful.decoding.search.settings import SearchSettings
+from heedful.models.configs import Seq2SeqConfig
+from heedful.models.model_info import FORMAT
 from heedful.text import TokenizerConfig, Tokenizers, learn_tokenizers
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?"
@@ -67,9 +70,11 @@ class SlowEngine(EchoEngine):
 
 
 def model_folder(folder: Path, *, max_len: int = 64, positions: str = "sinusoidal") -> Path:
-    """As much of a model as the echo needs."""
+    """Make a folder with the config of a model, without weights: the echo needs no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"family": "seq2seq", "max_len": max_len, "positions": positions}))
+    config = Seq2SeqConfig(10, 10, max_len=max_len, positions=positions)  # type: ignore[arg-type]
+    values = {"format": FORMAT, "family": "seq2seq", **config_to_dict(config)}
+    (folder / "config.json").write_text(json.dumps(values))
     return folder
 
 
