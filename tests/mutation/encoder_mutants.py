@@ -6,7 +6,7 @@ BERT, VIT, IMAGES, PATCHES = (
     ("models/test_bert.py",),
     ("models/test_vit.py",),
     ("data/test_images.py",),
-    ("nn/test_patches.py",),
+    ("nn/test_embeddings.py",),
 )
 BERT_THERE, VIT_THERE = ("parity/test_bert_parity.py",), ("parity/test_vit_parity.py",)
 FILL, ANSWERS, HF_TOKENIZERS = (

@@ -36,14 +36,14 @@ IN_FAMILIES = [
         "nn/adaptive_computation.py",
         "x = torch.where(running, after, x)",
         "x = after",
-        ("nn/test_recurrence.py", "models/test_encoder_decoders.py"),
+        ("nn/test_adaptive_computation.py", "models/test_encoder_decoders.py"),
     ),
     Mutant(
         "the last step gets no more than its chance",
         "nn/adaptive_computation.py",
         "weight = torch.where(stops, 1 - spent, chance) * running",
         "weight = chance * running",
-        ("nn/test_recurrence.py",),
+        ("nn/test_adaptive_computation.py",),
     ),
     Mutant(
         "with a cache, steps end when the new tokens have stopped",

@@ -3,7 +3,7 @@
 from mutant_kind import Mutant
 
 WHOLE = ("models/test_seq2seq_properties.py", "models/test_torch_parity.py", "models/test_seq2seq.py")
-FOLDER = ("models/test_hostile_folder.py", "models/test_model_folder.py")
+FOLDER = ("models/test_hostile_folder.py", "models/test_model_io.py")
 
 IN_MODELS = [
     Mutant(

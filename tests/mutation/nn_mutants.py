@@ -3,7 +3,7 @@
 from mutant_kind import Mutant
 
 ATTENTION = ("nn/test_attention.py", "models/test_torch_parity.py")
-PATTERNS = ("nn/test_patterns.py",)
+PATTERNS = ("nn/test_sparse_attention.py",)
 POSITIONS = ("nn/test_positions.py",)
 WHOLE = ("models/test_seq2seq_properties.py", "models/test_torch_parity.py", "models/test_seq2seq.py")
 
@@ -104,7 +104,7 @@ IN_ATTENTION = [
         "nn/attention.py",
         "if cache is not None and memory is not None and cache.length > 0:",
         "if cache is not None and memory is not None and cache.length < 0:",
-        ("nn/test_cache.py",),
+        ("nn/test_kv_cache.py",),
     ),
 ]
 
@@ -350,14 +350,14 @@ IN_LAYERS = [
         "nn/kv_cache.py",
         "self._keys, self._values = self._keys[rows], self._values[rows]",
         "self._keys, self._values = self._keys[rows], self._values[rows.sort().values]",
-        ("nn/test_cache.py",),
+        ("nn/test_kv_cache.py",),
     ),
     Mutant(
         "the cache loses a column when it grows",
         "nn/kv_cache.py",
         "larger[:, :, :length] = x[:, :, :length]",
         "larger[:, :, : length - 1] = x[:, :, : length - 1]",
-        ("nn/test_cache.py",),
+        ("nn/test_kv_cache.py",),
     ),
 ]
 

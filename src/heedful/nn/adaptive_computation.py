@@ -1,8 +1,8 @@
-"""One layer, applied again and again, and a way for each position to say when it has thought enough.
+"""Adaptive computation time (Graves 2016), as in the Universal Transformer (Dehghani et al. 2018).
 
-Adaptive computation time (Graves 2016), as the Universal Transformer uses it (Dehghani et al. 2018). At every step each
-position gives a probability of stopping; when these add up to almost one it stops, its state stays as it is, and what
-it says is the mean of its states, weighted by those probabilities: the last one gets what is left of the whole.
+One layer is applied several times. At every step, each position computes a probability of halting. When the sum of its
+probabilities exceeds a threshold, the position halts: its state no longer changes. Its output is the mean of its
+states, weighted by the probabilities; the weight of the last state is the remainder to 1.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from .positions import sinusoidal_code
 
-LayerFn = Callable[[Tensor, int], Tensor]  # the states and the number of the step -> the states after it
+LayerFn = Callable[[Tensor, int], Tensor]  # (states, number of the step) -> states after the layer
 
 
 class Halting(nn.Module):
-    """The probability of stopping here, from a position's own state: (B, T, D) -> (B, T, 1)."""
+    """The probability that a position halts, computed from its state: (B, T, D) -> (B, T, 1)."""
 
     def __init__(self, *, d_model: int, threshold: float = 0.99) -> None:
         super().__init__()
@@ -32,20 +32,26 @@ class Halting(nn.Module):
 
 @dataclass(frozen=True)
 class ActOutput:
-    """What came of a recurrence, and its cost: how many steps each position took, and what was left at the last."""
+    """The output of a recurrence and its cost: the number of steps of each position, and its last weight."""
 
     states: Tensor  # (B, T, D)
     steps: Tensor  # (B, T)
     remainder: Tensor  # (B, T): the only part of the cost that has a gradient
 
     def ponder(self, real: Tensor | None = None) -> Tensor:
-        """Steps and remainder, summed over the real positions: a sum is the same however a batch is cut."""
+        """Return the ponder cost, steps + remainder, summed over the real positions (B, T).
+
+        It is a sum, not a mean, so that it does not depend on how a batch is split.
+        """
         cost = self.steps + self.remainder
         return (cost if real is None else cost * real).sum()
 
 
 class Recurrence(nn.Module):
-    """At most `n_steps` times: add where and when we are, apply the layer. Without `halting` exactly so often."""
+    """Apply one layer up to `n_steps` times, each time after adding codes of the position and of the step.
+
+    Without `halting`, all positions take exactly `n_steps` steps.
+    """
 
     def __init__(self, *, n_steps: int, halting: Halting | None = None) -> None:
         super().__init__()
@@ -53,7 +59,10 @@ class Recurrence(nn.Module):
         self.halting = halting
 
     def forward(self, x: Tensor, positions: Tensor, layer_fn: LayerFn, *, all_steps: bool = False) -> ActOutput:
-        """`all_steps`: go on when all have stopped, since a cache must also hold what those who stopped look like."""
+        """Apply `layer_fn` to the states x (B, T, D).
+
+        With `all_steps`, continue after all positions have halted: a cache must hold their keys for every step.
+        """
         if self.halting is None:
             for step in range(self.n_steps):
                 x = layer_fn(self.add_position_and_step(x, positions, step), step)
@@ -71,14 +80,14 @@ class Recurrence(nn.Module):
             steps, spent = steps + running, spent + weight
             after = layer_fn(placed, step)
             mean = mean + weight * after
-            x = torch.where(running, after, x)  # who has stopped stays as they are
+            x = torch.where(running, after, x)  # halted positions keep their states
             running = running & ~stops
             if not all_steps and not bool(running.any()):
                 break
         return ActOutput(mean, steps[..., 0], remainder[..., 0])
 
     def add_position_and_step(self, x: Tensor, positions: Tensor, step: int) -> Tensor:
-        """With the codes of where and when added."""
-        when = torch.full_like(positions, step)
-        code = sinusoidal_code(positions, x.size(-1)) + sinusoidal_code(when, x.size(-1))
+        """Add the codes of the positions (T,) or (B, T) and of the step to the states (B, T, D)."""
+        steps = torch.full_like(positions, step)
+        code = sinusoidal_code(positions, x.size(-1)) + sinusoidal_code(steps, x.size(-1))
         return x + code.to(x.dtype)

@@ -1,25 +1,28 @@
-"""Attention: softmax(q k^T / sqrt(K)) v, written twice, and the many heads around it.
+"""Attention: softmax(q k^T / sqrt(K)) v, and multi-head attention.
 
-`attend` is the formula, `attend_fused` the fast kernel; a test holds them equal. Whatever has their signature can take
-their place in `MultiHeadAttention(..., attend=…)`: the restricted patterns do, additive attention does, and so does
-anything that wants to look at the weights or change them. No `forward` needs a flag for it.
+`attend` is the formula and `attend_fused` the fast kernel; a test holds them equal. `MultiHeadAttention(..., attend=…)`
+takes any function with their signature (`Attend`): sparse patterns, additive attention, or a function that records or
+changes the weights. So no `forward` needs a flag for any of these.
 """
 
-from functools import partial
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cpu import Linear
+from .cpu import Linear, scaled_dot_product_attention
 from .kv_cache import KeyValueStore
 from .masks import as_additive, causal_mask, combine
 from .positions import Rotary
 
 
 class Attend(Protocol):
-    """q (B, H, T, K); k, v (B, H', S, K), H' divides H; mask and bias broadcastable to (B, H, T, S) -> (B, H, T, K)."""
+    """The signature of attention: q (B, H, T, K); k, v (B, H', S, K), where H' divides H -> (B, H, T, K).
+
+    Mask and bias are broadcastable to (B, H, T, S). `scale` is the factor of the scores, 1 / sqrt(K) by default;
+    `dropout` is the dropout of the weights.
+    """
 
     def __call__(
         self,
@@ -37,7 +40,7 @@ class Attend(Protocol):
 def attention_weights(
     q: Tensor, k: Tensor, mask: Tensor | None = None, *, scale: float | None = None, bias: Tensor | None = None
 ) -> Tensor:
-    """softmax(q k^T / sqrt(K)): who looks at whom. (B, H, T, S); each row sums to one."""
+    """Return softmax(q k^T / sqrt(K)), (B, H, T, S): how much each query attends to each key. Each row sums to 1."""
     scale = q.size(-1) ** -0.5 if scale is None else scale
     scores = q @ k.transpose(-2, -1) * scale  # (B, H, T, S)
     if bias is not None:
@@ -46,13 +49,13 @@ def attention_weights(
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the keys that may be attended to; a query that may attend to nothing gets zeros, never NaN."""
+    """Take the softmax over the keys that the mask allows. A query without any allowed key gets zeros, never NaN."""
     if mask is None:
         return scores.softmax(dim=-1)
-    # A row of minus infinities only would be 0/0 in both directions, so it is opened first and emptied afterwards.
-    sees_something = mask.any(dim=-1, keepdim=True)
-    weights = scores.masked_fill(~mask & sees_something, -torch.inf).softmax(dim=-1)
-    return weights * sees_something
+    # A row that is all minus infinity would give 0/0, forward and backward: leave it unmasked, then set it to zero.
+    has_key = mask.any(dim=-1, keepdim=True)
+    weights = scores.masked_fill(~mask & has_key, -torch.inf).softmax(dim=-1)
+    return weights * has_key
 
 
 def attend(
@@ -65,7 +68,7 @@ def attend(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Equation 1 of "Attention is all you need", written to be read."""
+    """Compute attention by its formula, equation 1 of "Attention is all you need". See `Attend` for the arguments."""
     k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
     weights = attention_weights(q, k, mask, scale=scale, bias=bias)
     return F.dropout(weights, dropout) @ v  # (B, H, T, K)
@@ -81,11 +84,11 @@ def attend_fused(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The same numbers from PyTorch's own kernel, which never writes the weights to memory."""
+    """Compute attention with PyTorch's kernel, which never writes the weights to memory. Equal to `attend`."""
     k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
     if bias is not None:
         mask = bias if mask is None else bias + as_additive(mask, bias.dtype)
-    return _kernel(q, k, v, mask, scale=scale, dropout=dropout)
+    return scaled_dot_product_attention(q, k, v, mask, scale=scale, dropout=dropout)
 
 
 def attend_causal(
@@ -98,49 +101,30 @@ def attend_causal(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """`attend_fused` that hides the future by itself; the queries are the last T of the S keys.
+    """Compute causal attention: `attend_fused` with its own causal mask. The queries are the last T of the S keys.
 
-    Where nothing else is hidden, the kernel leaves out what lies ahead instead of computing and masking it.
+    Without another mask or a bias, the kernel skips the hidden pairs instead of computing and masking them.
     """
     n_queries, n_keys = q.size(2), k.size(2)
     if n_queries == n_keys and mask is None and bias is None:
         k, v = share_heads(k, q.size(1)), share_heads(v, q.size(1))
-        return _kernel(q, k, v, None, scale=scale, dropout=dropout, is_causal=True)
-    if n_queries > 1:  # one new token may look at all that is in the cache
+        return scaled_dot_product_attention(q, k, v, None, scale=scale, dropout=dropout, is_causal=True)
+    if n_queries > 1:  # a single new token may attend to the whole cache
         mask = combine(mask, causal_mask(n_queries, n_keys, device=q.device))
     return attend_fused(q, k, v, mask, scale=scale, bias=bias, dropout=dropout)
 
 
-def _kernel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    scale: float | None,
-    dropout: float,
-    is_causal: bool = False,
-) -> Tensor:
-    """PyTorch's kernel, in float32 where processors train in bfloat16: its backward pass is up to ten times faster."""
-    kernel = partial(F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, is_causal=is_causal)
-    if q.dtype is not torch.bfloat16 or q.device.type != "cpu" or not q.requires_grad:
-        return kernel(q, k, v, attn_mask=mask)
-    if mask is not None and mask.is_floating_point():
-        mask = mask.float()
-    with torch.autocast("cpu", enabled=False):
-        return kernel(q.float(), k.float(), v.float(), attn_mask=mask).to(q.dtype)
-
-
 def share_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Let several query heads read one key/value head: (B, H', S, K) -> (B, H, S, K)."""
+    """Repeat key/value heads that several query heads share: (B, H', S, K) -> (B, H, S, K)."""
     groups = n_heads // x.size(1)
     return x if groups == 1 else x.repeat_interleave(groups, dim=1)
 
 
 class AdditiveAttend(nn.Module):
-    """Bahdanau's scores, v . tanh(q + k): the projections of q and k are those of the multi-head layer around it.
+    """Additive attention (Bahdanau et al. 2015): the score of a pair is v . tanh(q + k).
 
-    Costs the same order as the dot product, but every pair needs K tanh and K numbers of memory of its own.
+    The multi-head layer projects q and k. Time grows as for the dot product, but each pair needs K tanh, and memory for
+    K numbers.
     """
 
     def __init__(self, *, n_heads: int, d_head: int) -> None:
@@ -168,11 +152,15 @@ class AdditiveAttend(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """H attentions side by side in K dimensions each, concatenated and mixed by W_O (section 3.2.2).
+    """H attentions in K dimensions each, concatenated and projected by W_O (section 3.2.2).
 
-    The heads are a reshape of one projection, not a loop. `d_head` need not be d_model / n_heads, since `to_out`
-    restores the width; with fewer `n_kv_heads`, several query heads share one key/value head.
-    `out_bias` is that of W_O alone, where it differs from the others'.
+    `d_head` need not be d_model / n_heads, since `to_out` restores the width. With `n_kv_heads` below `n_heads`,
+    several query heads share one key/value head. `out_bias` is the bias of W_O, if it differs from `bias`.
+
+    >>> import torch
+    >>> attention = MultiHeadAttention(d_model=32, n_heads=4)
+    >>> attention(torch.randn(2, 5, 32), torch.randn(2, 7, 32)).shape  # 5 queries attend to a memory of 7
+    torch.Size([2, 5, 32])
     """
 
     def __init__(
@@ -216,10 +204,10 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None = None,
         cache: KeyValueStore | None = None,
     ) -> Tensor:
-        """Self-attention, or cross-attention when a memory is given: (B, T, D) -> (B, T, D).
+        """Compute self-attention, or with a memory cross-attention: (B, T, D) -> (B, T, D).
 
-        `cache` holds keys and values between decoding steps; a cross-attention's are computed once. A memory may
-        have fewer rows than x: the hypotheses of one sentence, side by side, are so many more queries to it.
+        `cache` keeps keys and values between decoding steps; those of a memory are computed once. A memory may have
+        fewer rows than x, if each of its rows belongs to several hypotheses: these become more queries of one row.
         """
         shape = x.shape
         if memory is not None and memory.size(0) != x.size(0):

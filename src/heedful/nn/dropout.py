@@ -1,4 +1,4 @@
-"""Dropout, with random bits that cost little on a CPU."""
+"""Dropout, with fewer random numbers on a CPU."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Each number is zero with probability p while training, and the rest grows by 1 / (1 - p)."""
+    """In training, set each element to zero with probability p, and multiply the others by 1 / (1 - p)."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -26,8 +26,10 @@ class Dropout(nn.Module):
 
 
 class _CheapDropout(torch.autograd.Function):
-    """On a CPU, drawing a random number for each element takes longer than all the rest of dropout. Here one draw of 64
-    bits serves four elements: an element is kept when its 16 bits, as a whole number, reach p of their range.
+    """Dropout in which one random number of 64 bits serves four elements.
+
+    On a CPU, drawing a random number for each element takes longer than the rest of dropout. An element is kept if its
+    16 bits, as a whole number, are at least p of their range.
     """
 
     @staticmethod

@@ -1,8 +1,6 @@
-"""From token numbers to vectors.
+"""Embeddings of tokens and of image patches.
 
-From images to rows of patches, and back. A patch is to an image what a token is to a text (Dosovitskiy et al. 2021).
-
-P patches of C x s x s numbers each, row by row from the upper left corner.
+An image is a row of P patches of C x s x s pixels, row by row from the upper left corner (Dosovitskiy et al. 2021).
 """
 
 import torch
@@ -11,10 +9,10 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """A row of W for each token, times `scale`.
+    """A learned vector for each token, times `scale`, which is sqrt(D) by default.
 
-    The rows start with variance 1 / D, as the tied output layer needs them. Times sqrt(D) they have variance one and
-    are not drowned by the position code beside them (section 3.4).
+    The vectors are initialized with variance 1 / D, as a tied output layer needs it. Times sqrt(D) they have variance
+    1, so that the position code does not dominate them (section 3.4).
     """
 
     def __init__(self, *, vocab_size: int, d_model: int, scale: float | None = None) -> None:
@@ -28,25 +26,25 @@ class TokenEmbedding(nn.Module):
 
 
 def one_hot(ids: Tensor, vocab_size: int, *, like: Tensor) -> Tensor:
-    """The same tokens as rows of zeros with a single one: one_hot(ids) @ W is exactly W[ids]. (B, T) -> (B, T, V)."""
+    """Return one-hot rows, (B, T) -> (B, T, V), in the dtype of `like`; one_hot(ids) @ W equals W[ids]."""
     return F.one_hot(ids, vocab_size).to(like.dtype)
 
 
 class PatchEmbedding(nn.Module):
-    """One linear map of each patch: a convolution whose stride is its width. (B, C, H, W) -> (B, P, D)."""
+    """A linear layer for each patch, as a convolution with stride = width: (B, C, H, W) -> (B, P, D)."""
 
     def __init__(self, *, n_channels: int, patch_size: int, d_model: int) -> None:
         super().__init__()
         self.projection = nn.Conv2d(n_channels, d_model, kernel_size=patch_size, stride=patch_size)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        # Pictures are read as float32, whatever the numbers of the model are.
+        # Images are read as float32, whatever the dtype of the model.
         projected: Tensor = self.projection(pixels.to(self.projection.weight.dtype))  # (B, D, H / s, W / s)
         return projected.flatten(2).transpose(1, 2)
 
 
 class ClassToken(nn.Module):
-    """A learned vector before the first patch, which gathers what a classifier reads. (B, P, D) -> (B, 1 + P, D)."""
+    """A learned vector before the first patch; classifiers read its last hidden state. (B, P, D) -> (B, 1 + P, D)."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -57,7 +55,7 @@ class ClassToken(nn.Module):
 
 
 class MaskToken(nn.Module):
-    """One learned vector in place of each patch that is hidden: `masked` (B, P), True = hidden."""
+    """A learned vector that replaces each masked patch: `masked` (B, P), True = masked."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -68,7 +66,7 @@ class MaskToken(nn.Module):
 
 
 def to_patches(pixels: Tensor, size: int) -> Tensor:
-    """(B, C, H, W) -> (B, P, C x s x s): the numbers of each patch, channel by channel, row by row."""
+    """Cut images into patches of `size` x `size` pixels: (B, C, H, W) -> (B, P, C x s x s)."""
     batch, n_channels, height, width = pixels.shape
     rows, columns = height // size, width // size
     grid = pixels.reshape(batch, n_channels, rows, size, columns, size)
@@ -76,7 +74,7 @@ def to_patches(pixels: Tensor, size: int) -> Tensor:
 
 
 def from_patches(patches: Tensor, size: int, *, n_channels: int) -> Tensor:
-    """The square image of which `to_patches` makes these: (B, P, C x s x s) -> (B, C, H, H)."""
+    """Join the patches of square images, the inverse of `to_patches`: (B, P, C x s x s) -> (B, C, H, H)."""
     batch, n_patches, _ = patches.shape
     side = round(n_patches**0.5)
     grid = patches.reshape(batch, side, side, n_channels, size, size)
@@ -84,5 +82,5 @@ def from_patches(patches: Tensor, size: int, *, n_channels: int) -> Tensor:
 
 
 def reordered(x: Tensor, order: Tensor) -> Tensor:
-    """Row i becomes what was row order[i]: (B, P, D), (B, P) -> (B, P, D)."""
+    """Permute the patches: the new patch i is the old patch order[i]. (B, P, D), (B, P) -> (B, P, D)."""
     return x.gather(1, order[..., None].expand_as(x))

@@ -1,17 +1,16 @@
-"""The feed-forward network: the same two matrices at every position, with a bend between them and none after."""
+"""The feed-forward network: two linear layers with an activation between them, the same for every position."""
 
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cpu import Linear, pad_rows
+from .cpu import Linear, gelu
 from .dropout import Dropout
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D (section 3.3)."""
+    """Two linear layers, D -> F -> D (section 3.3)."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """D -> F twice, one branch gating the other, -> D (Shazeer 2020; with SiLU it is SwiGLU)."""
+    """A gated network: D -> F twice, their product -> D (Shazeer 2020; with SiLU it is SwiGLU)."""
 
     def __init__(
         self,
@@ -57,21 +56,12 @@ class GatedFeedForward(nn.Module):
         return result
 
 
-def gelu(x: Tensor) -> Tensor:
-    """x times the share of a normal distribution below x. Of even rows where oneDNN computes it: it keeps a program for
-    every size, as of a product (`nn.linear`), and a BERT came to 4.7 GB."""
-    if x.dtype != torch.bfloat16 or x.device.type != "cpu":
-        return F.gelu(x)
-    rows = x.reshape(-1, x.size(-1))
-    return F.gelu(pad_rows(rows))[: len(rows)].view(x.shape)
-
-
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU as GPT-2 and T5 v1.1 compute it, through tanh."""
+    """Compute GELU by its tanh approximation, as GPT-2 and T5 1.1 do."""
     return F.gelu(x, approximate="tanh")
 
 
-# name -> (the network, its bend)
+# name -> (network, activation)
 FEED_FORWARDS: dict[str, tuple[type[FeedForward] | type[GatedFeedForward], Callable[[Tensor], Tensor]]] = {
     "relu": (FeedForward, F.relu),
     "gelu": (FeedForward, gelu),

@@ -1,4 +1,4 @@
-"""From the last vectors to what is asked: words of the vocabulary, labels, features."""
+"""Heads: from the last hidden states to logits of the vocabulary or of labels, or to features."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ from .norms import LayerNorm
 
 
 class VocabularyHead(nn.Module):
-    """Logits: how well each word of the vocabulary fits. Softmax is left to whoever needs probabilities."""
+    """The output layer: the logits of each token of the vocabulary, before the softmax."""
 
     def __init__(self, *, d_model: int, vocab_size: int, bias: bool = False) -> None:
         super().__init__()
         self.linear = nn.Linear(d_model, vocab_size, bias=bias)
 
     def share(self, table: nn.Embedding) -> None:
-        """Use an embedding's numbers as the weight: the same matrix reads words and writes them (Press & Wolf 2017)."""
+        """Use the weight of an embedding as the weight of this layer (Press & Wolf 2017)."""
         share_weight(self.linear, table)
 
     def forward(self, x: Tensor) -> Tensor:  # (B, T, D) -> (B, T, V)
@@ -26,7 +26,7 @@ class VocabularyHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """One vector of a whole text or image: what the first token has gathered, mapped and bent by tanh."""
+    """Features of a whole text or image: a linear layer and tanh of the first token's hidden state."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -37,9 +37,9 @@ class Pooler(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """BERT's head for hidden words: one more map, bend and norm (`before`), then the logits of each word.
+    """BERT's head for masked words: a linear layer, an activation and a norm (`before`), then the logits.
 
-    The pooler has no part in that: pre-training left it beside, for those who want features of a whole text.
+    The pooler takes no part in this: it is kept from pre-training, for features of a whole text.
     """
 
     def __init__(
@@ -59,10 +59,11 @@ class MaskedHead(nn.Module):
         self.linear = nn.Linear(d_model, vocab_size)
 
     def share(self, table: nn.Embedding) -> None:
+        """Use the weight of an embedding as the weight of the last layer."""
         share_weight(self.linear, table)
 
     def before(self, x: Tensor) -> Tensor:
-        """What `linear` is applied to: (…, D) -> (…, D). Training calls it for the hidden words alone."""
+        """Return the input of the last layer: (…, D) -> (…, D). Training calls this for masked words only."""
         normed: Tensor = self.norm(self.activation(self.transform(x)))
         return normed
 
@@ -72,7 +73,7 @@ class MaskedHead(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Logits of the labels of a whole text or image, from its first token, pooled or as it is. (B, T, D) -> (B, L)."""
+    """The logits of the labels of a text or image, from its first token or its pooler: (B, T, D) -> (B, L)."""
 
     def __init__(self, *, d_model: int, n_labels: int, dropout: float = 0.0, pooler: Pooler | None = None) -> None:
         super().__init__()
@@ -87,7 +88,7 @@ class Classifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """Logits of the labels of each token. (B, T, D) -> (B, T, L)."""
+    """The logits of the labels of each token: (B, T, D) -> (B, T, L)."""
 
     def __init__(self, *, d_model: int, n_labels: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -100,7 +101,7 @@ class TokenClassifier(nn.Module):
 
 
 class PatchHead(nn.Module):
-    """For each patch, the class token left out: its pixels, or where it came from. (B, 1 + P, D) -> (B, P, N)."""
+    """N outputs for each patch, without the class token: its pixels, or its place. (B, 1 + P, D) -> (B, P, N)."""
 
     def __init__(self, *, d_model: int, n_outputs: int) -> None:
         super().__init__()
@@ -112,6 +113,9 @@ class PatchHead(nn.Module):
 
 
 def share_weight(linear: nn.Linear, table: nn.Embedding) -> None:
+    """Let a linear layer use the weight of an embedding."""
     if table.weight.shape != linear.weight.shape:
-        raise ValueError(f"cannot share {tuple(table.weight.shape)} with {tuple(linear.weight.shape)}")
+        raise ValueError(
+            f"cannot share a weight of shape {tuple(table.weight.shape)} with a layer of {tuple(linear.weight.shape)}"
+        )
     linear.weight = table.weight

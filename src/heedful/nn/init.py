@@ -1,4 +1,4 @@
-"""The numbers that a model starts from."""
+"""Initial weights. Each function sets the weights of a whole model."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from .feedforward import FeedForward, GatedFeedForward
 
 
 def xavier(model: nn.Module) -> None:
-    """Glorot's uniform matrices, zero biases, embeddings with variance 1 / D: the Transformer's own."""
+    """Set Glorot's uniform matrices, zero biases, and embeddings with variance 1 / D, as in the paper of 2017."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -20,7 +20,7 @@ def xavier(model: nn.Module) -> None:
 
 
 def t5(model: nn.Module) -> None:
-    """Variance 1 / (inputs) everywhere, and 1 / (inputs x K) for queries: q . k then needs no division by sqrt(K)."""
+    """Set variance 1 / inputs, and 1 / (inputs x K) for queries, so that q . k need not be divided by sqrt(K)."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
@@ -32,7 +32,7 @@ def t5(model: nn.Module) -> None:
 
 
 def gpt2(model: nn.Module) -> None:
-    """Standard deviation 0.02, and for what is added to the residual stream, divided by the root of the additions."""
+    """Set standard deviation 0.02; divided by the root of their number for layers that add to the residual stream."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
@@ -48,7 +48,7 @@ def gpt2(model: nn.Module) -> None:
 
 
 def bert(model: nn.Module) -> None:
-    """Standard deviation 0.02 everywhere, zero biases: BERT's and ViT's."""
+    """Set standard deviation 0.02 and zero biases, as BERT and ViT do."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding, nn.Conv2d)):
             nn.init.normal_(module.weight, std=0.02)
@@ -60,7 +60,7 @@ INITS: dict[str, Callable[[nn.Module], None]] = {"xavier": xavier, "t5": t5, "gp
 
 
 def _embeddings(model: nn.Module) -> None:
-    # Last, since a tied output layer is also a Linear and has just been set.
+    # Called last, since a tied output layer is a Linear too and was just set.
     for module in model.modules():
         if isinstance(module, TokenEmbedding):
             nn.init.normal_(module.table.weight, std=module.table.embedding_dim**-0.5)

@@ -1,16 +1,17 @@
-"""Keys and values kept between decoding steps: a value that the caller makes, passes in and reorders.
+"""The KV cache: keys and values kept between decoding steps.
 
-The modules keep nothing. Memory is taken in blocks, so that a step writes one column and copies nothing.
+The caller makes it, passes it in and reorders it; modules keep no state. It grows in blocks, so that a step writes one
+column and copies nothing.
 """
 
 import torch
 from torch import Tensor
 
-BLOCK = 32  # columns taken at a time: a few growths for a sentence, little waste for a word
+BLOCK = 32  # columns: a sentence needs a few growths, a word wastes little
 
 
 class KeyValueStore:
-    """The keys and values that one attention has seen so far, (N, H, length, K) each."""
+    """The keys and values of one attention so far, (N, H, length, K) each."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -18,12 +19,12 @@ class KeyValueStore:
         self._values = torch.empty(0)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the newest columns (N, H, T, K) and return all columns so far."""
+        """Append columns (N, H, T, K), and return all columns so far."""
         end = self.length + k.size(2)
         if self.length == 0:
             self._keys, self._values = _room(k, end), _room(v, end)
         elif end > self._keys.size(2):
-            # Half as much again, so that the copying of a long decode stays proportional to its length.
+            # Grow by half, so that all copying of a long decode stays proportional to its length.
             capacity = max(end, self._keys.size(2) * 3 // 2)
             self._keys = _grown(self._keys, self.length, capacity)
             self._values = _grown(self._values, self.length, capacity)
@@ -33,20 +34,21 @@ class KeyValueStore:
         return self.read()
 
     def read(self) -> tuple[Tensor, Tensor]:
+        """Return all columns so far."""
         return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
     def cut(self, length: int) -> None:
-        """Forget the columns beyond `length`."""
+        """Remove the columns beyond `length`."""
         self.length = min(self.length, length)
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows, in that order, some perhaps several times: what a beam search asks for."""
+        """Select rows, in the order of `rows`, some perhaps several times, as beam search needs it."""
         if self.length > 0:
             self._keys, self._values = self._keys[rows], self._values[rows]
 
 
 class LayerCache:
-    """What one decoder layer keeps: its own past, and the projected memory, which is computed once."""
+    """The cache of one decoder layer: its own past, and the keys and values of the memory, computed once."""
 
     def __init__(self) -> None:
         self.past = KeyValueStore()
@@ -54,7 +56,7 @@ class LayerCache:
 
 
 class Cache:
-    """What a whole decoder keeps; `length` tokens of each row have been fed."""
+    """The cache of a decoder, in which each row has `length` tokens."""
 
     def __init__(self, n_layers: int) -> None:
         self.layers = [LayerCache() for _ in range(n_layers)]
@@ -64,11 +66,12 @@ class Cache:
         return self.layers[0].past.length
 
     def cut(self, length: int) -> None:
-        """Forget what was fed beyond `length` tokens."""
+        """Remove the tokens beyond `length`."""
         for layer in self.layers:
             layer.past.cut(length)
 
     def reorder(self, rows: Tensor) -> None:
+        """Select rows, in the order of `rows`, some perhaps several times, as beam search needs it."""
         for layer in self.layers:
             layer.past.reorder(rows)
             layer.memory.reorder(rows)

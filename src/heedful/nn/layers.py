@@ -1,4 +1,4 @@
-"""One layer of the encoder, one layer of the decoder, and the residual around each of their parts (figure 1)."""
+"""The encoder layer, the decoder layer, and the residual connection around each of their parts (figure 1)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ SubLayer = Callable[[Tensor], Tensor]
 
 
 class PreNorm(nn.Module):
-    """x + drop(f(norm(x))); the stack then ends with one more norm."""
+    """x + dropout(f(norm(x))). The stack then ends with one more norm."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class PreNorm(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """norm(x + drop(f(x))); the 2017 paper's own."""
+    """norm(x + dropout(f(x))), as in the paper of 2017."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class PostNorm(nn.Module):
 
 
 class NoResidual(nn.Module):
-    """norm(drop(f(x))): for experiments that ask what the residual is good for."""
+    """norm(dropout(f(x))), for experiments without residual connections."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ RESIDUALS: dict[str, type[PreNorm] | type[PostNorm] | type[NoResidual]] = {
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each inside its residual (figure 1, left).
+    """Self-attention, then feed-forward, each with its residual connection (figure 1, left).
 
-    With an attention that hides the future it is also the layer of a language model; `cache` then holds its past.
+    With causal attention it is also the layer of a decoder-only model; `cache` then keeps its keys and values.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention on what is written, cross-attention to the memory, feed-forward (figure 1, right)."""
+    """Causal self-attention, cross-attention to the memory, then feed-forward (figure 1, right)."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Where a token stands. Attention alone cannot tell: without a position, a sentence and its shuffle look the same.
+"""Position codes. Without them, attention cannot distinguish a sentence from any permutation of its tokens.
 
-Three ways in: a code added to the embeddings (sinusoidal, learned), a rotation of queries and keys (rotary), a bias
-added to the scores (relative, ALiBi). All take positions as whole numbers, (T,) or (B, T), so that a cached step, a
-packed document and a whole sentence are one case.
+There are three kinds: codes that are added to the embeddings (sinusoidal, learned), rotations of queries and keys
+(rotary), and biases of the scores (relative, ALiBi). All take positions as whole numbers, (T,) or (B, T), so that a
+whole sentence, a cached step and packed documents need no special cases.
 """
 
 import math
@@ -16,20 +16,20 @@ Layout = Literal["interleaved", "halves"]
 
 
 def frequencies(n: int, base: float) -> Tensor:
-    """base^(-i/n) for i < n: the n wavelengths go geometrically from 2 pi to almost 2 pi base."""
-    # In float64: a rounded frequency times a position of a few thousand is a visible phase error.
+    """Return base^(-i/n) for i < n, in float64: wavelengths grow geometrically from 2 pi to almost 2 pi base."""
+    # A rounded frequency times a position of a few thousand would be a visible phase error.
     return base ** (-torch.arange(n, dtype=torch.float64) / n)
 
 
 def sinusoidal_code(
     positions: Tensor, d_model: int, *, layout: Layout = "interleaved", base: float = 10_000.0
 ) -> Tensor:
-    """Section 3.5 of the paper: sine and cosine at d_model / 2 frequencies, for any position. (..., T) -> (..., T, D).
+    """Return sine and cosine at d_model / 2 frequencies for each position (section 3.5): (..., T) -> (..., T, D).
 
-    "interleaved" puts sine and cosine in turn, as the paper does; "halves" all sines first, then all cosines.
+    "interleaved" alternates sines and cosines, as the paper does; "halves" has all sines first, then all cosines.
     """
     if d_model % 2:
-        raise ValueError(f"sinusoidal positions come in pairs of sine and cosine: d_model={d_model} must be even")
+        raise ValueError(f"sinusoidal positions are pairs of sine and cosine: d_model={d_model} must be even")
     angles = positions[..., None].double() * frequencies(d_model // 2, base).to(positions.device)
     if layout == "interleaved":
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
@@ -37,7 +37,7 @@ def sinusoidal_code(
 
 
 class Sinusoidal(nn.Module):
-    """x + the sinusoidal code. Nothing to learn, no last position."""
+    """Add the sinusoidal code to the embeddings: no parameters, and no limit of the length."""
 
     def __init__(self, *, layout: Layout = "interleaved") -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """x + a learned row for each position; there is no row beyond `max_len`."""
+    """Add a learned vector for each position below `max_len` to the embeddings."""
 
     def __init__(self, *, max_len: int, d_model: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Learned(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """x as it is: positions come in elsewhere, or not at all."""
+    """Return the embeddings unchanged, if positions enter elsewhere or not at all."""
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         return x
@@ -80,18 +80,19 @@ class RopeScaling:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
 
-    def __call__(self, turns: Tensor) -> Tensor:
+    def __call__(self, freqs: Tensor) -> Tensor:
         if self.original_max_len is None:
-            return turns / self.factor
-        rounds = self.original_max_len * turns / (2 * math.pi)
-        kept = ((rounds - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
-        return turns * kept + turns / self.factor * (1 - kept)
+            return freqs / self.factor
+        turns = self.original_max_len * freqs / (2 * math.pi)
+        kept = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        return freqs * kept + freqs / self.factor * (1 - kept)
 
 
 class Rotary(nn.Module):
-    """Turn each pair of numbers by an angle that grows with the position, so that q . k depends on the distance alone.
+    """Rotary positions (Su et al. 2021): rotate pairs of q and k by angles that grow with the position.
 
-    Su et al. 2021. "halves" pairs number i with number i + K/2 (as Llama does), "interleaved" pairs neighbours.
+    So q . k depends on the distance of the two positions only. "halves" pairs element i with element i + K/2, as Llama
+    does; "interleaved" pairs neighbours.
     """
 
     def __init__(
@@ -99,18 +100,18 @@ class Rotary(nn.Module):
     ) -> None:
         super().__init__()
         if d_head % 2:
-            raise ValueError(f"rotary positions turn pairs of numbers: d_head={d_head} must be even")
+            raise ValueError(f"rotary positions rotate pairs of numbers: d_head={d_head} must be even")
         self.d_head = d_head
         self.layout: Layout = layout
         self.base = base
         self.scaling = scaling
 
     def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of each pair's angle: (T,) or (B, T) -> (T, K/2) or (B, 1, T, K/2) twice."""
-        turns = frequencies(self.d_head // 2, self.base)
-        turns = turns if self.scaling is None else self.scaling(turns)
-        angles = positions[..., None].double() * turns.to(positions.device)
-        if angles.dim() == 3:  # one row of positions for each sentence
+        """Return cosine and sine of each pair's angle: (T,) or (B, T) -> (T, K/2) or (B, 1, T, K/2) twice."""
+        freqs = frequencies(self.d_head // 2, self.base)
+        freqs = freqs if self.scaling is None else self.scaling(freqs)
+        angles = positions[..., None].double() * freqs.to(positions.device)
+        if angles.dim() == 3:  # each sentence has its own positions
             angles = angles[:, None]
         return angles.cos().to(dtype), angles.sin().to(dtype)
 
@@ -118,7 +119,7 @@ class Rotary(nn.Module):
         return self.rotate(x, *self.cos_sin(positions, x.dtype))
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x, turned by angles whose cosine and sine are known."""
+        """Rotate x (B, H, T, K) by the angles with these cosines and sines."""
         if self.layout == "halves":
             first, second = x.chunk(2, dim=-1)
             return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
@@ -127,10 +128,10 @@ class Rotary(nn.Module):
 
 
 class RelativeBias(nn.Module):
-    """T5's relative positions: a learned number for each head and each bucket of distances.
+    """T5's relative positions: a learned bias for each head and each bucket of distances.
 
-    Half of the buckets are single distances, the other half widen logarithmically up to `max_distance`. In an encoder
-    one half looks back and the other forward; a decoder only looks back.
+    Half of the buckets hold one distance each; the other half widen logarithmically up to `max_distance`. An encoder
+    (`bidirectional`) has half of its buckets for each direction; a decoder attends only backwards.
     """
 
     def __init__(self, *, n_heads: int, bidirectional: bool, n_buckets: int = 32, max_distance: int = 128) -> None:
@@ -141,13 +142,13 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(n_buckets, n_heads)
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """(..., T), (..., S) -> (..., H, T, S)."""
+        """Return the biases of the scores: (..., T), (..., S) -> (..., H, T, S)."""
         distances = key_positions[..., None, :] - query_positions[..., :, None]
         values: Tensor = self.table(self.bucket(distances))  # (..., T, S, H)
         return values.movedim(-1, -3)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of key position - query position."""
+        """Return the bucket of each distance, key position - query position."""
         n_buckets = self.n_buckets
         bucket = torch.zeros_like(distance)
         if self.bidirectional:
@@ -157,28 +158,28 @@ class RelativeBias(nn.Module):
         else:
             distance = (-distance).clamp(min=0)
         n_exact = n_buckets // 2
-        # float32 as in the reference: at a bucket's edge another rounding would choose another bucket.
+        # float32 as in the reference: another rounding at the edge of a bucket would choose another bucket.
         growth = (distance.clamp(min=1).float() / n_exact).log() / math.log(self.max_distance / n_exact)
         far = (n_exact + (growth * (n_buckets - n_exact)).long()).clamp(max=n_buckets - 1)
         return bucket + torch.where(distance < n_exact, distance, far)
 
 
 class Alibi(nn.Module):
-    """ALiBi (Press et al. 2022): each head subtracts its own slope times the distance. Nothing to learn."""
+    """ALiBi (Press et al. 2022): each head subtracts its slope times the distance. No parameters."""
 
     def __init__(self, *, n_heads: int) -> None:
         super().__init__()
         self.slopes = _alibi_slopes(n_heads)
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """(..., T), (..., S) -> (..., H, T, S)."""
+        """Return the biases of the scores: (..., T), (..., S) -> (..., H, T, S)."""
         distances = (key_positions[..., None, :] - query_positions[..., :, None]).abs()
         slopes = torch.tensor(self.slopes, device=distances.device, dtype=torch.get_default_dtype())
         return -slopes[:, None, None] * distances[..., None, :, :]
 
 
 def _alibi_slopes(n_heads: int) -> list[float]:
-    """2^(-8/n), 2^(-16/n), … for a power of two; otherwise those, and every second one of the next power of two."""
+    """Return 2^(-8/n), 2^(-16/n), …; if n is no power of two, add every second slope of the next power of two."""
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (n_heads - power), 2)]

@@ -1,7 +1,7 @@
-"""Who looks at whom: the attention weights of a model, taken from outside.
+"""Record the attention weights of any model, from outside.
 
-`record_attention` swaps the attention function on a structural copy that shares the parameters. No `forward` knows of
-it, the model itself is never touched, and the copy's outputs are the model's own, to the bit.
+`record_attention` replaces the attention function in a structural copy, which shares the parameters. The model itself
+is not changed, and the copy's outputs are equal to the model's, bit for bit.
 """
 
 import copy
@@ -18,24 +18,32 @@ Records = dict[str, list[Tensor]]  # path of a multi-head attention -> its weigh
 
 
 def record_attention(model: M) -> tuple[M, Records]:
-    """A twin of the model that gives the same outputs, and the records that it fills with every call.
+    """Return a copy of the model with the same outputs, and the records that each call of the copy fills.
 
-    The twin's parameters are the model's: do not train, convert or move it. Attention dropout, if the model is in
-    training, acts on the outputs but not on the recorded weights.
+    The copy shares the model's parameters: do not train, convert or move it. In training mode, attention dropout
+    affects the outputs but not the recorded weights.
+
+    >>> import torch
+    >>> from heedful.models import Gpt, GptConfig
+    >>> model = Gpt(GptConfig(vocab_size=50, d_model=16, n_layers=2, n_heads=2, d_ff=32))
+    >>> copy, records = record_attention(model)
+    >>> _ = copy(torch.tensor([[3, 1, 4]]))
+    >>> list(records), records["layers.0.attention"][0].shape
+    (['layers.0.attention', 'layers.1.attention'], torch.Size([1, 2, 3, 3]))
     """
-    twin, records = structural_copy(model), Records()
-    for path, module in twin.named_modules():
+    copied, records = structural_copy(model), Records()
+    for path, module in copied.named_modules():
         if isinstance(module, MultiHeadAttention):
             records[path] = []
             attend = module.attend
             if isinstance(attend, nn.Module):
-                del module.attend  # a child module gives its name only to another module
+                del module.attend  # PyTorch replaces a child module only with a module
             module.attend = _Recording(attend, records[path].append)
-    return twin, records
+    return copied, records
 
 
 class _Recording:
-    """An attend that says what its weights were and answers as the one inside."""
+    """An `attend` that passes its weights to `record` and returns the result of the `attend` inside."""
 
     def __init__(self, attend: Attend, record: Callable[[Tensor], None]) -> None:
         self.attend = attend
@@ -67,10 +75,10 @@ def weights_of(
     scale: float | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """The weights (B, H, T, S) that any attend uses, whatever its kernel or pattern.
+    """Return the weights (B, H, T, S) that any `attend` uses, whatever its kernel or pattern.
 
-    Attention is linear in its values: what comes out is weights @ v. So with the identity for v it is the weights
-    themselves. The identity is passed K columns at a time, as wide as an attend expects its values to be.
+    The result of attention is weights @ v, so with the identity matrix for v it is the weights themselves. The identity
+    is passed K columns at a time, the width of v that an `attend` expects.
     """
     n_keys, width = v.size(2), v.size(3)
     identity = torch.eye(n_keys, -(-n_keys // width) * width, dtype=v.dtype, device=v.device)  # (S, S rounded up to K)
@@ -82,13 +90,15 @@ def weights_of(
 
 
 def structural_copy(module: M, copies: dict[int, nn.Module] | None = None) -> M:
-    """New module objects around the same parameters and buffers; a module that is used twice stays one."""
+    """Copy the modules but share their parameters and buffers; a module that is used twice is copied once."""
     copies = {} if copies is None else copies
     if id(module) not in copies:
-        twin = copies[id(module)] = copy.copy(module)
+        copied = copies[id(module)] = copy.copy(module)
         for name, value in vars(module).items():
-            if isinstance(value, (dict, set)):  # parameters, buffers, children, hooks: own tables, shared contents
-                vars(twin)[name] = copy.copy(value)
+            if isinstance(
+                value, (dict, set)
+            ):  # parameters, buffers, children, hooks: new tables with the same contents
+                vars(copied)[name] = copy.copy(value)
         for name, child in module._modules.items():
-            twin._modules[name] = None if child is None else structural_copy(child, copies)
+            copied._modules[name] = None if child is None else structural_copy(child, copies)
     return copies[id(module)]  # type: ignore[return-value]

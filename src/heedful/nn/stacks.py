@@ -1,9 +1,6 @@
-"""What an encoder leaves for a decoder: the same in every encoder-decoder.
+"""Stacks of layers, and which encoder layers a decoder reads.
 
-Layers on top of each other, and the ways in which a decoder can read an encoder.
-
-A stack takes built layers. The same layer given N times is a stack that shares its weights, as the Universal
-Transformer's does.
+A stack takes built layers; given the same layer N times, it shares the weights.
 """
 
 from collections.abc import Sequence
@@ -17,25 +14,25 @@ from .kv_cache import Cache
 
 @dataclass(frozen=True)
 class Memory:
-    """One tensor for all decoder layers, or one for each, and which keys are real."""
+    """What a decoder reads of an encoder: one tensor for all decoder layers, or one for each, and the mask."""
 
     states: list[Tensor]  # each (B, S, D)
     mask: Tensor | None  # (B, 1, 1, S)
 
     def rows(self, index: Tensor) -> "Memory":
-        """The memory of the given sentences, in that order."""
+        """Select sentences, in the order of `index`, some perhaps several times."""
         return Memory([state[index] for state in self.states], None if self.mask is None else self.mask[index])
 
 
 class LastLayer(nn.Module):
-    """Every decoder layer reads what the last encoder layer says: the paper's way."""
+    """Every decoder layer reads the last encoder layer, as in the paper."""
 
     def forward(self, outputs: list[Tensor]) -> list[Tensor]:
         return outputs[-1:]
 
 
 class MatchingLayer(nn.Module):
-    """Decoder layer i reads encoder layer i; with unlike depths, the one at the same relative height."""
+    """Decoder layer i reads encoder layer i; with different depths, the layer at the same relative depth."""
 
     def __init__(self, *, n_encoder_layers: int, n_decoder_layers: int) -> None:
         super().__init__()
@@ -46,7 +43,7 @@ class MatchingLayer(nn.Module):
 
 
 class LearnedMix(nn.Module):
-    """Each decoder layer reads its own learned average of all encoder layers, at first an even one."""
+    """Each decoder layer reads its own learned average of all encoder layers; initially all weights are equal."""
 
     def __init__(self, *, n_encoder_layers: int, n_decoder_layers: int) -> None:
         super().__init__()
@@ -58,7 +55,10 @@ class LearnedMix(nn.Module):
 
 
 class Encoder(nn.Module):
-    """N encoder layers; `join` makes of their outputs the memories to read: one for all readers, or one for each."""
+    """N encoder layers. `join` turns their outputs into the memories: one for all decoder layers, or one for each.
+
+    `bias` maps (query positions, key positions) to a bias of the scores that all layers share.
+    """
 
     def __init__(
         self,
@@ -72,11 +72,12 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.join = join
         self.final_norm = final_norm
-        self.bias = bias  # (query positions, key positions) -> a bias on the scores, shared by the layers
+        self.bias = bias
 
     def forward(
         self, x: Tensor, *, positions: Tensor, mask: Tensor | None = None, real: Tensor | None = None
     ) -> list[Tensor]:
+        """Return the memories, each (B, S, D), for x (B, S, D); `real` (B, S), True = a real token, is for norms."""
         bias = None if self.bias is None else self.bias(positions, positions).to(x.dtype)
         outputs = []
         for layer in self.layers:
@@ -87,7 +88,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """N decoder layers; layer i reads memories[i], or the only one there is."""
+    """N decoder layers. Layer i reads memories[i], or the only memory."""
 
     def __init__(
         self, *, layers: Sequence[nn.Module], final_norm: nn.Module | None = None, bias: nn.Module | None = None

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.nn.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh
+from heedful.nn.cpu import gelu
+from heedful.nn.feedforward import FeedForward, GatedFeedForward, gelu_tanh
 from heedful.nn.norms import LayerNorm, RMSNorm
 
 SMALL = 1 << 16  # weights of a matrix

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.nn.cpu import ROW_MULTIPLE, Linear, linear, pad_rows
-from heedful.nn.feedforward import gelu
+from heedful.nn.cpu import ROW_MULTIPLE, Linear, gelu, linear, pad_rows
 
 
 def layer_and_rows(*shape: int, bias: bool = True) -> tuple[Linear, Tensor]:

@@ -1,4 +1,7 @@
-"""Each restricted pattern equals full attention under its own mask, with gradients, whatever the lengths."""
+"""Each sparse pattern equals full attention under its own mask, with gradients, for every length.
+
+Attention to fixed distances equals gathering the keys, and its derivatives are right to the second order.
+"""
 
 import random
 
@@ -18,6 +21,8 @@ from heedful.nn.sparse_attention import (
     Strided,
     TopKAttention,
     Window,
+    gathered_mix,
+    gathered_scores,
     pattern_mask,
 )
 
@@ -219,7 +224,7 @@ def test_time_and_memory_grow_with_the_length_not_its_square(kind, monkeypatch):
 
 def test_a_pattern_takes_no_bias():
     q = numbers(1, 1, 4, 2)
-    with pytest.raises(ValueError, match="takes none"):
+    with pytest.raises(ValueError, match="takes no bias"):
         PatternAttention(Local(2))(q, q, q, bias=numbers(1, 4, 4))
 
 
@@ -272,3 +277,49 @@ def test_strongest_counts_exactly_the_kept_keys():
     q, k, v = tensors(1, 1, 1, 8, 8, 4, "count")
     v = torch.eye(8, dtype=torch.float64)[None, None]  # the output is the row of weights itself
     assert ((TopKAttention(3)(q, k, v) > 0).sum(-1) == 3).all()
+
+
+# Attention to fixed distances
+
+DISTANCES = [0, -1, 3, -4, 6, 9]  # 9 reaches beyond the end of every sequence here
+
+
+def draw(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def gather(x: Tensor) -> Tensor:
+    """x[t + d], zero outside: (B, H, T, K) -> (B, H, T, few, K)."""
+    length = x.size(2)
+    keys = torch.arange(length)[:, None] + torch.tensor(DISTANCES)
+    inside = (keys >= 0) & (keys < length)
+    return x[:, :, keys.clamp(0, length - 1)] * inside[..., None]
+
+
+@pytest.mark.parametrize("length", [1, 4, 8])
+def test_scores_are_those_of_gathered_keys(length: int) -> None:
+    q, k = draw(2, 3, length, 4), draw(2, 3, length, 5)[..., :4]
+    torch.testing.assert_close(gathered_scores(q, k, DISTANCES), (q[:, :, :, None] * gather(k)).sum(-1))
+
+
+@pytest.mark.parametrize("length", [1, 4, 8])
+def test_mixes_are_those_of_gathered_values(length: int) -> None:
+    weights, v = draw(2, 3, length, len(DISTANCES)), draw(2, 3, length, 5)
+    torch.testing.assert_close(gathered_mix(weights, v, DISTANCES), (weights[..., None] * gather(v)).sum(-2))
+
+
+def test_derivatives_of_first_and_second_order() -> None:
+    q, k, weights = draw(1, 2, 5, 3), draw(1, 2, 5, 3), draw(1, 2, 5, len(DISTANCES))
+    assert torch.autograd.gradcheck(lambda a, b: gathered_scores(a, b, DISTANCES), (q, k))
+    assert torch.autograd.gradcheck(lambda a, b: gathered_mix(a, b, DISTANCES), (weights, k))
+    assert torch.autograd.gradgradcheck(lambda a, b: gathered_scores(a, b, DISTANCES), (q, k))
+    assert torch.autograd.gradgradcheck(lambda a, b: gathered_mix(a, b, DISTANCES), (weights, k))
+
+
+def test_the_size_of_a_pass_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, weights = draw(2, 2, 11, 4), draw(2, 2, 11, 4), draw(2, 2, 11, len(DISTANCES))
+    whole = gathered_scores(q, k, DISTANCES), gathered_mix(weights, k, DISTANCES)
+    for rows in (1, 3, 11):
+        monkeypatch.setattr("heedful.nn.sparse_attention.PASS_SIZE", rows * 2 * 2 * 4)
+        torch.testing.assert_close((gathered_scores(q, k, DISTANCES), gathered_mix(weights, k, DISTANCES)), whole)
