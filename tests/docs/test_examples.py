@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful.models.model_io import save_model
+from look_models import subject, tokenizers
+
 PROJECT = Path(__file__).parents[2]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 
@@ -76,6 +79,23 @@ def test_the_python_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
         timeout=300,
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_the_examples_of_looks_run_with_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "runs/en-de", subject().model, tokenizers())
+    blocks = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "look.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    exec(compile("\n".join(blocks), "docs/look.md", "exec"), {})
+
+
+def test_the_page_of_tokenizers_shows_the_output_of_its_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (PROJECT / "docs" / "text.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(python_blocks(page), "docs/text.md", "exec"), {})
+    assert f"print(tokenizers.source.describe())  # {capsys.readouterr().out.strip()}\n" in page
 
 
 def test_blocks_stay_at_their_lines() -> None:
