@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from heedful.models.model_io import save_model
-from look_models import subject, tokenizers
+from look_models import look_model, tokenizers
 
 PROJECT = Path(__file__).parents[2]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -83,7 +83,7 @@ def test_the_python_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 def test_the_examples_of_looks_run_with_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    save_model(tmp_path / "runs/en-de", subject().model, tokenizers())
+    save_model(tmp_path / "runs/en-de", look_model().model, tokenizers())
     blocks = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "look.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 2
     exec(compile("\n".join(blocks), "docs/look.md", "exec"), {})

@@ -16,7 +16,7 @@ from heedful.models.gpt import GptConfig
 from heedful.models.model_io import CARD, CONFIG, WEIGHTS
 from heedful.models.seq2seq import PatternConfig, Seq2Seq, Seq2SeqConfig
 from heedful.models.vit import VitConfig
-from look_models import subject
+from look_models import look_model
 from recipe_sizes import RECIPES, recipe_sizes
 
 PROJECT = Path(__file__).parents[2]
@@ -110,6 +110,6 @@ def test_every_key_of_a_trace_file_is_described() -> None:
             return set(value).union(*(keys(item) for name, item in value.items() if name != "config"))
         return set().union(*(keys(item) for item in value)) if isinstance(value, list) else set()
 
-    values = look(subject(), "A dog runs.", beam=2, branches=1, masked_words=[0]).to_values()
+    values = look(look_model(), "A dog runs.", beam=2, branches=1, masked_words=[0]).to_values()
     missing = [key for key in sorted(keys(values)) if not re.search(rf"(?<!\w){re.escape(key)}(?!\w)", description)]
     assert missing == []
