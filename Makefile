@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: help demo demo-corpus test test-all lint mutants kill-test serve-test clean
+.PHONY: help demo demo-corpus reference test test-all lint mutants kill-test serve-test clean
 
 help:
 	@echo "make demo       install into .venv, train on the built-in corpus and show the result (some minutes)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-all   make test, the tests marked 'long', and the tests of the scripts: the grammar of the demo corpus"
 	@echo "make lint       ruff and the strict type checker"
 	@echo "make demo-corpus write the tables of the demo corpus again, byte for byte, from their grammar"
+	@echo "make reference write docs/reference again from the code"
 	@echo "make mutants    plant bugs one by one and see the tests catch each (some minutes)"
 	@echo "make kill-test  kill a run 100 times with -9 and see it end as if it had never been (some minutes)"
 	@echo "make serve-test a server under load, overload, attack and stops, 1,000 random requests for each path (half an hour)"
@@ -34,6 +35,9 @@ demo: .venv/ready
 
 demo-corpus: .venv/ready
 	$(BIN)/python -m scripts.demo_corpus
+
+reference: .venv/ready
+	$(BIN)/python scripts/reference.py
 
 # One thread for each worker: two workers with two threads each are slower than one alone.
 test: .venv/ready
