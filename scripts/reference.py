@@ -2,7 +2,7 @@
 
     python scripts/reference.py            # or: make reference
 
-The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`. A test compares the pages with the code.
+The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`; a test compares the pages with them.
 """
 
 from collections.abc import Iterable, Iterator
