@@ -2,7 +2,7 @@
 
     python scripts/reference.py            # or: make reference
 
-The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`; a test compares the pages with them.
+The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`. A test compares them with the pages.
 """
 
 from collections.abc import Iterable, Iterator
