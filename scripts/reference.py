@@ -2,7 +2,7 @@
 
     python scripts/reference.py            # or: make reference
 
-The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`. A test compares them with the pages.
+The rows come from `heedful.cli.reference` and `heedful.training.settings_reference`. A test compares both.
 """
 
 from collections.abc import Iterable, Iterator
