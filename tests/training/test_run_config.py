@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful import train
 from heedful.errors import UserError
 from heedful.training import Settings
 from heedful.training.run_config import Files, RunRecord, read_record, refuse_differences, write_record
@@ -44,3 +45,17 @@ def test_languages_that_select_the_text_cannot_change(name: str, long: str, tmp_
         with pytest.raises(UserError, match=r"'data\.languages' was \['en', 'de'\] when this run began, and cannot"):
             refuse_differences(tmp_path, saved, wanted, Files())
     refuse_differences(tmp_path, saved, saved, Files())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[data]\napart = true", r"'data\.apart' is now 'data\.isolate_documents'"),
+        ('[run]\nshard = "none"', r"'run\.shard' is now 'run\.parallel'"),
+        ('[files]\nstart_from = ""', r"'files\.start_from' is now 'files\.init_from'"),
+    ],
+)
+def test_a_run_folder_of_an_earlier_version_is_rejected_with_the_remedy(line: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=rf"begun by an earlier version of heedful.*{words}.*--init-from {tmp_path}"):
+        train(folder=tmp_path, resume=True)

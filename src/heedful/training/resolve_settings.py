@@ -204,16 +204,16 @@ def _tokenizer_values(
             f"{alpha} was asked for: --set tokenizer.sample_alpha=0"
         )
     names = {field.name for field in fields(TokenizerConfig)} - {"sample_alpha"}
-    asked = {name: value for name, value in typed.items() if name in names}  # unknown names raise an error later
+    chosen_here = {name: value for name, value in typed.items() if name in names}  # unknown names raise an error later
     own = _config_of(tokenizers)
     if own is None:
-        for name, value in asked.items():
+        for name, value in chosen_here.items():
             raise UserError(
                 f"{folder}: has a tokenizer of another make, which stays as it is, and 'tokenizer.{name}' = {value!r} "
                 "was asked for: leave it out"
             )
         return {}
-    for name, value in asked.items():
+    for name, value in chosen_here.items():
         if own[name] != value:
             raise UserError(
                 f"'tokenizer.{name}' is {own[name]} in the model to start from, and cannot become {value!r}, because "

@@ -203,10 +203,10 @@ def read_record(folder: Path) -> RunRecord:
 
 
 def refuse_differences(
-    folder: Path, saved: RunRecord, wanted: RunRecord, files: Files, recipe: str | Path | None = None
+    folder: Path, saved: RunRecord, resumed: RunRecord, files: Files, recipe: str | Path | None = None
 ) -> None:
     """Raise a UserError if a resume asks for another corpus, vocabulary or model than the run has."""
-    before, after = flat(config_to_dict(saved.settings)), flat(config_to_dict(wanted.settings))
+    before, after = flat(config_to_dict(saved.settings)), flat(config_to_dict(resumed.settings))
     may_change = MAY_CHANGE - {"data.languages"} if _read_by_language(saved) else MAY_CHANGE
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and key not in may_change:
@@ -216,10 +216,13 @@ def refuse_differences(
             )
     if files.source:
         if files.content != saved.files.content:
-            raise UserError(f"{folder}: began with {saved.files.content}, and now {files.content} are given")
+            raise UserError(
+                f"{folder}: began with {saved.files.content}, and now {files.content} are given. Resume without files, "
+                "or begin a new run in another folder"
+            )
         now = files.fingerprints_now(saved.settings)
-        for pair, given, known in zip(files.pairs(), now, saved.files.fingerprints, strict=False):
-            if given != known:
+        for pair, fingerprint, known in zip(files.pairs(), now, saved.files.fingerprints, strict=False):
+            if fingerprint != known:
                 name = " + ".join(Path(part).name for part in pair)
                 raise UserError(
                     f"{folder}: {name} is not the corpus that this run began with (its SHA-256 differs). Resume "
@@ -227,7 +230,8 @@ def refuse_differences(
                 )
         if len(files.source) != len(saved.files.source):
             raise UserError(
-                f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given"
+                f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given. Resume "
+                "without files, or begin a new run in another folder"
             )
     refuse_other_names(folder, saved, files, recipe)
 
@@ -250,8 +254,8 @@ def refuse_other_names(folder: Path, saved: RunRecord, files: Files, recipe: str
         if now and now != before:
             began = f"{option} {before}" if before else f"no {option}"
             raise UserError(
-                f"{folder}: began with {began}, and now it is {now}. Resume without {option} (what may change goes by "
-                "--set), or begin a new run"
+                f"{folder}: began with {began}, and now it is {now}. Resume without {option} (steps and the like are "
+                "changed with --set), or begin a new run in another folder"
             )
 
 
@@ -269,8 +273,8 @@ Languages = tuple[str, str]
 
 def languages_of(files: Files, settings: Settings) -> Languages | None:
     """Return the codes of source and target: data.languages, or the codes in the file names; None if unknown."""
-    given = settings.data.languages
-    return (given[0], given[1]) if given else languages_in_names(files.pairs())
+    codes = settings.data.languages
+    return (codes[0], codes[1]) if codes else languages_in_names(files.pairs())
 
 
 def sentence_language(files: Files, settings: Settings) -> str:

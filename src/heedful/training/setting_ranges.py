@@ -49,10 +49,8 @@ BELOW_1 = Range(0, 1, open_high=True)
 def ranges_of(kind: type[Any]) -> dict[str, Range]:
     """Return the ranges in the annotations of a dataclass, by field name."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    ranges = {
-        name: [x for x in getattr(hint, "__metadata__", ()) if isinstance(x, Range)] for name, hint in hints.items()
-    }
-    return {name: found[0] for name, found in ranges.items() if found}
+    annotations = [(name, note) for name, hint in hints.items() for note in getattr(hint, "__metadata__", ())]
+    return {name: note for name, note in annotations if isinstance(note, Range)}
 
 
 def check_ranges(settings: object) -> None:

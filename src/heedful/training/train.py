@@ -162,10 +162,10 @@ def load_or_resolve_run(
         )
     if exists:
         saved = read_record(folder)
-        wanted = saved.with_overrides(overrides if family is None else [*overrides, f"family={family}"])
-        saved, wanted = _with_metric(saved), _with_metric(wanted)
-        refuse_differences(folder, saved, wanted, files, recipe)
-        return wanted
+        resumed = saved.with_overrides(overrides if family is None else [*overrides, f"family={family}"])
+        saved, resumed = _with_metric(saved), _with_metric(resumed)
+        refuse_differences(folder, saved, resumed, files, recipe)
+        return resumed
     if not files.source:
         problem = (
             "nothing to resume, there is no settings.toml"
