@@ -57,5 +57,5 @@ def test_languages_that_select_the_text_cannot_change(name: str, long: str, tmp_
 )
 def test_a_run_folder_of_an_earlier_version_is_rejected_with_the_remedy(line: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(f"{line}\n")
-    with pytest.raises(UserError, match=rf"begun by an earlier version of heedful.*{words}.*--init-from {tmp_path}"):
+    with pytest.raises(UserError, match=rf"begun by an earlier version of heedful.*{words}.*begin a new run"):
         train(folder=tmp_path, resume=True)

@@ -190,8 +190,7 @@ def read_record(folder: Path) -> RunRecord:
     if renamed:
         raise UserError(
             f"{folder / NAME}: this run was begun by an earlier version of heedful, whose settings had other names "
-            f"({', '.join(renamed[:2])}, …). Resume it with that version, or begin a new run in another folder, with "
-            f"--init-from {folder} to keep the weights"
+            f"({', '.join(renamed[:2])}, …). Resume it with that version, or begin a new run in another folder"
         )
     recipe, files = values.pop("recipe", ""), values.pop("files", {})
     where = str(folder / NAME)
@@ -230,8 +229,8 @@ def refuse_differences(
                 )
         if len(files.source) != len(saved.files.source):
             raise UserError(
-                f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given. Resume "
-                "without files, or begin a new run in another folder"
+                f"{folder}: began with {len(saved.files.source)} corpora, and now {len(files.source)} are given. "
+                "Resume without files, or begin a new run in another folder"
             )
     refuse_other_names(folder, saved, files, recipe)
 
