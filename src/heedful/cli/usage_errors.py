@@ -104,7 +104,7 @@ def describe(error: cyclopts.CycloptsError) -> str:
     if isinstance(error, cyclopts.UnusedCliTokensError):
         message = f"nothing is expected after the other arguments, found: {' '.join(error.unused_tokens or ())}"
     elif option := _foreign_option(command, error):
-        message = f"heedful {command} has no {option}; use {INSTEAD[command][option]}"
+        message = f"{command} has no {option}; use {INSTEAD[command][option]}"
     elif isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None:
         if error.keyword is not None:
             message = f"{error.keyword}: expected a value"
@@ -124,7 +124,7 @@ def _foreign_option(command: str, error: cyclopts.CycloptsError) -> str | None:
 
 def _missing(command: str, argument: cyclopts.Argument) -> str:
     name = argument.name.removeprefix("--").upper() if argument.index is not None else argument.name
-    message = f"heedful {command} needs {name}. For example: {EXAMPLES[command]}"
+    message = f"{command} needs {name}. For example: {EXAMPLES[command]}"
     if name == "--model" and command in MADE_BY:
         message += f"\nA model for it: {MADE_BY[command]}"
     return message
