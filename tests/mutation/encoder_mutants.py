@@ -1,4 +1,4 @@
-"""Bugs to plant in BERT, ViT, images, the tokenizers of public checkpoints, and what encoders answer."""
+"""Bugs to plant in BERT, ViT, images, the tokenizers of Hugging Face checkpoints, and the encoders' decoding."""
 
 from mutant_kind import Mutant
 
@@ -17,24 +17,30 @@ FILL, ANSWERS, HF_TOKENIZERS = (
 
 IN_ENCODERS = [
     Mutant("BERT reads padding", "models/bert.py", "None if mask is None else padding_mask(mask)", "None", BERT),
-    Mutant("BERT knows no segments", "models/bert.py", "self.embedding(ids) + segment", "self.embedding(ids)", BERT),
-    Mutant("BERT's head has words of its own", "models/bert.py", "self.head.share(self.embedding.table)", "pass", BERT),
+    Mutant("BERT ignores segments", "models/bert.py", "self.embedding(ids) + segment", "self.embedding(ids)", BERT),
     Mutant(
-        "ViT leaves patches in their order",
+        "BERT's output layer does not share the embedding",
+        "models/bert.py",
+        "self.head.share(self.embedding.table)",
+        "pass",
+        BERT,
+    ),
+    Mutant(
+        "ViT ignores the order of the patches",
         "models/vit.py",
         "            x = reordered(x, order)",
         "            pass",
         VIT,
     ),
     Mutant(
-        "ViT sees hidden patches",
+        "ViT's encoder sees masked patches",
         "models/vit.py",
         "            x = self.mask_token(x, masked)",
         "            pass",
         VIT,
     ),
     Mutant(
-        "patches go down before they go across",
+        "patches are read column by column",
         "nn/embeddings.py",
         "grid.permute(0, 2, 4, 1, 3, 5)",
         "grid.permute(0, 4, 2, 1, 3, 5)",
@@ -42,16 +48,22 @@ IN_ENCODERS = [
     ),
     Mutant("no image is flipped", "data/images.py", "pixels[..., ::-1], pixels)", "pixels, pixels)", IMAGES),
     Mutant("images move along the diagonal", "data/images.py", "by - moves[:, 1:]", "by - moves[:, :1]", IMAGES),
-    Mutant("a bomb is unpacked", "data/images.py", "    if size > MAX_BYTES:", "    if size < 0:", IMAGES),
     Mutant(
-        "the label of a table is guessed",
+        "an image that decompresses to a huge size is read",
+        "data/images.py",
+        "    if size > MAX_BYTES:",
+        "    if size < 0:",
+        IMAGES,
+    ),
+    Mutant(
+        "the label column of a table without heading is guessed",
         "data/images.py",
         'raise UserError(f"{path}: the table has no heading; {how}")',
         'return "last"',
         IMAGES,
     ),
     Mutant(
-        "the space of a hidden word stays",
+        "the space before a masked word stays",
         "decoding/encoder_inputs.py",
         "            result.pop()",
         "            pass",
@@ -65,14 +77,14 @@ IN_ENCODERS = [
         ANSWERS,
     ),
     Mutant(
-        "padding counts in the mean",
+        "mean pooling counts padding",
         "decoding/embedder.py",
         "(states * real[..., None]).sum(dim=1)",
         "states.sum(dim=1)",
         ANSWERS,
     ),
     Mutant(
-        "BERT's segments are always two",
+        "an imported BERT always has two segments",
         "interop/huggingface/bert.py",
         '"type_vocab_size", 2)',
         '"segments", 2)',
@@ -86,14 +98,14 @@ IN_ENCODERS = [
         BERT_THERE,
     ),
     Mutant(
-        "images that are cropped are read as whole",
+        "an image processor that crops is read as one that resizes",
         "interop/huggingface/vit.py",
         'hf.require("do_center_crop", False)',
         "pass",
         VIT_THERE,
     ),
     Mutant(
-        "merges go by what they make alone",
+        "BPE merges are identified by their result alone",
         "interop/huggingface/tokenizer_export.py",
         "merges.sort(key=lambda merge: merge[:3])",
         "merges.sort(key=lambda merge: merge[0])",
@@ -121,50 +133,52 @@ IN_ENCODERS = [
         HF_TOKENIZERS,
     ),
     Mutant(
-        "Marian knows no languages",
+        "Marian's tokenizer ignores language tokens",
         "text/marian_tokenizer.py",
         "language = _LANGUAGE.match(part)",
         "language = None",
         HF_TOKENIZERS,
     ),
     Mutant(
-        "merges may be dropped at random",
+        "a tokenizer with BPE dropout is accepted",
         "text/hf_tokenizer.py",
         'if model.get("dropout"):',
         'if model.get("chance"):',
         HF_TOKENIZERS,
     ),
     Mutant(
-        "two pieces may share an id",
+        "a tokenizer with two pieces of one id is accepted",
         "text/hf_tokenizer.py",
         "    if len(set(vocabulary.values())) < len(vocabulary):",
         "    if not vocabulary:",
         HF_TOKENIZERS,
     ),
     Mutant(
-        "a word has the label of its second token",
+        "a word's label comes from its second token",
         "decoding/classifier.py",
         "accumulate(map(len, ids), initial=1)",
         "accumulate(map(len, ids), initial=2)",
         ("decoding/test_classify_embed.py",),
     ),
     Mutant(
-        "a pair has one segment",
+        "both texts of a pair have the first segment",
         "decoding/encoder_inputs.py",
         "(places >= begins[:, None])",
         "(places < 0)",
         ("decoding/test_classify_embed.py",),
     ),
-    Mutant("a tokenizer pads", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", HF_TOKENIZERS),
     Mutant(
-        "a separator is no end",
+        "a tokenizer.json's padding is kept", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", HF_TOKENIZERS
+    ),
+    Mutant(
+        "the separator is not the end of a text",
         "text/hf_tokenizer.py",
         'ids.get("sep_token", ids.get("eos_token", ids.get("pad_token", 0)))',
         'ids.get("pad_token", 0)',
         HF_TOKENIZERS,
     ),
     Mutant(
-        "a special token that the model needs is dropped if the embedding has no row for it",
+        "a special token that the model needs is dropped for lack of a row",
         "interop/huggingface/tokenizer_import.py",
         "if piece not in added or piece in required:",
         "if piece not in added:",

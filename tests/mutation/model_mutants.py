@@ -1,4 +1,4 @@
-"""The bugs that `make mutants` plants in the model folder, in seq2seq and in data."""
+"""Bugs to plant in model folders, the encoder-decoder and the data."""
 
 from mutant_kind import Mutant
 
@@ -14,14 +14,14 @@ IN_MODELS = [
         WHOLE,
     ),
     Mutant(
-        "positions begin again at each cached step",
+        "positions restart at each cached step",
         "models/seq2seq.py",
         "positions = torch.arange(n_past, n_past + n_new, device=target.device)",
         "positions = torch.arange(n_new, device=target.device)",
         WHOLE,
     ),
     Mutant(
-        "two tokens at once are not masked",
+        "a cached step of two tokens is not causal",
         "models/seq2seq.py",
         "if self.needs_causal_mask and n_new > 1:",
         "if self.needs_causal_mask and n_new > 2:",
@@ -35,42 +35,42 @@ IN_MODELS = [
         WHOLE,
     ),
     Mutant(
-        "pre-norm does not end with a norm",
+        "a pre-norm stack has no final norm",
         "models/seq2seq.py",
         'if self.config.residual == "pre" else None',
         'if self.config.residual == "post" else None',
         ("models/test_torch_parity.py",),
     ),
     Mutant(
-        "a sentence is read with its neighbour's padding",
+        "selected rows of a memory keep the padding mask of other rows",
         "nn/stacks.py",
         "None if self.mask is None else self.mask[index]",
         "self.mask",
         ("models/test_seq2seq.py",),
     ),
     Mutant(
-        "numbers that are not finite are loaded",
+        "weights with NaN or infinity are loaded",
         "models/weights.py",
         "if not torch.isfinite(tensor).all():",
         "if torch.isnan(tensor).all():",
         FOLDER,
     ),
     Mutant(
-        "the vocabulary of the source alone is compared",
+        "only the source vocabulary is compared with the tokenizer",
         "models/model_io.py",
         '"target tokenizer": (tokenizers.target.vocab_size, config.target_vocab_size),',
         '"target tokenizer": (tokenizers.target.vocab_size, tokenizers.target.vocab_size),',
         FOLDER,
     ),
     Mutant(
-        "a file that the manifest does not list is believed",
+        "files that the manifest does not list are accepted",
         "models/model_io.py",
         "_check_listed(folder, check_manifest(folder))",
         "check_manifest(folder)",
         FOLDER,
     ),
     Mutant(
-        "tying is not renewed after loading",
+        "tied weights are not shared again after loading",
         "models/model_io.py",
         "    model.tie()\n",
         "    model.head.linear.weight = nn.Parameter(model.target_embedding.table.weight.detach().clone())\n",
@@ -80,7 +80,7 @@ IN_MODELS = [
 
 IN_DATA = [
     Mutant(
-        "a batch holds one row too many",
+        "a batch exceeds the token budget by one row",
         "data/batch_sampler.py",
         "(rows * longest_target <= batch_tokens)",
         "((rows - 1) * longest_target <= batch_tokens)",
@@ -108,35 +108,35 @@ IN_DATA = [
         ("data/test_batch_sampler.py",),
     ),
     Mutant(
-        "the state counts batches that workers made ahead",
+        "the loader's state counts prefetched batches",
         "data/loader.py",
         "self._state = after",
         "self._state = self._next",
         ("data/test_loader.py",),
     ),
     Mutant(
-        "all steps of an epoch share their random numbers",
+        "all batches of an epoch share their random numbers",
         "data/loader.py",
         "derived_seed(seed, epoch, position)",
         "derived_seed(seed, epoch)",
         ("data/test_loader.py",),
     ),
     Mutant(
-        "every rank gets the first part",
+        "every rank gets the first rank's part of a batch",
         "data/loader.py",
         "split_rows(*lengths, self.n_ranks)[self.rank]",
         "split_rows(*lengths, self.n_ranks)[0]",
         ("data/test_loader.py",),
     ),
     Mutant(
-        "the decoder reads the token that it is to predict",
+        "the decoder's input is not shifted",
         "data/collate.py",
         "target_in[row, 1 : len(ids) + 1] = ids",
         "target_in[row, : len(ids)] = ids",
         ("data/test_collate.py",),
     ),
     Mutant(
-        "the end of a target is not predicted",
+        "the end of a target is no label",
         "data/collate.py",
         "target_mask = _mask([len(ids) + 1 for ids in targets])",
         "target_mask = _mask([max(1, len(ids)) + 1 for ids in targets])\n"
@@ -144,28 +144,28 @@ IN_DATA = [
         ("data/test_collate.py",),
     ),
     Mutant(
-        "a span begins one token before its sentinel",
+        "a masked span begins one token too early",
         "data/noising.py",
         "at = np.flatnonzero(begins[hidden])",
         "at = np.flatnonzero(begins[hidden]) + 1",
         ("data/test_noising.py",),
     ),
     Mutant(
-        "nine of ten chosen tokens are masked",
+        "90 % of the chosen tokens become the mask token instead of 80 %",
         "data/noising.py",
         "noised[chosen & (dice < 0.8)] = mask_id",
         "noised[chosen & (dice < 0.9)] = mask_id",
         ("data/test_noising.py",),
     ),
     Mutant(
-        "special ids are masked too",
+        "special tokens are masked too",
         "data/noising.py",
         "return np.unique([*special_ids.all_ids, *protected, *more])",
         "return np.unique([*protected, *more])",
         ("data/test_noising.py",),
     ),
     Mutant(
-        "positions go on from one packed document to the next",
+        "positions of packed documents do not restart",
         "data/datasets.py",
         "positions[columns] = np.arange(stop - at)",
         "positions[columns] = np.arange(at - begin, stop - begin)",

@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""The description of a planted bug."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,6 @@ from typing import NamedTuple
 class Mutant(NamedTuple):
     name: str
     file: str  # below src/heedful
-    old: str  # stands exactly once in the file
+    old: str  # the text to replace; occurs exactly once in the file
     new: str
-    tests: tuple[str, ...]  # below tests, the likeliest to catch it first
+    tests: tuple[str, ...]  # test files below tests/; the first is the likeliest to fail

@@ -1,4 +1,4 @@
-"""The bugs that `make mutants` plants: each is one that somebody could write, and has to turn some test red."""
+"""All bugs that `make mutants` plants. Each is a plausible mistake, and a test must fail because of it."""
 
 from decoding_mutants import IN_DECODING
 from encoder_mutants import IN_ENCODERS

@@ -1,9 +1,9 @@
-"""Do the tests notice? Plant one bug after the other in a copy of the source, and see some test turn red each time.
+"""Plant one bug after the other in a copy of the source, and check that a test fails each time.
 
     python tests/mutation/mutants.py [--list] [--only WORDS]      WORDS: a part of the name or file of a mutant
 
-First the tests run on an unchanged copy and must pass. Exit 1 if a bug survives, breaks more than a test, or no longer
-fits the source.
+First the tests run on an unchanged copy and must pass. The exit code is 1 if no test fails because of a bug, if the
+tests cannot run with it, or if the text that it replaces is no longer in the source.
 """
 
 import argparse
@@ -29,18 +29,20 @@ from mutant_table import MUTANTS
 PROJECT = Path(__file__).parents[2]
 SOURCE = PROJECT / "src"
 N_AT_ONCE = 2
-TIMEOUT = 900  # seconds, on a machine with other work: a bug that hangs is not one that a test caught
+TIMEOUT = 900  # seconds, with room for other work on the machine; a bug that makes the tests hang is not caught
 
-# Each run is a process of its own, forked from one that has already imported what takes long and is not ours.
+# Each run is a process forked from one that has already imported the slow packages, but not heedful.
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "safetensors.torch", "sentencepiece"]
 
 
 @dataclass(eq=False)  # pytest puts its plugins into sets
-class Ran:
-    """What became of the tests; also the plugin by which pytest tells it."""
+class TestRun:
+    """The result of running tests; also the pytest plugin that collects it."""
 
-    code: int = -1  # pytest's: 0 all passed, 1 some failed, more: no proper run
+    __test__ = False  # for pytest, which would collect a class of this name
+
+    code: int = -1  # pytest's exit code: 0 all passed, 1 some failed, others: the tests could not run
     failed: list[str] = field(default_factory=list)
     words: str = ""
 
@@ -53,7 +55,7 @@ class Ran:
 class Outcome:
     mutant: Mutant
     caught: bool
-    words: str  # the test that caught it, or what happened instead
+    words: str  # the test that failed, or the error
     seconds: float
 
 
@@ -72,44 +74,44 @@ def copied_source() -> Iterator[Path]:
         yield Path(shutil.copytree(SOURCE, Path(folder) / "src", ignore=ignored))
 
 
-def run_tests(source: Path, tests: tuple[str, ...]) -> Ran:
-    """Run test files until the first failure, with the package that lies in `source`."""
+def run_tests(source: Path, tests: tuple[str, ...]) -> TestRun:
+    """Run test files with the package in the folder `source`, until the first failure."""
     receiver, sender = CONTEXT.Pipe(duplex=False)
     process = CONTEXT.Process(target=_run_pytest, args=(sender, str(source), tests))
     process.start()
     sender.close()
     try:
-        ran: Ran = receiver.recv() if receiver.poll(TIMEOUT) else Ran(words=f"no end after {TIMEOUT} s")
+        run: TestRun = receiver.recv() if receiver.poll(TIMEOUT) else TestRun(words=f"no end after {TIMEOUT} s")
     except EOFError:
-        ran = Ran(words="the process died")
+        run = TestRun(words="the process died")
     process.kill()
     process.join()
-    return ran
+    return run
 
 
 def _run_pytest(sender: Connection, source: str, tests: tuple[str, ...]) -> None:
     os.chdir(PROJECT)
-    os.environ["PYTHONPATH"] = source  # for the processes that tests start
+    os.environ["PYTHONPATH"] = source  # for child processes of the tests
     sys.path.insert(0, source)
     sys.dont_write_bytecode = True
     import heedful
 
-    ran = Ran()
+    run = TestRun()
     if Path(heedful.__file__).is_relative_to(source):
         arguments = ["-x", "--tb=short", "-p", "no:cacheprovider", *(f"tests/{name}" for name in tests)]
         with contextlib.redirect_stdout(io.StringIO()) as output:
-            ran.code = int(pytest.main(arguments, plugins=[ran]))
-        ran.words = output.getvalue()[-2000:]
-    else:  # the installed package would pass all tests
-        ran.words = f"imported {heedful.__file__} instead of the copy"
-    sender.send(ran)
+            run.code = int(pytest.main(arguments, plugins=[run]))
+        run.words = output.getvalue()[-2000:]
+    else:  # with the installed package, all tests would pass
+        run.words = f"imported {heedful.__file__} instead of the copy"
+    sender.send(run)
 
 
 def try_unchanged(test: str) -> str:
-    """What is wrong with a test file on the source as it is; nothing, if it passes."""
+    """Return the errors of a test file on the unchanged source; an empty string if it passes."""
     with copied_source() as source:
-        ran = run_tests(source, (test,))
-    return "" if ran.code == 0 else f"tests/{test} fails without any planted bug:\n{ran.words}"
+        run = run_tests(source, (test,))
+    return "" if run.code == 0 else f"tests/{test} fails without any planted bug:\n{run.words}"
 
 
 def try_mutant(mutant: Mutant) -> Outcome:
@@ -117,9 +119,9 @@ def try_mutant(mutant: Mutant) -> Outcome:
     with copied_source() as source:
         path = source / "heedful" / mutant.file
         path.write_text(planted(mutant, path.read_text(encoding="utf-8")), encoding="utf-8")
-        ran = run_tests(source, mutant.tests)
-    caught = ran.code == 1 and bool(ran.failed)
-    words = ran.failed[0] if caught else "it survived" if ran.code == 0 else ran.words
+        run = run_tests(source, mutant.tests)
+    caught = run.code == 1 and bool(run.failed)
+    words = run.failed[0] if caught else "no test failed" if run.code == 0 else run.words
     return Outcome(mutant, caught, words, time.monotonic() - began)
 
 
@@ -129,7 +131,7 @@ def show(outcome: Outcome) -> None:
 
 
 def plant_all(mutants: list[Mutant]) -> int:
-    """The exit code: 0 when every bug was caught."""
+    """Plant the bugs and return the exit code: 0 if every bug was caught."""
     os.environ["OMP_NUM_THREADS"] = "1"
     CONTEXT.set_forkserver_preload(PRELOADED)
     tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
@@ -150,8 +152,10 @@ def plant_all(mutants: list[Mutant]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="show the mutants and stop")
-    parser.add_argument("--only", default="", metavar="WORDS", help="those whose name or file contains this")
+    parser.add_argument("--list", action="store_true", help="list the bugs and exit")
+    parser.add_argument(
+        "--only", default="", metavar="WORDS", help="plant only bugs whose name or file contains this text"
+    )
     options = parser.parse_args()
     mutants = [mutant for mutant in MUTANTS if options.only in f"{mutant.file} {mutant.name}"]
     if options.list or not mutants:
@@ -159,7 +163,7 @@ def main() -> int:
         return 0 if mutants else 1
     unfit = [mutant for mutant in mutants if not fits(mutant)]
     for mutant in unfit:
-        print(f"{mutant.file}: {mutant.name}: the text to change no longer stands there exactly once: {mutant.old!r}")
+        print(f"{mutant.file}: {mutant.name}: the text to replace does not occur exactly once: {mutant.old!r}")
     return 1 if unfit else plant_all(mutants)
 
 
