@@ -20,7 +20,6 @@ from heedful.data.corpus import Corpus, Example, open_corpus
 from heedful.data.problems import KINDS, BadData
 from heedful.data.shards import Shards
 from heedful.data.splits import LARGEST_SHARE, hash_sample, nothing_left, require_hold_out
-from heedful.decoding.segmentation import Segmenter
 from heedful.errors import UserError
 from heedful.models.model_info import SourceLimit
 from heedful.text import (
@@ -243,6 +242,8 @@ class Extractor:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, max_len: int, language: str = "en") -> None:
+        from heedful.decoding.segmentation import Segmenter
+
         self._segmenter = Segmenter(tokenizer, SourceLimit(max_len), long="extract", language=language)
         self.language = language
         self.n_reduced = 0

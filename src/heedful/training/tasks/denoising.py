@@ -11,9 +11,6 @@ from heedful.data.collate import Batch
 from heedful.data.datasets import DenoisingDataset, DocumentChunks, Noise
 from heedful.data.noising import Noised, corrupt_spans, infill, permute_sentences
 from heedful.data.seeding import IntArray
-from heedful.decoding.engines.torch_engine import TorchEngine
-from heedful.decoding.search.request import Request
-from heedful.decoding.search.settings import SearchSettings
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.text import MASK_PIECE, SpecialIds, Tokenizer
@@ -158,6 +155,10 @@ class DenoisingValidator(Validator[Batch]):
 
     def _restore(self, model: EncoderDecoder, batch: Batch) -> ValidationSample:
         """Show the first row of a batch: damaged text, target, and the model's output, as pieces."""
+        from heedful.decoding.engines.torch_engine import TorchEngine
+        from heedful.decoding.search.request import Request
+        from heedful.decoding.search.settings import SearchSettings
+
         n_forced = model.config.special_ids.n_forced
         source = batch.source[0, batch.source_mask[0]].tolist()[n_forced:-1]
         reference = batch.target_out[0, batch.target_mask[0]].tolist()[n_forced:-1]

@@ -19,7 +19,6 @@ from heedful.data.corpus import Corpus
 from heedful.data.datasets import TaggingDataset
 from heedful.data.seeding import IntArray
 from heedful.data.splits import LARGEST_SHARE, hash_sample, nothing_left, require_hold_out
-from heedful.decoding.encoder_inputs import encode_words
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score
 from heedful.models.bert import Bert, BertConfig
@@ -99,6 +98,8 @@ def prepare_tagged(preparation: Preparation) -> None:
     held = "given" if valid_corpus is not None else "held out"
     notify(f"training on {len(training):,} sentences, {len(names):,} tags; validating on {len(valid):,}, {held}")
     longest = data.max_len - N_SPECIAL
+    from heedful.decoding.encoder_inputs import encode_words
+
     lengths = [sum(map(len, encode_words(tokenizer, sentence.words))) for sentence in (*training, *valid)]
     if n_cut := sum(length > longest for length in lengths):
         notify(f"{n_cut:,} sentences have more than {longest} tokens (data.max_len): the words beyond are not read")
@@ -178,6 +179,8 @@ def encode(sentence: Sentence, tokenizer: Tokenizer, names: Sequence[str], longe
     tag_ids = label_ids(sentence.tags, names, where="a sentence")
     ids: list[int] = []
     labels: list[int] = []
+    from heedful.decoding.encoder_inputs import encode_words
+
     for pieces, tag_id in zip(encode_words(tokenizer, sentence.words), tag_ids, strict=True):
         ids += pieces
         labels += [tag_id, *[IGNORE_INDEX] * (len(pieces) - 1)]

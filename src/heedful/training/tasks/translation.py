@@ -16,7 +16,6 @@ from heedful.config import read_json
 from heedful.data.collate import Batch, collate_pairs
 from heedful.data.corpus import Example
 from heedful.data.datasets import PairDataset
-from heedful.decoding.translator import translate_greedily
 from heedful.errors import UserError
 from heedful.evaluation.metrics import Score, bleu, chrf, tokenize_for
 from heedful.models.model_io import FAMILIES
@@ -172,6 +171,8 @@ class PairsValidator(Validator[Batch]):
         return pair_loss(model, batch), None
 
     def summarize(self, model: EncoderDecoder, loss: float, outputs: list[None]) -> Validation:
+        from heedful.decoding.translator import translate_greedily
+
         hypotheses = translate_greedily(model, self.tokenizers, [example.source for example in self.chosen])
         references = [example.target for example in self.chosen]
         metrics = {"perplexity": perplexity_of(loss)}
