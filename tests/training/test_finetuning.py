@@ -117,7 +117,7 @@ def test_the_pooler_of_pre_training_is_taken_into_another_head(begin: dict[str, 
 
 
 def test_only_a_masked_head_keeps_a_pooler() -> None:
-    with pytest.raises(UserError, match="pooler = true: is for head = 'masked'"):
+    with pytest.raises(UserError, match="pooler = true is only for head = 'masked'"):
         bert(head="pool", pooler=True)
 
 
