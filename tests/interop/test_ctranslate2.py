@@ -57,7 +57,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_writes_what_torch_writes(changes, tmp_path):
+def test_greedy_search_gives_the_ids_and_scores_of_torch(changes, tmp_path):
     model = make_model(**changes)
     exact = copy.deepcopy(model).double()  # in float32 torch rounds, too, and on some processors the other way
     requests = some_requests(24, vocab=model.config.source_vocab_size)
@@ -71,7 +71,7 @@ def test_writes_what_torch_writes(changes, tmp_path):
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-def test_small_numbers_meet_the_same_epsilon(norm, tmp_path):
+def test_norms_have_the_epsilon_of_torch(norm, tmp_path):
     model = make_model(norm=norm, residual="pre", positions="none", tied="none")
     with torch.no_grad():
         for embedding in (model.source_embedding, model.target_embedding):
@@ -95,14 +95,14 @@ def test_a_source_of_1100_tokens_is_read_to_its_end(positions, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "changes"), REFUSED.items(), ids=REFUSED)
-def test_what_would_differ_is_refused_by_name(name, changes):
+def test_unsupported_settings_are_refused_by_name(name, changes):
     config = Seq2SeqConfig(60, 60, d_model=32, n_heads=4, d_ff=48, n_layers=2, **changes)
     assert name in why_not(config)
     with pytest.raises(UserError, match=name):
         ct2_model(LoadedModel("seq2seq", make_model(**changes), None))
 
 
-def test_only_these_are_refused():
+def test_every_other_setting_is_converted():
     for changes in VARIANTS.values():
         sizes = {"source_vocab_size": 60, "target_vocab_size": 60, "d_model": 32, "n_heads": 4}
         assert why_not(Seq2SeqConfig(**{**sizes, **changes})) is None
@@ -110,7 +110,7 @@ def test_only_these_are_refused():
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
-def test_the_table_of_positions_is_the_models_own(layout):
+def test_the_position_table_equals_the_models_sinusoids(layout):
     expected = sinusoidal_code(torch.arange(POSITIONS), 48, layout=layout).float()
     ours = torch.from_numpy(sinusoids(48, halves=layout == "halves"))
     assert largest_difference(ours, expected) <= 1e-7

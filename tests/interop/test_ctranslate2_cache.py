@@ -32,7 +32,7 @@ def model_folder(tmp_path) -> Path:
     return save_model(tmp_path / "model", make_model(), None)
 
 
-def test_the_second_time_nothing_is_converted(model_folder, counted):
+def test_a_model_is_converted_once(model_folder, counted):
     first, second = convert(model_folder), convert(str(model_folder))
     assert first == second
     assert len(counted) == 1
@@ -40,14 +40,14 @@ def test_the_second_time_nothing_is_converted(model_folder, counted):
     check_manifest(first.folder)
 
 
-def test_the_model_folder_stays_whole(model_folder, counted):
+def test_the_model_folder_still_loads_after_a_conversion(model_folder, counted):
     before = check_manifest(model_folder)
     convert(model_folder)
     assert check_manifest(model_folder) == before
     load_model(model_folder)
 
 
-def test_another_model_in_the_same_place_is_converted_anew(model_folder, counted):
+def test_another_model_in_the_same_folder_is_converted_again(model_folder, counted):
     first = convert(model_folder)
     save_model(model_folder, make_model(d_ff=64), None)
     second = convert(model_folder)
@@ -65,7 +65,7 @@ def test_conversions_for_another_version_are_deleted(model_folder, counted, monk
 
 @pytest.mark.parametrize("name", ["model.bin", MANIFEST, INFO])
 @pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
-def test_a_damaged_conversion_is_made_again(name, damage, model_folder, counted):
+def test_a_damaged_conversion_is_replaced(name, damage, model_folder, counted):
     path = convert(model_folder).folder / name
     whole = path.read_bytes()
     path.unlink()
@@ -78,7 +78,7 @@ def test_a_damaged_conversion_is_made_again(name, damage, model_folder, counted)
     assert path.read_bytes() == whole
 
 
-def test_beside_a_read_only_model_nothing_is_written(model_folder, counted, tmp_path, monkeypatch):
+def test_nothing_is_written_into_a_read_only_model_folder(model_folder, counted, tmp_path, monkeypatch):
     writable = os.access
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda path, mode: path != model_folder and writable(path, mode))
@@ -90,13 +90,13 @@ def test_beside_a_read_only_model_nothing_is_written(model_folder, counted, tmp_
     assert len(counted) == 1
 
 
-def test_a_refused_model_is_refused_with_the_reason_and_the_remedy(tmp_path):
+def test_a_model_that_cannot_be_converted_is_refused_with_reason_and_remedy(tmp_path):
     folder = save_model(tmp_path / "model", make_model(positions="alibi"), None)
     with pytest.raises(NotConvertible, match=r"ALiBi.*torch"):
         convert(folder)
 
 
-def test_what_is_no_model_folder_is_refused(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(UserError, match=MANIFEST):
         convert(tmp_path)
 
@@ -112,7 +112,7 @@ def by_child(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_child_refuses_a_damaged_model_in_words(by_child, tmp_path):
+def test_a_damaged_model_gives_the_childs_message(by_child, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     for path in by_child.iterdir():

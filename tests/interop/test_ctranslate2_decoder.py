@@ -50,7 +50,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_logits_are_torchs(changes: dict, tmp_path: Path) -> None:
+def test_logits_equal_those_of_torch(changes: dict, tmp_path: Path) -> None:
     model = fill(Gpt(GptConfig(**{**SIZES, "max_len": 150, **changes})), dtype=torch.float32)
     assert why_not(model.config) is None
     ids = whole_numbers(2, 150, below=60)
@@ -60,7 +60,7 @@ def test_logits_are_torchs(changes: dict, tmp_path: Path) -> None:
         assert largest_difference(found, model(ids)) < 2e-5
 
 
-def test_key_heads_are_not_written_out(tmp_path: Path) -> None:
+def test_shared_key_heads_stay_shared(tmp_path: Path) -> None:
     """Four query heads share one: a quarter of the keys and values, in the file and in memory."""
     sizes = [
         (convert_here(make_gpt(n_kv_heads=n, tied=False), tmp_path / str(n)).folder / "model.bin").stat().st_size
@@ -69,11 +69,11 @@ def test_key_heads_are_not_written_out(tmp_path: Path) -> None:
     assert sizes[1] - sizes[0] >= 2 * 2 * (24 * 32 + 24) * 4  # layers, keys and values, rows of 32 and a bias, bytes
 
 
-def test_a_mark_before_each_text_is_refused() -> None:
+def test_bos_before_each_source_is_refused() -> None:
     assert "no BOS before" in why_not(GptConfig(**SIZES, special_ids=SpecialIds(source_bos=True)))
 
 
-def test_for_other_programs(tmp_path: Path) -> None:
+def test_with_tokenizers_ids_are_named_by_their_pieces(tmp_path: Path) -> None:
     """Ids go by their pieces, and the model's marks are known by name."""
     model = make_gpt(vocab_size=tokenizers().source.vocab_size)
     folder = save_model(tmp_path / "model", model, tokenizers())
@@ -87,7 +87,7 @@ def test_for_other_programs(tmp_path: Path) -> None:
         assert result.sequences[0] == tokenizers().source.pieces(best.ids)
 
 
-def test_for_other_programs_a_model_must_have_an_end(tmp_path: Path) -> None:
+def test_with_tokenizers_eos_must_be_in_the_vocabulary(tmp_path: Path) -> None:
     size = tokenizers().source.vocab_size
     folder = save_model(
         tmp_path / "model", make_gpt(vocab_size=size, special_ids=SpecialIds(eos_id=size)), tokenizers()

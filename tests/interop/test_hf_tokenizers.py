@@ -124,7 +124,7 @@ def same_ids(ours, theirs, texts: list[str] = TEXTS) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ids_are_those_of_transformers(kind: str, lines: list[str], tmp_path: Path) -> None:
+def test_ids_equal_those_of_transformers(kind: str, lines: list[str], tmp_path: Path) -> None:
     assert len(TEXTS) == 5000
     theirs = made(kind, tmp_path, lines)
     model_type = kind.split()[0]
@@ -156,7 +156,7 @@ def test_the_model_folder_keeps_the_tokenizer(kind: str, lines: list[str], tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_exported_gives_transformers_the_same_ids(kind: str, lines: list[str], tmp_path: Path) -> None:
+def test_an_exported_tokenizer_gives_transformers_equal_ids(kind: str, lines: list[str], tmp_path: Path) -> None:
     first = made(kind, tmp_path, lines)
     tokenizers = import_tokenizers(tmp_path, model_type=kind.split()[0])
     (tmp_path / "there").mkdir()
@@ -226,7 +226,7 @@ HUB = {  # the kind of tokenizer.json, and tokenizer_config.json
 
 
 @pytest.mark.parametrize("case", HUB)
-def test_a_folder_of_the_hub_gives_the_ids_of_auto_tokenizer(case: str, hub: dict, tmp_path: Path) -> None:
+def test_ids_of_a_hub_folder_equal_those_of_auto_tokenizer(case: str, hub: dict, tmp_path: Path) -> None:
     kind, settings = HUB[case]
     model_type = settings.get("model_type", kind.split()[0])
     (tmp_path / "tokenizer.json").write_text(json.dumps(hub[kind]))
@@ -252,7 +252,7 @@ PLAIN = ("bert", "gpt2", "bart", "llama", "t5")
 
 @pytest.mark.parametrize("kind", PLAIN)
 @pytest.mark.parametrize("numbered", [False, True])
-def test_pieces_that_other_files_add_are_found(kind: str, numbered: bool, lines: list[str], tmp_path: Path) -> None:
+def test_tokens_added_in_other_files_are_found(kind: str, numbered: bool, lines: list[str], tmp_path: Path) -> None:
     n_pieces = len(made(kind, tmp_path, lines))
     added = {"<|user|>": n_pieces + 1, "The": n_pieces, "Ünseen": n_pieces + 2}
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
@@ -270,9 +270,7 @@ def test_pieces_that_other_files_add_are_found(kind: str, numbered: bool, lines:
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_special_pieces_are_cut_like_any_text_where_the_settings_say_so(
-    kind: str, lines: list[str], tmp_path: Path
-) -> None:
+def test_special_tokens_are_split_with_split_special_tokens(kind: str, lines: list[str], tmp_path: Path) -> None:
     special = made(kind, tmp_path, lines).all_special_tokens
     path = tmp_path / "tokenizer_config.json"
     settings = json.loads(path.read_text()) if path.is_file() else {}
@@ -312,7 +310,7 @@ def test_a_folder_with_bad_settings_is_refused(name: str, values: dict, tmp_path
         import_tokenizers(tmp_path, model_type="gpt2")
 
 
-def test_a_unigram_model_with_bytes_is_as_transformers_builds_it(lines: list[str], tmp_path: Path) -> None:
+def test_a_unigram_model_with_byte_fallback_gives_equal_ids(lines: list[str], tmp_path: Path) -> None:
     pieces_folder(tmp_path, "tokenizer.model", lines, **{**LLAMA, "model_type": "unigram"})
     write_config(tmp_path, "llama")
     theirs = transformers.TokenizersBackend.from_pretrained(tmp_path)
@@ -336,9 +334,7 @@ def own_tokenizers(lines: list[str], **settings) -> Tokenizers:
 
 
 @pytest.mark.parametrize("case", OWN)
-def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
-    case: str, lines: list[str], tmp_path: Path
-) -> None:
+def test_heedfuls_own_tokenizer_gives_transformers_equal_ids(case: str, lines: list[str], tmp_path: Path) -> None:
     tokenizers = own_tokenizers(lines, **OWN[case])
     write_tokenizer_json(tokenizers, tmp_path, model_type="bert")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -359,12 +355,14 @@ def test_a_tokenizer_of_heedfuls_own_gives_transformers_the_same_ids(
 @pytest.mark.parametrize(
     "settings", [{"kind": "word"}, {"kind": "unigram"}, {"whitespace": "suffix"}, {"lowercase": True}], ids=str
 )
-def test_one_that_transformers_could_not_match_is_refused(settings: dict, lines: list[str], tmp_path: Path) -> None:
+def test_a_tokenizer_that_no_tokenizer_json_expresses_is_refused(
+    settings: dict, lines: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match="no tokenizer like this"):
         write_tokenizer_json(own_tokenizers(lines[:300], **settings), tmp_path, model_type="bert")
 
 
-def test_merges_are_counted_as_transformers_counts_them() -> None:
+def test_merges_are_in_the_order_of_transformers() -> None:
     from transformers.tokenization_utils_base import generate_merges
 
     pieces = ["ddd", "dd", "d", "dddd", *"abc", "ab", "bc", "abc", "aa", "aaa", "cab", "abcab", "ca", "aab", "caab"]
@@ -387,7 +385,7 @@ def marian_folder(folder: Path, lines: list[str]) -> Path:
     return folder
 
 
-def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path) -> None:
+def test_marians_ids_equal_those_of_transformers(lines: list[str], tmp_path: Path) -> None:
     theirs = transformers.MarianTokenizer.from_pretrained(marian_folder(tmp_path, lines))
     ours = import_tokenizers(tmp_path, model_type="marian")
     theirs.punc_normalizer = lambda text: text  # sacremoses may be installed; ids are compared without it
@@ -419,7 +417,7 @@ def test_marians_ids_are_those_of_transformers(lines: list[str], tmp_path: Path)
     ],
     ids=str,
 )
-def test_what_marians_tokenizer_cannot_do_is_named(
+def test_a_marian_folder_with_other_special_tokens_is_refused(
     name: str, values: dict, words: str, lines: list[str], tmp_path: Path
 ) -> None:
     """Theirs finds added pieces in a text, or no special ones: other ids, and rows beyond the vocabulary."""
@@ -429,7 +427,7 @@ def test_what_marians_tokenizer_cannot_do_is_named(
         import_tokenizers(folder, model_type="marian")
 
 
-def test_marians_own_marks_may_be_named(lines: list[str], tmp_path: Path) -> None:
+def test_a_marian_folder_may_name_its_usual_special_tokens(lines: list[str], tmp_path: Path) -> None:
     folder = marian_folder(tmp_path, lines[:500])
     ids = json.loads((folder / "vocab.json").read_text())
     marks = {
@@ -459,7 +457,7 @@ def with_pieces(tokenizer: HFTokenizer, *pieces: str, **roles: str) -> HFTokeniz
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])  # pieces by name, and in a list
-def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], tmp_path: Path) -> None:
+def test_special_tokens_beyond_the_embedding_are_left_out(kind: str, lines: list[str], tmp_path: Path) -> None:
     made(kind, tmp_path, lines)
     plain = import_tokenizers(tmp_path, model_type=kind).source
     longer = with_pieces(plain, "<|pad|>", "<|tool|>", pad_token="<|pad|>")
@@ -479,7 +477,7 @@ def test_special_pieces_without_a_row_are_left_out(kind: str, lines: list[str], 
         )
 
 
-def test_a_hidden_word_needs_its_row_where_words_are_filled_in(bert: HFTokenizer) -> None:
+def test_a_required_mask_beyond_the_embedding_is_refused(bert: HFTokenizer) -> None:
     longer = with_pieces(bert, "[HIDDEN]", mask_token="[HIDDEN]")
     with pytest.raises(UserError, match=r"piece '\[HIDDEN\]' has the id"):
         drop_tokens_beyond_embedding(longer, bert.vocab_size, optional_roles=(), where="folder")
@@ -506,12 +504,12 @@ def test_the_protocol(bert: HFTokenizer) -> None:
         bert.id_of("never in there")
 
 
-def test_it_goes_to_another_process(bert: HFTokenizer) -> None:
+def test_it_can_be_pickled(bert: HFTokenizer) -> None:
     kind, arguments = bert.__reduce__()
     assert kind(*arguments).fingerprint == bert.fingerprint
 
 
-def test_padding_and_truncation_of_the_file_do_not_count(bert: HFTokenizer, tmp_path: Path) -> None:
+def test_padding_and_truncation_of_the_file_are_ignored(bert: HFTokenizer, tmp_path: Path) -> None:
     backend = Tokenizer.from_str(bert.content)
     backend.enable_truncation(3)
     backend.enable_padding(length=50)
@@ -673,13 +671,13 @@ def test_broken_merges_are_refused(tmp_path: Path) -> None:
         import_tokenizers(tmp_path, model_type="gpt2")
 
 
-def test_a_model_of_two_foreign_tokenizers_is_refused(bert: HFTokenizer, tmp_path: Path) -> None:
+def test_two_hf_tokenizers_for_one_model_are_refused(bert: HFTokenizer, tmp_path: Path) -> None:
     other = HFTokenizer(bert.content, bert.roles)
     with pytest.raises(UserError, match="these are two"):
         save_tokenizers(tmp_path, Tokenizers(source=bert, target=other))
 
 
-def test_transformers_is_not_needed(bert: HFTokenizer, tmp_path: Path) -> None:
+def test_running_a_converted_tokenizer_needs_no_transformers(bert: HFTokenizer, tmp_path: Path) -> None:
     save_tokenizers(tmp_path, Tokenizers(source=bert, target=bert))
     program = f"""
 import sys

@@ -42,7 +42,7 @@ def no_temporary_folder(**_):
     raise FileNotFoundError(2, "No usable temporary directory found")
 
 
-def test_it_is_converted_for_this_process_and_that_is_said_once(folder, monkeypatch):
+def test_a_model_is_converted_for_this_process_with_one_notice(folder, monkeypatch):
     counted = count_conversions(monkeypatch)
     before = sorted(folder.rglob("*"))
     with pytest.warns(Notice, match=f"{NO_FOLDER}.*cannot be written.*XDG_CACHE_HOME"):
@@ -55,14 +55,14 @@ def test_it_is_converted_for_this_process_and_that_is_said_once(folder, monkeypa
     assert sorted(folder.rglob("*")) == before
 
 
-def test_what_must_be_kept_is_refused(folder):
+def test_a_conversion_that_must_be_kept_is_refused(folder):
     with pytest.raises(UserError, match="cannot be written"):
         convert(folder, kept=True)
 
 
 @pytest.mark.filterwarnings("ignore::heedful.errors.Notice")
 @pytest.mark.parametrize("engine", ["auto", "ctranslate2"])
-def test_both_ways_to_ctranslate2_go_on(folder, monkeypatch, engine):
+def test_both_engines_that_can_take_ctranslate2_search(folder, monkeypatch, engine):
     count_conversions(monkeypatch)
     requests = some_requests(20)
     found = open_engine(folder, engine=engine).search(requests, GREEDY)
@@ -70,14 +70,14 @@ def test_both_ways_to_ctranslate2_go_on(folder, monkeypatch, engine):
     assert [best[0].ids for best in found] == [best[0].ids for best in expected]
 
 
-def test_without_any_place_auto_takes_torch(folder, monkeypatch):
+def test_without_a_temporary_folder_auto_takes_torch(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", no_temporary_folder)
     assert isinstance(open_engine(folder), TorchEngine)
     with pytest.raises(NotConvertible, match=r"cannot be written.*a temporary folder .* cannot be made"):
         open_engine(folder, engine="ctranslate2")
 
 
-def test_a_writer_goes_on(tmp_path, monkeypatch):
+def test_a_decoder_only_model_generates_as_well(tmp_path, monkeypatch):
     made = save_model(tmp_path / "gpt", make_gpt(), None)
     close(made, monkeypatch)
     prompts = some_prompts(4)
@@ -94,7 +94,7 @@ def test_a_writer_goes_on(tmp_path, monkeypatch):
     assert len(counted) == 1
 
 
-def test_a_model_folder_that_only_seems_open(tmp_path, monkeypatch):
+def test_a_model_folder_that_only_seems_writable(tmp_path, monkeypatch):
     made = save_model(tmp_path / "model", make_model(), None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     count_conversions(monkeypatch)
@@ -119,7 +119,7 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch):
     assert not cache._is_writable(user_cache())
 
 
-def test_processes_share_a_cache_for_now(folder, tmp_path, monkeypatch):
+def test_child_processes_share_a_temporary_cache(folder, tmp_path, monkeypatch):
     with pytest.warns(Notice, match="each time"), cache_for_children(folder) as variables:
         place = Path(variables["XDG_CACHE_HOME"])
         assert place.is_dir()
@@ -130,7 +130,7 @@ def test_processes_share_a_cache_for_now(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [[], ["--workers", "2"]])
-def test_a_command_says_so_and_leaves_nothing_behind(tmp_path, options):
+def test_a_command_prints_the_notice_and_leaves_no_files(tmp_path, options):
     (tmp_path / "tmp").mkdir()
     (tmp_path / "in").write_text("A dog runs.\n")
     done = subprocess.run(

@@ -80,7 +80,7 @@ def greedy(folder: Path, model: nn.Module, sources: list[list[int]], limit: int)
 
 
 @pytest.mark.parametrize("family", WRITERS)
-def test_an_encoder_decoder_writes_the_same(family: str, tmp_path: Path) -> None:
+def test_an_encoder_decoder_generates_the_ids_of_torch(family: str, tmp_path: Path) -> None:
     model = fill(WRITERS[family](), dtype=torch.float32)
     folder = exported(model, tmp_path)
     assert json.loads((folder / "config.json").read_text())["family"] == family
@@ -89,7 +89,7 @@ def test_an_encoder_decoder_writes_the_same(family: str, tmp_path: Path) -> None
     assert greedy(folder, model, sources, 9) == [best[0].ids for best in found]
 
 
-def test_a_language_model_says_the_same(tmp_path: Path) -> None:
+def test_logits_of_a_language_model_equal_those_of_torch(tmp_path: Path) -> None:
     model = fill(Gpt(GptConfig(VOCAB, **SIZES, max_len=30)), dtype=torch.float32)
     ids = whole_numbers(3, 9, below=VOCAB, name="ids")
     [logits] = session(exported(model, tmp_path) / "model.onnx").run(["logits"], {"ids": ids.numpy()})
@@ -97,7 +97,7 @@ def test_a_language_model_says_the_same(tmp_path: Path) -> None:
         assert np.abs(logits - model(ids).numpy()).max() < 1e-4
 
 
-def test_an_encoder_says_the_same(tmp_path: Path) -> None:
+def test_logits_of_an_encoder_equal_those_of_torch(tmp_path: Path) -> None:
     model = fill(Bert(BertConfig(VOCAB, **SIZES, max_len=30)), dtype=torch.float32)
     ids, mask = whole_numbers(3, 9, below=VOCAB, name="ids"), torch.arange(9) < torch.tensor([[9], [2], [5]])
     feeds = {"ids": ids.numpy(), "mask": mask.numpy()}
@@ -106,7 +106,7 @@ def test_an_encoder_says_the_same(tmp_path: Path) -> None:
         assert np.abs(logits - model(ids, mask).numpy())[mask.numpy()].max() < 1e-4
 
 
-def test_an_image_model_says_the_same(tmp_path: Path) -> None:
+def test_logits_of_an_image_model_equal_those_of_torch(tmp_path: Path) -> None:
     config = VitConfig(image_size=8, patch_size=4, n_channels=3, **SIZES, labels=("a", "b", "c"))
     model = fill(Vit(config), dtype=torch.float32)
     pixels = numbers(5, 3, 8, 8, dtype=torch.float32)
@@ -115,7 +115,7 @@ def test_an_image_model_says_the_same(tmp_path: Path) -> None:
         assert np.abs(logits - model(pixels).numpy()).max() < 1e-4
 
 
-def test_what_is_no_graph_is_refused_by_name(tmp_path: Path) -> None:
+def test_models_that_are_no_graph_are_refused_by_name(tmp_path: Path) -> None:
     assert "universal" in why_not("universal", UniversalConfig(9, 9))
     assert "batch" in why_not("seq2seq", Seq2SeqConfig(9, 9, norm="batch"))
     config = Seq2SeqConfig(VOCAB, VOCAB, **SIZES, pattern=PatternConfig("window"))

@@ -25,13 +25,13 @@ def corpus(n: int = 400) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
-def test_translations_are_found_whatever_stands_beside_them():
+def test_translations_are_learned_from_whole_sentences():
     found = learn_shortlist(corpus(), target_vocab_size=60, joint=False, n_always=1, n_candidates=1, n_rounds=5)
     assert found.always == [5]
     assert found.candidates == {number: [number + 30] for number in range(10, 30)}
 
 
-def test_a_joint_vocabulary_may_copy():
+def test_with_a_joint_vocabulary_a_token_may_be_copied():
     found = learn_shortlist(corpus(), target_vocab_size=60, joint=True, n_candidates=1, n_rounds=5)
     assert found.candidates[17] == [17, 47]
 
@@ -41,12 +41,12 @@ def test_rare_candidates_are_left_out():
     assert all(ids == [number + 30] for number, ids in found.candidates.items())
 
 
-def test_without_text_there_is_nothing_to_learn():
+def test_without_pairs_there_is_nothing_to_learn():
     with pytest.raises(UserError, match="no pair"):
         learn_shortlist([([], [5])], target_vocab_size=60, joint=False)
 
 
-def test_a_search_writes_only_what_is_listed(tmp_path):
+def test_a_search_generates_only_listed_tokens(tmp_path):
     converted = convert_here(make_model(), tmp_path / "ct2")
     assert not has_shortlist(converted)
     with pytest.raises(UserError, match="heedful shortlist"):
@@ -75,7 +75,7 @@ def test_with_all_tokens_listed_nothing_changes(tmp_path):
         assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-4)
 
 
-def test_scores_are_the_models_own(tmp_path):
+def test_scores_are_those_of_the_model(tmp_path):
     """A list leaves the rest of the probability out; the score that is given does not."""
     model = make_model()
     converted = convert_here(model, tmp_path / "ct2")

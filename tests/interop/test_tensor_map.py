@@ -42,7 +42,7 @@ def test_what_each_field_means() -> None:
     assert write_tensors([TensorMap("a", "x", unsqueeze=True)], {"x": x})["a"].shape == (1, 2, 3)
 
 
-def test_a_tied_matrix_has_many_names() -> None:
+def test_tied_matrices_under_several_names_must_be_equal() -> None:
     row, x = TensorMap("a", "x", aliases=("b",)), numbers(2, 3)
     for found in ({"a": x}, {"b": x}, {"a": x, "b": x.clone()}):
         assert torch.equal(read_tensors([row], found)["x"], x)
@@ -50,11 +50,11 @@ def test_a_tied_matrix_has_many_names() -> None:
         read_tensors([row], {"a": x, "b": x + 1}, where="file")
 
 
-def test_what_may_be_absent_is_zero() -> None:
+def test_a_tensor_with_default_zeros_may_be_missing() -> None:
     assert torch.equal(read_tensors([TensorMap("a", "x", default_zeros=(3,))], {})["x"], torch.zeros(3))
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_missing_surplus_and_misshapen_tensors_are_named() -> None:
     x = numbers(2, 3)
     with pytest.raises(UserError, match=r"file: .*missing 1 \(a\); unexpected 1 \(other\)"):
         read_tensors([TensorMap("a", "x")], {"other": x}, where="file")
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_named() -> None:
         write_tensors([TensorMap("a", "x")], {"x": x, "y": x})
 
 
-def test_one_precision_for_all() -> None:
+def test_all_tensors_get_one_dtype() -> None:
     half, single = torch.ones(2, dtype=torch.float16), torch.ones(2)
     found = to_common_dtype({"a": half, "b": single, "c": torch.ones(2, dtype=torch.bfloat16)}, where="file")
     assert {tensor.dtype for tensor in found.values()} == {torch.float32}
@@ -79,7 +79,7 @@ def test_one_precision_for_all() -> None:
         to_common_dtype({"a": torch.ones(2, dtype=torch.int64)}, where="file")
 
 
-def test_values_are_read_by_name_and_type() -> None:
+def test_config_values_are_checked_by_type() -> None:
     values = HFConfig({"n": 3, "x": 0.5, "yes": True, "kind": "gelu_new", "none": None, "odd": 1}, where="config.json")
     assert (values.get_int("n"), values.get_float("x"), values.get_float("n"), values.get_bool("yes")) == (
         3,

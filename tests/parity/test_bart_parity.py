@@ -69,12 +69,12 @@ def test_gradients_are_equal(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("case", ["base", "first forced"])
-def test_generate_writes_the_same(case: str) -> None:
+def test_generate_gives_equal_texts(case: str) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed, **CASES[case]), "bart")
 
 
 @pytest.mark.parametrize("case", ["base", "scaled", "first forced"])
-def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
+def test_a_folder_of_hugging_face_is_read(case: str, tmp_path: Path) -> None:
     theirs = hugging_face(**CASES[case])
     theirs.generation_config.forced_bos_token_id = CASES[case].get("forced_bos_token_id")
     theirs.save_pretrained(tmp_path / "theirs")
@@ -86,7 +86,7 @@ def test_a_folder_of_theirs_is_read(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
-def test_a_first_token_forced_in_the_old_words_is_written(tmp_path: Path) -> None:
+def test_a_first_token_forced_by_the_older_setting_is_generated(tmp_path: Path) -> None:
     """Folders from before `forced_bos_token_id`, which have no generation_config.json either."""
     theirs = hugging_face(forced_bos_token_id=None)
     theirs.save_pretrained(tmp_path / "theirs")
@@ -169,7 +169,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_place_is_refused_by_name(name: str) -> None:
+def test_unsupported_settings_are_refused_by_name(name: str) -> None:
     values = {**transformers.BartConfig(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name):
         BartType().config_from_hf(values, where="config.json")
@@ -177,7 +177,7 @@ def test_what_has_no_place_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize(("name", "value"), [("forced_bos_token_id", 7), ("eos_token_id", [2, 3]), ("eos_token_id", 3)])
-def test_marks_that_only_a_search_knows_are_refused_by_name(name: str, value: object, tmp_path: Path) -> None:
+def test_unsupported_generation_settings_are_refused_by_name(name: str, value: object, tmp_path: Path) -> None:
     hugging_face().save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs" / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
@@ -190,7 +190,7 @@ SEARCH = {"length_penalty": 2.0, "no_repeat_ngram_size": 3, "min_length": 56, "n
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
-def test_how_they_search_is_not_kept_and_that_is_said(name: str, tmp_path: Path) -> None:
+def test_search_settings_are_not_kept_with_a_warning(name: str, tmp_path: Path) -> None:
     """As bart-large-cnn asks for it, in either of its files."""
     hugging_face().save_pretrained(tmp_path / "theirs")
     if name == "config.json":

@@ -100,7 +100,7 @@ def test_logits_states_and_gradients_are_equal(switch: str, head: str, dtype: to
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_a_decoder_of_its_own_is_equal(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_an_untied_output_layer_is_equal(dtype: torch.dtype, tmp_path: Path) -> None:
     theirs = theirs_of("masked", dtype, tie_word_embeddings=False)
     ours = imported(theirs, tmp_path)
     assert not ours.config.tied
@@ -113,7 +113,7 @@ def test_a_decoder_of_its_own_is_equal(dtype: torch.dtype, tmp_path: Path) -> No
     assert gradients_differ(ours, theirs, "bert", dtype) == []
 
 
-def test_what_pre_training_left_is_read_as_a_model_for_hidden_words(tmp_path: Path) -> None:
+def test_a_pre_training_checkpoint_is_read_as_a_masked_language_model(tmp_path: Path) -> None:
     theirs = unlike(transformers.BertForPreTraining(transformers.BertConfig(**SIZES)), torch.float32)
     ours = imported(theirs, tmp_path)
     assert ours.config.head == "masked"
@@ -122,7 +122,7 @@ def test_what_pre_training_left_is_read_as_a_model_for_hidden_words(tmp_path: Pa
     assert close(ours(ids, mask, segments)[mask], there[mask], torch.float32)
 
 
-def test_its_pooler_is_kept_and_written_again(tmp_path: Path) -> None:
+def test_the_pooler_of_a_masked_language_model_is_kept(tmp_path: Path) -> None:
     """Public files for hidden words have one, as pre-training left it."""
     theirs = unlike(transformers.BertForPreTraining(transformers.BertConfig(**SIZES)), torch.float32)
     ours = imported(theirs, tmp_path)
@@ -140,7 +140,7 @@ def test_its_pooler_is_kept_and_written_again(tmp_path: Path) -> None:
     assert not load_model(import_huggingface(tmp_path / "without", tmp_path / "back")).model.config.pooler
 
 
-def test_the_names_that_the_first_files_had_are_read(tmp_path: Path) -> None:
+def test_tensor_names_of_the_first_checkpoints_are_read(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     theirs = theirs_of("masked")
@@ -236,13 +236,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_heedful_does_not_compute_is_refused_by_name(case: str) -> None:
+def test_unsupported_settings_are_refused_by_name(case: str) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(UserError, match=word):
         BertType().config_from_hf(values(**changes), where="config.json")
 
 
-def test_a_key_that_nobody_knows_is_named() -> None:
+def test_an_unknown_setting_is_named() -> None:
     with pytest.warns(UserWarning, match="brand_new_switch"):
         BertType().config_from_hf(values(brand_new_switch=3), where="config.json")
 

@@ -22,7 +22,7 @@ def same(ours: list[dict], theirs: list[dict]) -> bool:
     ] == [{key: value for key, value in one.items() if key != "score"} for one in theirs]
 
 
-def test_hidden_words(tmp_path: Path) -> None:
+def test_masked_words_equal_those_of_their_pipeline(tmp_path: Path) -> None:
     there = folder_of(transformers.BertForMaskedLM, tmp_path)
     ours = pipeline("fill-mask", model=import_huggingface(there, tmp_path / "ours"))
     theirs = transformers.pipeline("fill-mask", model=str(there))
@@ -47,7 +47,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("case", LABELS)
-def test_labels(case: str, tmp_path: Path) -> None:
+def test_labels_equal_those_of_their_pipeline(case: str, tmp_path: Path) -> None:
     there = folder_of(transformers.BertForSequenceClassification, tmp_path, **LABELS[case])
     ours = pipeline("text-classification", model=import_huggingface(there, tmp_path / "ours"))
     theirs = transformers.pipeline("text-classification", model=str(there))
@@ -56,7 +56,7 @@ def test_labels(case: str, tmp_path: Path) -> None:
         assert same(found, wanted)
 
 
-def test_marks_come_from_the_tokenizer_and_the_way_back_keeps_all(tmp_path: Path) -> None:
+def test_special_ids_come_from_the_tokenizer_and_survive_the_export(tmp_path: Path) -> None:
     there = folder_of(transformers.BertForMaskedLM, tmp_path)
     ours = import_huggingface(there, tmp_path / "ours")
     config = load_model(ours).model.config
@@ -69,7 +69,7 @@ def test_marks_come_from_the_tokenizer_and_the_way_back_keeps_all(tmp_path: Path
         assert again(text) == first(text)
 
 
-def test_a_model_with_a_tokenizer_of_heedfuls_own_finds_the_same_words_there(tmp_path: Path) -> None:
+def test_an_exported_model_with_heedfuls_tokenizer_finds_the_same_words(tmp_path: Path) -> None:
     tokenizers = own_tokenizers()
     ours = bert_folder(tmp_path / "ours", tokenizers)
     there = export_huggingface(ours, tmp_path / "there")

@@ -69,7 +69,7 @@ def bart_folder(folder: Path) -> Path:
     return folder
 
 
-def test_bart_gets_its_own_marks(tmp_path: Path) -> None:
+def test_bart_is_trained_with_its_own_special_ids(tmp_path: Path) -> None:
     """Sources are <s> ids </s>, targets </s> <s> ids </s>: as it was trained, not as heedful's own are."""
     ours = import_huggingface(bart_folder(tmp_path / "theirs"), tmp_path / "ours")
     special_ids = load_model(ours).model.config.special_ids

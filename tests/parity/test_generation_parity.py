@@ -89,7 +89,7 @@ def saved(model, tokenizer, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [gpt2, llama, chat, one_mark])
-def test_texts_are_those_of_their_pipeline(make, tmp_path: Path) -> None:
+def test_texts_equal_those_of_their_pipeline(make, tmp_path: Path) -> None:
     folder = make(tmp_path / "theirs")
     import_huggingface(folder, tmp_path / "ours")
     theirs = transformers.pipeline("text-generation", model=str(folder))

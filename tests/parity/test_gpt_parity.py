@@ -266,7 +266,7 @@ def test_a_model_of_ours_comes_back_to_the_bit(case: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
-def test_an_end_without_a_row_leaves_the_others(tmp_path: Path) -> None:
+def test_an_eos_id_beyond_the_embedding_is_left_out(tmp_path: Path) -> None:
     """Their config.json may keep GPT-2's 50256 over a smaller vocabulary, and generation_config.json the real end."""
     theirs = reference("gpt2")
     theirs.config.eos_token_id, theirs.generation_config.eos_token_id = 50256, 7
@@ -312,7 +312,7 @@ def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize("case", ["gpt2", "llama, one key head, tied"])
-def test_a_base_model_that_needs_no_head_is_read(case: str, tmp_path: Path) -> None:
+def test_a_base_model_with_tied_output_is_read(case: str, tmp_path: Path) -> None:
     theirs = reference(case)
     theirs.base_model.save_pretrained(tmp_path / "theirs")
     read = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
@@ -320,7 +320,7 @@ def test_a_base_model_that_needs_no_head_is_read(case: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("case", ["gpt2, not tied", "llama"])
-def test_a_base_model_that_needs_one_is_refused(case: str, tmp_path: Path) -> None:
+def test_a_base_model_without_its_output_layer_is_refused(case: str, tmp_path: Path) -> None:
     reference(case).base_model.save_pretrained(tmp_path / "theirs")
     with pytest.raises(UserError, match=r"theirs: has no 'lm_head\.weight'.* Save it with its head"):
         import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -343,13 +343,13 @@ def test_a_base_model_that_needs_one_is_refused(case: str, tmp_path: Path) -> No
         ({"model_type": "llama", "eos_token_id": ["</s>"]}, "'eos_token_id' must be"),
     ],
 )
-def test_what_has_no_place_here_is_refused_by_name(values: dict[str, object], words: str) -> None:
+def test_unsupported_settings_are_refused_by_name(values: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         MODEL_TYPES[values["model_type"]].config_from_hf(values, where="some/config.json")
     assert "some/config.json" in str(caught.value)
 
 
-def test_settings_of_before_version_5() -> None:
+def test_rotary_settings_of_transformers_4_are_read() -> None:
     old = {
         "rope_theta": 500_000.0,
         "rope_scaling": {name: value for name, value in LLAMA3.items() if name != "rope_theta"},
@@ -379,7 +379,7 @@ def test_settings_of_before_version_5() -> None:
         ({**OURS["llama"], "activation": "gelu"}, "positions", "activation = 'gelu'"),
     ],
 )
-def test_what_they_cannot_compute_is_refused_with_the_reason(changes, of_gpt2, of_llama) -> None:
+def test_models_that_gpt2_or_llama_cannot_compute_are_refused_with_the_reason(changes, of_gpt2, of_llama) -> None:
     config = GptConfig(**{"vocab_size": 61, "d_model": 24, "n_layers": 1, "n_heads": 4, "d_ff": 36, **changes})
     for kind, reason in (("gpt2", of_gpt2), ("llama", of_llama)):
         config_to = MODEL_TYPES[kind].config_to_hf
@@ -390,7 +390,7 @@ def test_what_they_cannot_compute_is_refused_with_the_reason(changes, of_gpt2, o
                 config_to(config)
 
 
-def test_every_setting_of_ours_is_read_back() -> None:
+def test_every_setting_survives_the_way_there_and_back() -> None:
     """A setting that the table of settings forgot would come back as its default."""
     base = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 36, "max_len": 40, "norm_eps": 1e-4}
     odd = {

@@ -114,7 +114,7 @@ def greedy(model: Seq2Seq, source: Tensor, mask: Tensor, n_tokens: int) -> list[
     ]
 
 
-def test_greedy_search_writes_the_same(joint: Tokenizers, tmp_path: Path, transformers) -> None:
+def test_greedy_search_gives_equal_texts(joint: Tokenizers, tmp_path: Path, transformers) -> None:
     model = make(joint)
     exported = export_huggingface(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
     theirs = transformers.MarianMTModel.from_pretrained(exported).eval()
@@ -152,7 +152,7 @@ def test_the_tokenizer_gives_the_same_ids_and_texts(both: bool, kind: str, tmp_p
             assert theirs.decode(written, skip_special_tokens=True) == tokenizers.target.decode(target)
 
 
-def test_words_are_the_same_where_they_are_known(tmp_path: Path, transformers) -> None:
+def test_ids_of_known_words_are_equal(tmp_path: Path, transformers) -> None:
     tokenizers = learn_tokenizers(ENGLISH, GERMAN, TokenizerConfig(kind="word", vocab_size=60))
     exported = export_huggingface(save_model(tmp_path / "model", make(tokenizers), tokenizers), tmp_path / "marian")
     theirs = transformers.MarianTokenizer.from_pretrained(exported)
@@ -174,14 +174,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_marian_has_not_is_refused_by_name(name: str, joint: Tokenizers, tmp_path: Path) -> None:
+def test_settings_that_marian_lacks_are_refused_by_name(name: str, joint: Tokenizers, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make(joint, **{name: REFUSED[name]}), joint)
     with pytest.raises(UserError, match=rf"model: cannot be written for Hugging Face: as marian: {name}"):
         export_huggingface(folder, tmp_path / "marian")
     assert not (tmp_path / "marian").exists()
 
 
-def test_every_other_setting_is_in_the_table(joint: Tokenizers, separate: Tokenizers) -> None:
+def test_every_tensor_of_other_settings_has_a_row(joint: Tokenizers, separate: Tokenizers) -> None:
     for changes in CASES.values():
         model = make(joint, **changes)
         assert MarianType().config_to_hf(model.config)
@@ -214,7 +214,7 @@ def test_without_heedfuls_own_settings_it_computes_the_same(changes: dict, joint
         assert torch.equal(again[name], tensor), name
 
 
-def test_what_hugging_face_saves_is_read(joint: Tokenizers, tmp_path: Path, transformers) -> None:
+def test_a_folder_that_transformers_saved_again_is_read(joint: Tokenizers, tmp_path: Path, transformers) -> None:
     model = make(joint)
     exported = export_huggingface(save_model(tmp_path / "model", model, joint), tmp_path / "marian")
     theirs, saved = transformers.MarianMTModel.from_pretrained(exported), tmp_path / "saved"
@@ -248,7 +248,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_does_not_fit_is_refused(case: str, joint: Tokenizers, tmp_path: Path) -> None:
+def test_a_folder_that_does_not_fit_is_refused(case: str, joint: Tokenizers, tmp_path: Path) -> None:
     exported = export_huggingface(save_model(tmp_path / "model", make(joint), joint), tmp_path / "marian")
     values, word = HOSTILE[case]
     changed(exported, "config.json", **values)
@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_refused(case: str, joint: Tokenizers, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["unheard.of", "lm_head.weight", *POSITION_TABLES])
-def test_tensors_that_would_be_lost_are_refused(name: str, joint: Tokenizers, tmp_path: Path) -> None:
+def test_unknown_tensors_are_refused(name: str, joint: Tokenizers, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     model = make(joint)
@@ -279,7 +279,7 @@ def test_a_model_without_tokenizer_takes_ids(joint: Tokenizers, tmp_path: Path) 
     assert back.tokenizers is None
 
 
-def test_writing_and_reading_need_nothing_of_hugging_face(joint: Tokenizers, tmp_path: Path) -> None:
+def test_own_models_go_there_and_back_without_packages_of_hugging_face(joint: Tokenizers, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make(joint), joint)
     program = f"""
 import sys
@@ -291,7 +291,7 @@ import_huggingface(export_huggingface({str(folder)!r}, {str(tmp_path / "marian")
     assert done.returncode == 0, done.stderr
 
 
-def test_a_folder_of_somebody_elses_is_not_overwritten(joint: Tokenizers, tmp_path: Path) -> None:
+def test_a_folder_that_heedful_did_not_write_is_not_overwritten(joint: Tokenizers, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make(joint), joint)
     (tmp_path / "marian").mkdir()
     (tmp_path / "marian" / "thesis.txt").write_text("years of work")

@@ -91,7 +91,7 @@ def test_in_float64() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
-def test_generate_writes_the_same(tmp_path: Path) -> None:
+def test_generate_gives_equal_texts(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
@@ -100,8 +100,8 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "marian")
 
 
-@pytest.mark.filterwarnings("error:.*not read")
-def test_what_the_first_folders_say_of_positions_changes_nothing(opus: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("error:.*does not know these settings")
+def test_the_unused_position_setting_of_old_folders_is_ignored(opus: Path, tmp_path: Path) -> None:
     """`extra_pos_embeddings`, of a table that nothing has had since: transformers' code has no such word."""
     path = opus / "config.json"
     values = json.loads(path.read_text())
@@ -145,7 +145,7 @@ def opus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_texts_are_translated_as_there(opus: Path, beam: int, tmp_path: Path) -> None:
+def test_translations_equal_those_of_transformers(opus: Path, beam: int, tmp_path: Path) -> None:
     tokenizer = transformers.MarianTokenizer.from_pretrained(opus)
     theirs = transformers.MarianMTModel.from_pretrained(opus).eval()
     ours = Translator.load(import_huggingface(opus, tmp_path / "ours"), engine="torch")
@@ -158,7 +158,7 @@ def test_texts_are_translated_as_there(opus: Path, beam: int, tmp_path: Path) ->
     assert len(set(found)) > 1
 
 
-def test_ctranslate2_writes_the_same(opus: Path, tmp_path: Path) -> None:
+def test_ctranslate2_gives_equal_translations(opus: Path, tmp_path: Path) -> None:
     folder = import_huggingface(opus, tmp_path / "ours")
     slow, fast = Translator.load(folder, engine="torch"), Translator.load(folder, engine="auto")
     for beam in (1, 3):  # a beam goes to torch: of ids that are never written CTranslate2 keeps no probability

@@ -94,7 +94,7 @@ def test_gradients_are_equal(dtype: torch.dtype, largest: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
-def test_generate_writes_the_same(tmp_path: Path) -> None:
+def test_generate_gives_equal_texts(tmp_path: Path) -> None:
     theirs = hugging_face()
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(import_huggingface(tmp_path / "theirs", tmp_path / "ours")).model
@@ -103,8 +103,8 @@ def test_generate_writes_the_same(tmp_path: Path) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed), "pegasus")
 
 
-@pytest.mark.filterwarnings("ignore:.*no tokenizer", "error:.*not read")
-def test_what_public_folders_say_is_read(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*no tokenizer", "error:.*does not know these settings")
+def test_settings_of_public_folders_are_read(tmp_path: Path) -> None:
     """In bfloat16 their sinusoids are rounded by more than elsewhere."""
     theirs = hugging_face().bfloat16()
     theirs.save_pretrained(tmp_path / "theirs")
@@ -131,7 +131,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_place_is_refused_by_name(name: str) -> None:
+def test_unsupported_settings_are_refused_by_name(name: str) -> None:
     values = {**transformers.PegasusConfig(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name):
         PegasusType().config_from_hf(values, where="config.json")
@@ -159,7 +159,7 @@ TEXTS = [*LINES, "the  dog", "Zebra ☂ umbrella", "a"]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_texts_come_out_as_there(public: Path, beam: int, tmp_path: Path) -> None:
+def test_texts_equal_those_of_transformers(public: Path, beam: int, tmp_path: Path) -> None:
     ours, tokenizer = import_huggingface(public, tmp_path / "ours"), transformers.AutoTokenizer.from_pretrained(public)
     theirs = transformers.PegasusForConditionalGeneration.from_pretrained(public).eval()
     source = load_model(ours).tokenizers.source
@@ -246,14 +246,14 @@ NOT_THERE = {
 
 
 @pytest.mark.parametrize("name", NOT_THERE)
-def test_what_pegasus_has_not_is_refused_by_name(name: str, joint: Tokenizers, tmp_path: Path) -> None:
+def test_settings_that_pegasus_lacks_are_refused_by_name(name: str, joint: Tokenizers, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make(joint, **{name: NOT_THERE[name]}), joint)
     with pytest.raises(UserError, match=rf"cannot be written .*: as marian: residual.*as pegasus: {name}"):
         export_huggingface(folder, tmp_path / "theirs")
     assert not (tmp_path / "theirs").exists()
 
 
-def test_every_other_setting_is_in_the_table(joint: Tokenizers) -> None:
+def test_every_tensor_of_other_settings_has_a_row(joint: Tokenizers) -> None:
     for changes in OWN.values():
         model = make(joint, **changes)
         assert PegasusType().config_to_hf(model.config)

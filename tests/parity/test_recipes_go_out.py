@@ -55,7 +55,7 @@ def folder_of(recipe: str, place: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_model_of_each_recipe_goes_out_or_says_why_not(recipe: str, tmp_path: Path) -> None:
+def test_a_model_of_each_recipe_is_exported_or_refused_with_the_reason(recipe: str, tmp_path: Path) -> None:
     folder, wanted = folder_of(recipe, tmp_path), GOES[recipe]
     if " " in wanted:
         with pytest.raises(UserError, match=wanted):
@@ -67,7 +67,7 @@ def test_a_model_of_each_recipe_goes_out_or_says_why_not(recipe: str, tmp_path: 
     assert not any(info[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
 
 
-def test_the_model_that_comes_with_heedful_goes_out(tmp_path: Path) -> None:
+def test_the_built_in_model_is_exported(tmp_path: Path) -> None:
     texts = ["Where is the station?", "I don't know.", "She has two brothers and a dog."]
     exported = export_huggingface(builtin_model(), tmp_path / "theirs")
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)

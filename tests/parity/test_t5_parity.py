@@ -59,7 +59,7 @@ def test_outputs_are_equal(changes: dict, left: bool) -> None:
     same_outputs(theirs, ours_from(theirs, "t5"), atol=1e-5, left=left)
 
 
-def test_outputs_are_equal_in_float64_as_far_as_theirs_are() -> None:
+def test_outputs_are_equal_in_float64_up_to_their_float32_norm() -> None:
     """Their norm computes in float32 whatever the model is in: so no more than that can be asked."""
     theirs = hugging_face(torch.float64)
     same_outputs(theirs, ours_from(theirs, "t5", torch.float64), atol=1e-5)
@@ -72,7 +72,7 @@ def test_gradients_are_equal(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["1.0", "1.1"])
-def test_generate_writes_the_same(case: str) -> None:
+def test_generate_gives_equal_texts(case: str) -> None:
     same_searches_of_several(lambda seed: hugging_face(seed=seed, **CASES[case]), "t5")
 
 
@@ -120,9 +120,7 @@ NEW = {
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize("case", NEW)
-def test_a_folder_of_version_5_is_read_as_it_is_and_written_so_that_it_reads_the_same(
-    case: str, tmp_path: Path
-) -> None:
+def test_a_folder_of_version_5_goes_there_and_back(case: str, tmp_path: Path) -> None:
     theirs = hugging_face(**NEW[case])
     theirs.save_pretrained(tmp_path / "theirs")
     folder = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -143,7 +141,7 @@ def test_a_folder_of_version_5_is_read_as_it_is_and_written_so_that_it_reads_the
 
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
-def test_files_in_parts_are_read(tmp_path: Path) -> None:
+def test_sharded_weights_are_read(tmp_path: Path) -> None:
     theirs, folder = hugging_face(), tmp_path / "theirs"
     theirs.save_pretrained(folder, max_shard_size="6KB")
     assert len(list(folder.glob("*.safetensors"))) > 2
@@ -217,7 +215,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_place_is_refused_by_name(name: str) -> None:
+def test_unsupported_settings_are_refused_by_name(name: str) -> None:
     values = {**transformers.T5Config(**SIZES).to_dict(), name: REFUSED[name]}
     with pytest.raises(UserError, match=name.removeprefix("relative_attention_num_")):
         T5Type().config_from_hf(values, where="config.json")

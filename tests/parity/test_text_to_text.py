@@ -99,7 +99,7 @@ def said_there(kind: str, folder: Path, texts: list[str], beam: int) -> list[str
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_texts_come_out_as_there(pair: tuple[str, Path, Path], beam: int) -> None:
+def test_texts_equal_those_of_transformers(pair: tuple[str, Path, Path], beam: int) -> None:
     kind, theirs, ours = pair
     translator = Translator.load(ours)
     found = translator.translate(TEXTS, beam=beam, max_len=14, stop="estimated")
@@ -107,7 +107,7 @@ def test_texts_come_out_as_there(pair: tuple[str, Path, Path], beam: int) -> Non
     assert len(set(found)) > 2
 
 
-def test_it_goes_back_with_its_tokenizer(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
+def test_the_export_has_the_tokenizer(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
     _, theirs, ours = pair
     exported = export_huggingface(ours, tmp_path / "exported")
     first, again = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (theirs, exported))
@@ -119,7 +119,9 @@ def test_it_goes_back_with_its_tokenizer(pair: tuple[str, Path, Path], tmp_path:
     assert after.tokenizers.source.fingerprint == before.tokenizers.source.fingerprint
 
 
-def test_commands_take_it(pair: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_the_converted_model(
+    pair: tuple[str, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, _, ours = pair
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
     options = ["-m", str(ours), "--set", "max_len=9"]
@@ -133,7 +135,7 @@ def test_commands_take_it(pair: tuple[str, Path, Path], tmp_path: Path, capsys: 
     assert system["perplexity"] > 1
 
 
-def test_it_can_be_looked_into(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
+def test_look_shows_the_generated_text(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
     """With its own marks and tokenizer: what is shown is what is written."""
     _, _, folder = pair
     seen = look(folder, TEXTS[0], beam=2)
@@ -161,7 +163,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("task", TOLD)
-def test_a_converted_t5_is_told_what_to_do(task: str, told: Path) -> None:
+def test_a_converted_t5_gets_the_prefix_of_its_task(task: str, told: Path) -> None:
     text = "a dog runs over the street"
     wanted = Translator.load(told, prefix=TOLD[task]).translate(text)
     assert wanted != Translator.load(told).translate(text)
@@ -169,7 +171,7 @@ def test_a_converted_t5_is_told_what_to_do(task: str, told: Path) -> None:
     assert list(pipeline(task, model=told, prefix="")(text)[0].values()) == [Translator.load(told).translate(text)]
 
 
-def test_summarize_tells_it_too(told: Path, tmp_path: Path) -> None:
+def test_summarize_passes_the_prefix(told: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a dog runs over the street\n")
     said = []
     for prefix in ([], ["--prefix", "summarize: "], ["--prefix", ""]):
@@ -179,12 +181,12 @@ def test_summarize_tells_it_too(told: Path, tmp_path: Path) -> None:
     assert said[0] == said[1] != said[2]
 
 
-def test_a_task_that_it_knows_nothing_of_is_named(told: Path) -> None:
+def test_an_unknown_task_is_named(told: Path) -> None:
     with pytest.warns(UserWarning, match=r"only for summarization, translation_en_to_de; pass prefix="):
         pipeline("translation", model=told)
 
 
-def test_what_it_is_told_goes_there_and_back(told: Path, tmp_path: Path) -> None:
+def test_prefixes_go_there_and_back(told: Path, tmp_path: Path) -> None:
     exported = export_huggingface(told, tmp_path / "theirs")
     values = json.loads((exported / "config.json").read_text())
     assert values["task_specific_params"] == {name: {"prefix": prefix} for name, prefix in TOLD.items()}
@@ -194,18 +196,18 @@ def test_what_it_is_told_goes_there_and_back(told: Path, tmp_path: Path) -> None
     assert "prefixes" not in settings.model  # it goes on with texts as they are
 
 
-def test_bart_has_no_place_for_it_and_says_so(tmp_path: Path) -> None:
+def test_a_prefix_that_bart_cannot_keep_gives_a_warning(tmp_path: Path) -> None:
     folder = bart_folder(tmp_path / "theirs")
     values = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**values, "prefix": "news: "}))
-    with pytest.warns(UserWarning, match=r"this is not kept: 'news: ' \(any\); pass it as prefix="):
+    with pytest.warns(UserWarning, match=r"does not keep it for this model: 'news: ' \(any\)\. Pass it as prefix="):
         import_huggingface(folder, tmp_path / "ours")
 
 
-def test_a_mask_without_a_row_is_left_out(tmp_path: Path) -> None:
+def test_a_mask_beyond_the_embedding_is_left_out(tmp_path: Path) -> None:
     """bart-large-cnn and distilbart have 50,264 rows, and their tokenizers 50,265 pieces."""
     theirs = bart_folder(tmp_path / "theirs", n_without_row=1)
-    with pytest.warns(UserWarning, match=r"theirs: left out of the tokenizer, since the model has 279 rows: <mask>"):
+    with pytest.warns(UserWarning, match=r"279 rows, so these special tokens of the tokenizer are left out: <mask>"):
         ours = import_huggingface(theirs, tmp_path / "ours")
     tokenizer, there = load_model(ours).tokenizers.source, transformers.AutoTokenizer.from_pretrained(theirs)
     assert (tokenizer.vocab_size, tokenizer.special_ids.mask_id, len(there)) == (279, None, 280)
@@ -215,7 +217,7 @@ def test_a_mask_without_a_row_is_left_out(tmp_path: Path) -> None:
     assert [text.strip() for text in found] == [text.strip() for text in said_there("bart", theirs, TEXTS, 4)]
 
 
-def test_a_word_without_a_row_is_refused(tmp_path: Path) -> None:
+def test_a_piece_beyond_the_embedding_is_refused(tmp_path: Path) -> None:
     theirs = bart_folder(tmp_path / "theirs", n_without_row=2)
     with pytest.raises(UserError, match=r"theirs: the tokenizer's piece .* has the id 278, .* 'vocab_size' 278"):
         import_huggingface(theirs, tmp_path / "ours")

@@ -137,7 +137,7 @@ def numbers_of(config: VitConfig) -> dict:
     return {**vars(config), **each}
 
 
-def test_an_image_file_is_prepared_as_their_processor_does(tmp_path: Path) -> None:
+def test_images_are_prepared_as_by_their_processor(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     pixels = (uniform(40, 31, 3, name="photo") * 256).to(torch.uint8).numpy()
     pillow.fromarray(pixels).save(tmp_path / "photo.png")
@@ -180,7 +180,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_heedful_does_not_compute_is_refused_by_name(case: str) -> None:
+def test_unsupported_settings_are_refused_by_name(case: str) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(UserError, match=word):
         VitType().config_from_hf(values(**changes), where="config.json")
@@ -197,7 +197,7 @@ PREPARED = {
 
 
 @pytest.mark.parametrize("case", PREPARED)
-def test_other_ways_to_prepare_images_are_refused_by_name(case: str, tmp_path: Path) -> None:
+def test_unsupported_image_settings_are_refused_by_name(case: str, tmp_path: Path) -> None:
     exported = export_huggingface(save_model(tmp_path / "model", made(**OURS["classify"]), None), tmp_path / "there")
     changes, word = PREPARED[case]
     path = exported / "preprocessor_config.json"
@@ -206,6 +206,6 @@ def test_other_ways_to_prepare_images_are_refused_by_name(case: str, tmp_path: P
         import_huggingface(exported, tmp_path / "back")
 
 
-def test_a_head_that_theirs_has_not_is_not_exported() -> None:
+def test_a_head_that_hugging_face_lacks_is_refused() -> None:
     with pytest.raises(UserError, match="head = 'patch_order'"):
         VitType().config_to_hf(VitConfig(image_size=12, patch_size=4, d_model=16, n_heads=4, head="patch_order"))

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Folders of small BERT and ViT models as Hugging Face saves them."""
 
 from pathlib import Path
 

@@ -97,7 +97,7 @@ KNOWN_WORDS = ["A", "dog", "runs", "the", "man", "Un", "chien", "Собака"]
 @pytest.mark.parametrize("config", WORDS, ids=name)
 @often(100)
 @given(texts=many_texts(5), known=st.lists(st.sampled_from(KNOWN_WORDS), max_size=5))
-def test_words_lose_only_unknown_words_and_count_them(
+def test_word_level_loses_only_unknown_words_and_counts_them(
     tokenizer_of: Of, config: TokenizerConfig, texts: list[str], known: list[str]
 ) -> None:
     tokenizer = tokenizer_of(config)
@@ -131,7 +131,7 @@ def test_the_file_gives_the_same_ids_in_plain_sentencepiece(
 
 
 @pytest.mark.parametrize("config", [*SUBWORDS, *WORDS], ids=name)
-def test_a_batch_is_its_texts_one_by_one(tokenizer_of: Of, lines: list[str], config: TokenizerConfig) -> None:
+def test_a_batch_gives_the_ids_of_its_texts(tokenizer_of: Of, lines: list[str], config: TokenizerConfig) -> None:
     tokenizer = tokenizer_of(config)
     texts = [*lines, "a▁b", ""] * 20  # enough for several threads
     ids = tokenizer.encode_batch(texts)
@@ -140,19 +140,19 @@ def test_a_batch_is_its_texts_one_by_one(tokenizer_of: Of, lines: list[str], con
     assert tokenizer.encode_batch([]) == []
 
 
-def test_a_text_is_written_as_bytes_where_the_vocabulary_ends(tokenizer_of: Of) -> None:
+def test_characters_without_a_piece_become_bytes(tokenizer_of: Of) -> None:
     tokenizer = tokenizer_of(SUBWORDS[2])
     assert tokenizer.pieces(tokenizer.encode("dog ▁"))[-3:] == ["<0xE2>", "<0x96>", "<0x81>"]
     assert tokenizer.count_unknown("▁ 🐶 \0") == 0
 
 
-def test_without_bytes_the_unknown_is_counted(lines: list[str]) -> None:
+def test_without_byte_fallback_unknowns_are_counted(lines: list[str]) -> None:
     tokenizer = learn_tokenizer(lines, TokenizerConfig(vocab_size=500, byte_fallback=False))
     assert tokenizer.decode(tokenizer.encode("dog 🐶 man ▁")) == "dog ⁇ man ⁇"
     assert tokenizer.count_unknown("dog 🐶 man ▁") == 2
 
 
-def test_special_ids_and_symbols_have_no_text(tokenizer_of: Of) -> None:
+def test_special_tokens_have_no_text(tokenizer_of: Of) -> None:
     tokenizer = tokenizer_of(OTHERS[2])
     mask = tokenizer.id_of("[MASK]")
     assert (mask, tokenizer.id_of("<2de>")) == (4, 5)
@@ -172,13 +172,13 @@ def test_a_wrong_id_is_named(tokenizer_of: Of, ids: list[int]) -> None:
             method(ids)
 
 
-def test_half_a_character_in_bytes_is_shown_as_such(tokenizer_of: Of) -> None:
+def test_half_a_character_in_bytes_is_decoded_as_u_fffd(tokenizer_of: Of) -> None:
     tokenizer = tokenizer_of(SUBWORDS[2])
     broken = tokenizer.encode("🐶")[:-1]
     assert tokenizer.decode(broken) == "�"
 
 
-def test_a_tokenizer_travels_to_other_processes(tokenizer_of: Of, lines: list[str]) -> None:
+def test_a_tokenizer_can_be_pickled(tokenizer_of: Of, lines: list[str]) -> None:
     tokenizer = tokenizer_of(SUBWORDS[3])
     copy = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301
     assert copy.encode_batch(lines) == tokenizer.encode_batch(lines)

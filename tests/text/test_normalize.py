@@ -14,7 +14,7 @@ ALL = [
 ]
 
 
-def test_every_character_is_normalised_once_and_for_all() -> None:
+def test_normalizing_is_idempotent_for_every_character() -> None:
     # Left out: what is not assigned, and the Han and Hangul blocks, where all are alike.
     skip = (range(0x3400, 0xA000), range(0xAC00, 0xD7A4), range(0xD800, 0xF900), range(0x16FF0, 0x1B000))
     codes = (code for code in range(0x1FFFF) if not any(code in block for block in skip))
@@ -33,7 +33,7 @@ LETTERS = st.sampled_from(["a", "İ", "Å", "\u1100\u1161", "か", "", " ", "Σ"
 @example(parts=[("İ", "\u0316")])
 @example(parts=[("İ", "\u0316" * 30)])
 @given(parts=st.lists(st.tuples(LETTERS, MARKS | st.text(max_size=3)), max_size=4))
-def test_idempotent_around_the_limit_of_marks(parts: list[tuple[str, str]]) -> None:
+def test_normalizing_is_idempotent_around_the_limit_of_marks(parts: list[tuple[str, str]]) -> None:
     text = "".join(letter + marks for letter, marks in parts)
     for normalise in ALL:
         once = normalise(text)
@@ -46,7 +46,7 @@ def test_a_text_with_few_marks_gets_exactly_its_unicode_form(text: str) -> None:
     assert Normalizer(form="none")(text) == text
 
 
-def test_the_rest_of_a_text_is_normalised_beside_a_long_run_of_marks() -> None:
+def test_text_around_a_long_run_of_marks_is_normalized() -> None:
     run = "x" + "\u0301\u0316" * 20
     assert Normalizer()(f"e\u0301{run}e\u0301") == f"é{run}é"
 
@@ -63,7 +63,7 @@ def test_the_rest_of_a_text_is_normalised_beside_a_long_run_of_marks() -> None:
         ("ﬁ Ａ ½", "ﬁ Ａ ½"),
     ],
 )
-def test_by_default(text: str, normal: str) -> None:
+def test_the_default_normalization(text: str, normal: str) -> None:
     assert Normalizer()(text) == normal
 
 

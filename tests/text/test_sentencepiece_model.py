@@ -83,14 +83,14 @@ SUSPECT = {
 
 
 @pytest.mark.parametrize("table", SUSPECT.values(), ids=SUSPECT)
-def test_a_crafted_table_is_tried_by_a_child(table: bytes, tmp_path: Path) -> None:
+def test_a_crafted_table_is_refused_by_the_child(table: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bad.model"
     path.write_bytes(BASE + BPE + table)
     with pytest.raises(UserError, match="cannot be used"):
         load_tokenizer(path)
 
 
-def test_what_kills_the_child_is_an_error_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_crash_of_the_child_is_a_user_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "good.model"
     path.write_bytes(BASE + BPE)
     assert load_tokenizer(path).encode("a") == [4]
@@ -120,7 +120,7 @@ def test_mutated_models_give_an_answer_or_a_user_error(tokenizer_of: Of) -> None
     assert 200 < n_refused < 400
 
 
-def test_a_file_that_is_no_file_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_too_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no such file"):
         load_tokenizer(tmp_path / "missing.spm")
     with pytest.raises(UserError, match="no such file"):
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_file_or_too_large(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("suffix", [False, True])
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "identity"])
-def test_a_foreign_model_does_what_sentencepiece_does(
+def test_a_model_of_another_program_gives_the_ids_of_sentencepiece(
     lines: list[str], tmp_path: Path, rule: str, kind: str, suffix: bool
 ) -> None:
     model = io.BytesIO()

@@ -25,7 +25,7 @@ def sampler(tokenizer_of: Of, kind: str, alpha: float = 0.3) -> SentencePieceTok
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_seed_decides_whatever_was_sampled_before(tokenizer_of: Of, lines: list[str], kind: str) -> None:
+def test_samples_depend_on_the_seed_alone(tokenizer_of: Of, lines: list[str], kind: str) -> None:
     tokenizer = sampler(tokenizer_of, kind)
     first = tokenizer.sample_batch(lines, seed=7)
     plain = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
@@ -66,7 +66,7 @@ def test_another_process_samples_the_same(tokenizer_of: Of, lines: list[str], ki
     assert answer.strip() == str(tokenizer.sample_batch(lines, seed=11))
 
 
-def test_these_very_pieces_come_out_on_every_machine() -> None:
+def test_samples_are_equal_on_every_machine() -> None:
     """A change here is a change of every run that samples: it could not be resumed by the next version."""
     lines = ["annoying annoying loudly", "annoying badly sadly", "annoying gladly", "annoying madly"] * 20
     bpe = learn_tokenizer(lines, TokenizerConfig(vocab_size=300, sample_alpha=0.5))
@@ -80,7 +80,7 @@ UNIGRAM_SAMPLES = [["▁annoying", "l", "y"], ["▁annoying", "l", "y"], ["▁",
 
 
 @pytest.mark.parametrize("whitespace", ["prefix", "suffix"])
-def test_without_chance_sampling_is_encoding(lines: list[str], whitespace: str) -> None:
+def test_sampling_without_randomness_is_encoding(lines: list[str], whitespace: str) -> None:
     texts = [*lines, "a▁b", "  two  spaces ", "日本 🐶\n", "x" * 1000]
     for kind, alpha in (("bpe", 1e-15), ("unigram", 1e5)):
         config = TokenizerConfig(kind=kind, whitespace=whitespace, vocab_size=700, sample_alpha=alpha)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_without_chance_sampling_is_encoding(lines: list[str], whitespace: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_come_as_often_as_from_sentencepiece(tokenizer_of: Of, kind: str) -> None:
+def test_samples_have_the_distribution_of_sentencepiece(tokenizer_of: Of, kind: str) -> None:
     """Its sampling has the right distribution; only its seed is of no use."""
     tokenizer = sampler(tokenizer_of, kind, alpha=0.2)
     texts = ["annoyingly"] * 5_000
@@ -157,7 +157,7 @@ def test_word_and_char_cannot_sample(tokenizer_of: Of, kind: str) -> None:
         TokenizerConfig(kind=kind, sample_alpha=0.1)  # type: ignore[arg-type]
 
 
-def test_sampling_must_be_asked_for(tokenizer_of: Of) -> None:
+def test_sampling_needs_sample_alpha(tokenizer_of: Of) -> None:
     tokenizer = tokenizer_of(TokenizerConfig(vocab_size=700))
     assert not tokenizer.can_sample
     with pytest.raises(UserError, match="sample_alpha"):

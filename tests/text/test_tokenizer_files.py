@@ -34,7 +34,7 @@ def test_what_is_saved_is_loaded(lines: list[str], tmp_path: Path, joint: bool, 
         assert after.encode_batch(lines) == before.encode_batch(lines)
 
 
-def test_one_file_holds_all_settings(lines: list[str], tmp_path: Path) -> None:
+def test_the_file_holds_all_settings(lines: list[str], tmp_path: Path) -> None:
     tokenizer = learn_tokenizer(lines[:4], CONFIG)
     tokenizer.save(tmp_path / "x")
     loaded = load_tokenizer(tmp_path / "x")
@@ -43,7 +43,7 @@ def test_one_file_holds_all_settings(lines: list[str], tmp_path: Path) -> None:
     assert loaded.normalize("ＥLAN") == "elan"
 
 
-def test_saving_again_leaves_nothing_of_the_former(lines: list[str], tmp_path: Path) -> None:
+def test_saving_again_removes_the_earlier_files(lines: list[str], tmp_path: Path) -> None:
     one, two = (learn_tokenizer(lines[n : n + 2], TokenizerConfig(vocab_size=400)) for n in (0, 2))
     assert not has_tokenizers(tmp_path)
     save_tokenizers(tmp_path, Tokenizers(source=one, target=one))

@@ -26,7 +26,7 @@ def test_the_size_is_an_upper_limit(lines: list[str], kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_too_small_a_size_names_the_number_needed(lines: list[str], kind: str) -> None:
+def test_a_too_small_size_is_refused_with_the_size_needed(lines: list[str], kind: str) -> None:
     with pytest.raises(UserError, match=r"vocab_size is 300, but .* alone need (\d+)") as caught:
         learn_tokenizer(lines, TokenizerConfig(kind=kind, vocab_size=300))  # type: ignore[arg-type]
     needed = int(str(caught.value).split("need ")[1].split(":")[0])
@@ -108,7 +108,7 @@ def test_long_lines_are_learned_from_too() -> None:
     assert tokenizer.count_unknown(" ".join(words)) == 0
 
 
-def test_cutting_a_long_line_at_spaces_changes_nothing(lines: list[str]) -> None:
+def test_splitting_a_long_line_at_spaces_changes_nothing(lines: list[str]) -> None:
     config = TokenizerConfig(vocab_size=500)
     latin = " ".join(lines[:4])
     assert learn_tokenizer([latin], config).model == learn_tokenizer(latin.split(" "), config).model
@@ -119,7 +119,7 @@ def test_equal_lines_do_not_slow_down_unigram(lines: list[str]) -> None:
     assert learn_tokenizer(lines * 2_000, config).model == learn_tokenizer(lines, config).model  # not in hours
 
 
-def test_at_most_so_many_texts_are_read_of_all() -> None:
+def test_at_most_max_texts_are_learned_from() -> None:
     words = [f"wort{number}" for number in range(3_000)]
     tokenizer = learn_tokenizer(words, TokenizerConfig(kind="word", max_texts=1_000))
     learned = [int(piece.removeprefix("▁wort")) for piece in tokenizer.pieces(range(4, tokenizer.vocab_size))]
@@ -128,12 +128,12 @@ def test_at_most_so_many_texts_are_read_of_all() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], [""], [" ", "\n"]])
-def test_no_text_is_the_users_mistake(texts: list[str]) -> None:
+def test_no_text_is_a_user_error(texts: list[str]) -> None:
     with pytest.raises(UserError, match="no text"):
         learn_tokenizer(texts, TokenizerConfig())
 
 
-def test_an_error_of_the_reader_comes_through_as_it_is(lines: list[str]) -> None:
+def test_an_error_of_the_reader_is_not_changed(lines: list[str]) -> None:
     def broken(after: int) -> Iterator[str]:
         yield from lines[:after]
         raise UserError("train.de: line 4: invalid UTF-8")
@@ -159,7 +159,7 @@ def test_an_error_of_the_reader_comes_through_as_it_is(lines: list[str]) -> None
         ("special_tokens", ("[M]", "[M]"), "already"),
     ],
 )
-def test_wrong_settings_are_named(setting: str, value: object, words: str) -> None:
+def test_wrong_settings_are_refused_by_name(setting: str, value: object, words: str) -> None:
     with pytest.raises(UserError) as caught:
         TokenizerConfig(**{setting: value})  # type: ignore[arg-type]
     assert setting in str(caught.value)

@@ -9,6 +9,7 @@ Before `transformers` reads a file, heedful checks its size and content, and a c
 """
 
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -134,7 +135,7 @@ def _import_hf_tokenizer(folder: Path, model_type: str) -> HFTokenizer | None:
             f"{folder}: its tokenizer is a {type(theirs).__name__}, which is Python code that no {TOKENIZER_JSON} can "
             f"describe. Convert a copy of the folder without {' and '.join(names)}: the model then takes ids"
         )
-    content = backend.to_str()
+    content = _exact_scores(backend.to_str(), folder)
     roles = {role: str(piece) for role, piece in theirs.special_tokens_map.items() if role in ROLES}
     if type(theirs).__name__ in ("TokenizersBackend", "PreTrainedTokenizerFast"):
         vocabulary = theirs.get_vocab()
@@ -143,6 +144,31 @@ def _import_hf_tokenizer(folder: Path, model_type: str) -> HFTokenizer | None:
     return load_hf_tokenizer(
         content, roles, split_special_tokens=bool(theirs.split_special_tokens), where=str(folder / names[0])
     )
+
+
+def _exact_scores(content: str, folder: Path) -> str:
+    """Return the folder's own tokenizer.json if it differs from `content` only in the rounding of scores.
+
+    `tokenizers` reads some numbers with an error in the last bit. With the exact numbers, a tokenizer that is exported
+    and imported again keeps its fingerprint.
+    """
+    path = folder / TOKENIZER_JSON
+    if not path.is_file():
+        return content
+    own = check_tokenizer_json(read_tokenizer_json(path), where=str(path))
+    checked = check_tokenizer_json(content, where=str(path))
+    return own if _nearly_equal(json.loads(own), json.loads(checked)) else content
+
+
+def _nearly_equal(a: Any, b: Any) -> bool:
+    """Return whether two JSON values are equal up to the rounding of numbers."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_nearly_equal(value, b[key]) for key, value in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_nearly_equal, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-12)
+    return bool(a == b)
 
 
 def _check_files(folder: Path, names: Sequence[str]) -> None:
