@@ -1,6 +1,6 @@
 """`make kill-test`: a run killed again and again, with -9, at random moments, ends like one that never was.
 
-    python tests/stress/kills.py [--kills 100] [--in-save 20] [--seed 0]
+    python tests/stress/kills.py [--kills 100] [--in-save 20] [--steps 200] [--seed 0]
 
 Each sitting is a fork of this process, so that a start takes no time. After every kill all checkpoints must be readable
 and none of the promised ones lost; every run that reaches its end must have the same weights, optimiser, generators and
@@ -28,19 +28,19 @@ from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_check
 from small_run import OVERRIDES, write_corpus
 
 SETTINGS = [
-    *OVERRIDES, "run.steps=200", "run.save_every=2", "run.validate_every=50", "run.keep_last=3", "data.workers=0",
+    *OVERRIDES, "run.save_every=2", "run.validate_every=50", "run.keep_last=3", "data.workers=0",
 ]  # fmt: skip
 
 
-def sitting(run: Path, corpus: tuple[Path, Path]) -> int:
-    """Start or resume the run in a child; returns its process id."""
+def sitting(run: Path, corpus: tuple[Path, Path], n_steps: int) -> int:
+    """Start or resume the run in a child process and return the process id."""
     child = os.fork()
     if child == 0:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         try:
-            train(folder=run, source=corpus[0], target=corpus[1], overrides=SETTINGS, resume=run.exists())
+            train(folder=run, source=corpus[0], target=corpus[1], overrides=[*SETTINGS, f"run.steps={n_steps}"], resume=run.exists())
         except BaseException:
             os._exit(1)
         os._exit(0)
@@ -83,6 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--in-save", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=200, help="steps of each run")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     draw = random.Random(options.seed)
@@ -91,36 +92,36 @@ def main() -> int:
     corpus = write_corpus(base / "corpus")
 
     started = time.monotonic()
-    assert finished(sitting(base / "quiet", corpus), until=started + 600), "the quiet run did not end"
+    assert finished(sitting(base / "quiet", corpus, options.steps), until=started + 600), "the quiet run did not end"
     whole = time.monotonic() - started
     expected = load_checkpoint(list_checkpoints(base / "quiet" / "checkpoints")[-1])
     print(f"the quiet run: {expected.state.step} steps in {whole:.1f} s", flush=True)
 
-    kills = in_save = runs = most = 0
+    kills = in_save = runs = 0
     while kills < options.kills:
-        run = base / f"run-{runs}"
-        while not finished(sitting(run, corpus), until=time.monotonic() + draw.uniform(0.02, 0.6) * whole):
+        run, most = base / f"run-{runs}", 0
+
+        def wait() -> float:
+            """Return the seconds until the next kill; after the last kill the run goes on to its end."""
+            return draw.uniform(0.02, 0.6) * whole if kills < options.kills else 600.0  # noqa: B023
+
+        while not finished(sitting(run, corpus, options.steps), until=time.monotonic() + wait()):
+            assert kills < options.kills, "the last sitting did not end"
             kills += 1
             in_save += any(run.rglob(f"{ASIDE}*"))
             problems = unreadable(run)
             saved = len(list_checkpoints(run / "checkpoints"))
-            most = max(most if run.exists() else 0, saved)
+            most = max(most, saved)
             if problems or saved < min(3, most):
                 print(f"after kill {kills}: {problems or f'only {saved} checkpoints are left of {most}'}")
                 return 1
-            if kills >= 3 * options.kills:
-                break
-        else:
-            last = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
-            if different := differences(last, expected):
-                print(f"run {runs} ended differently: {different[:5]}")
-                return 1
-            runs += 1
-            most = 0
-            print(f"{kills} kills, {in_save} of them inside a save; {runs} runs ended bit for bit alike", flush=True)
-            shutil.rmtree(run)
-            continue
-        break
+        last = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
+        if different := differences(last, expected):
+            print(f"run {runs} ended differently: {different[:5]}")
+            return 1
+        runs += 1
+        print(f"{kills} kills, {in_save} of them inside a save; {runs} runs ended bit for bit alike", flush=True)
+        shutil.rmtree(run)
     seconds = time.monotonic() - started
     print(f"{kills} kills, {in_save} inside a save, 0 unreadable checkpoints, {runs} identical ends, {seconds:.0f} s")
     shutil.rmtree(base, ignore_errors=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from heedful.errors import UserError
 from heedful.training import distributed
 from heedful.training.distributed import fresh_store
-from rank_runs import apart, command, train
+from rank_runs import apart, torchrun_command, train
 from small_run import OVERRIDES, write_corpus
 
 # Without dropout, since every rank draws its own; in float64, where only the order of sums differs.
@@ -25,6 +25,7 @@ EXACT = [
     *OVERRIDES, "model.dropout=0.0", "run.precision=float64", "run.ema=0.0", "run.steps=12", "run.validate_every=6",
     "run.save_every=3",
 ]  # fmt: skip
+NO_WORKERS = ["data.workers=0"]  # the batches are equal, and the run starts sooner
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_two_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_p
 
 @pytest.mark.slow
 def test_sharded_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
-    sharded = train(tmp_path / "sharded", corpus, *EXACT, "run.parallel=fsdp", ranks=2)
+    sharded = train(tmp_path / "sharded", corpus, *EXACT, *NO_WORKERS, "run.parallel=fsdp", ranks=2)
     assert apart(sharded, one_rank) <= 1e-10
 
 
@@ -53,7 +54,7 @@ def test_sharded_ranks_are_one(corpus: list[str], one_rank: dict[str, Tensor], t
 def test_the_number_of_ranks_may_change(corpus: list[str], one_rank: dict[str, Tensor], tmp_path: Path) -> None:
     """1, then 2, then 1 ranks: the same examples in each step, so the same weights up to rounding."""
     run = tmp_path / "run"
-    train(run, corpus, *EXACT, "run.steps=4")
+    train(run, corpus, *EXACT, *NO_WORKERS, "run.steps=4")
     train(run, corpus, "run.steps=8", ranks=2, resume=True)
     last = train(run, corpus, "run.steps=12", resume=True)
     # The rate depends on the warm-up alone, not on how many steps are planned, so the pieces make one run.
@@ -84,11 +85,11 @@ def test_a_rank_without_rank_0_stops_with_an_error(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_a_killed_rank_comes_back_to_the_same_end(corpus: list[str], tmp_path: Path) -> None:
     """torchrun starts all ranks again; the run resumes, and ends bit for bit like one without a kill."""
-    settings = [*OVERRIDES, "run.steps=30", "run.save_every=2"]
+    settings = [*OVERRIDES, "run.steps=16", "run.save_every=2"]
     expected = train(tmp_path / "quiet", corpus, *settings, ranks=2)
     run = tmp_path / "killed"
     process = subprocess.Popen(
-        command(run, corpus, *settings, ranks=2, resume=False, restarts=3),
+        torchrun_command(run, corpus, *settings, ranks=2, resume=False, restarts=3),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
