@@ -5,7 +5,7 @@ from mutant_kind import Mutant
 SEARCH = ("decoding/test_search.py",)
 DEVICES = ("decoding/test_devices.py",)
 AHEAD = ("decoding/test_parallel_decoding.py",)
-TOGETHER = ("decoding/test_together.py",)
+TOGETHER = ("decoding/test_ensemble.py",)
 
 IN_DECODING = [
     Mutant(

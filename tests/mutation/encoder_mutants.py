@@ -10,8 +10,8 @@ BERT, VIT, IMAGES, PATCHES = (
 )
 BERT_THERE, VIT_THERE = ("parity/test_bert_parity.py",), ("parity/test_vit_parity.py",)
 FILL, ANSWERS, HF_TOKENIZERS = (
-    ("decoding/test_fill.py",),
-    ("decoding/test_classify_embed.py",),
+    ("decoding/test_fill_mask.py",),
+    ("decoding/test_classifier_embedder.py",),
     ("interop/test_hf_tokenizers.py",),
 )
 
@@ -158,14 +158,14 @@ IN_ENCODERS = [
         "decoding/classifier.py",
         "accumulate(map(len, ids), initial=1)",
         "accumulate(map(len, ids), initial=2)",
-        ("decoding/test_classify_embed.py",),
+        ("decoding/test_classifier_embedder.py",),
     ),
     Mutant(
         "both texts of a pair have the first segment",
         "decoding/encoder_inputs.py",
         "(places >= begins[:, None])",
         "(places < 0)",
-        ("decoding/test_classify_embed.py",),
+        ("decoding/test_classifier_embedder.py",),
     ),
     Mutant(
         "a tokenizer.json's padding is kept", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", HF_TOKENIZERS

@@ -3,11 +3,11 @@
 from mutant_kind import Mutant
 
 MODEL = ("models/test_gpt.py",)
-STEP = ("decoding/test_gpt_step.py",)
+STEP = ("decoding/test_fast_decoder_only.py",)
 GENERATOR = ("decoding/test_generator.py",)
 PARITY = ("parity/test_gpt_parity.py",)
 DECODER = ("interop/test_ctranslate2_decoder.py",)
-WRITER = ("decoding/test_ct2_writer.py",)
+WRITER = ("decoding/test_ctranslate2_generator.py",)
 
 IN_GPT = [
     Mutant(

@@ -40,7 +40,13 @@ def sitting(run: Path, corpus: tuple[Path, Path], n_steps: int) -> int:
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         try:
-            train(folder=run, source=corpus[0], target=corpus[1], overrides=[*SETTINGS, f"run.steps={n_steps}"], resume=run.exists())
+            train(
+                folder=run,
+                source=corpus[0],
+                target=corpus[1],
+                overrides=[*SETTINGS, f"run.steps={n_steps}"],
+                resume=run.exists(),
+            )
         except BaseException:
             os._exit(1)
         os._exit(0)

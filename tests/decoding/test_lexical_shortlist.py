@@ -1,4 +1,4 @@
-"""A shortlist learned from what a model says hardly changes what it says, and is used only where it is asked for."""
+"""A shortlist learned from a model's own translations hardly changes them, and is used only on request."""
 
 import json
 import random

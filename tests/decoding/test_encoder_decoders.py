@@ -1,4 +1,4 @@
-"""Every encoder-decoder is translated with, evaluated and refused by the same commands."""
+"""The commands translate with, evaluate and refuse every encoder-decoder alike."""
 
 import json
 from pathlib import Path

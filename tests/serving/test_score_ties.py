@@ -1,4 +1,4 @@
-"""What the trials of a server take for a tie: a choice of the beam that rounding may turn round."""
+"""The trials of a server accept a different translation only if rounding may decide between the candidates."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Words given as text: what translations begin with, must hold, and must not hold."""
+"""Words given as text: a prefix, required words and forbidden words of translations."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ids that a model does not have, seeds that are none, and texts that cannot be: words, in both engines the same."""
+"""Ids outside the vocabulary, bad seeds and impossible texts are refused with equal messages by both engines."""
 
 import pytest
 

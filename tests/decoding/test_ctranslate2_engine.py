@@ -1,4 +1,4 @@
-"""CTranslate2's searches are heedful's: the same tokens, the same scores, the same stopping rules."""
+"""CTranslate2's searches equal heedful's: tokens, scores and stopping rules."""
 
 import math
 import threading

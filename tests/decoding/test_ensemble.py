@@ -1,4 +1,4 @@
-"""An ensemble: what several models write together is the mean of their probabilities, step by step."""
+"""An ensemble averages the probabilities of its models, step by step."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A line that comes again is searched for once in a whole file, in bounded memory."""
+"""A repeated line is translated once in a whole file, in bounded memory."""
 
 import pytest
 

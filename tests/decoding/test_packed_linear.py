@@ -1,4 +1,4 @@
-"""The product with packed weights is that of F.linear, for every layout, number of rows and number of threads."""
+"""The product with packed weights equals F.linear, for every layout, number of rows and number of threads."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Long texts come back whole and in order, nothing is lost between their parts, and what is left out is counted."""
+"""Long texts are split, translated and joined in order; nothing is lost, and what is left out is counted."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""`pipeline("translation", …)` takes and gives what Hugging Face's did in version 4."""
+"""`pipeline("translation", …)` takes and returns what Hugging Face's did in version 4."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hidden words found: the same numbers as the model's own, whatever the tokenizer."""
+"""Masked words are filled in with the model's own probabilities, for every tokenizer."""
 
 from pathlib import Path
 

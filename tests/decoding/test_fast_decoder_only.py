@@ -1,4 +1,4 @@
-"""The step of a decoder-only model: the model's own logits, whatever was read, moved, replaced or outgrown."""
+"""The step of a decoder-only model gives the model's own logits after rows were reordered, replaced or outgrown."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Models of the built-in recipes, and the one that comes with heedful: each goes to Hugging Face, or says why not."""
+"""Models of the built-in recipes and the built-in model are exported to Hugging Face, or refused with a reason."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""CTranslate2 goes on from prompts as torch does: the same tokens, scores and ends; what it would not, torch does."""
+"""CTranslate2 continues prompts as torch does: equal tokens, scores and ends; what it cannot do, torch does."""
 
 import json
 import subprocess

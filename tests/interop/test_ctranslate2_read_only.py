@@ -1,4 +1,4 @@
-"""Where nothing can be kept, as in a read-only container: a model is converted for now, and that is said once."""
+"""If no cache can be written, as in a read-only container, a model is converted for this run, with one notice."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Labels and vectors: the model's own numbers, in the order of what came in."""
+"""Classification and embedding equal the model's own output, in the order of the inputs."""
 
 from pathlib import Path
 

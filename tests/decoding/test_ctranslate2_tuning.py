@@ -1,4 +1,4 @@
-"""One sentence is answered by all threads together, much work by one thread for each batch; the tokens are the same."""
+"""CTranslate2's threads: all of them share one sentence, each takes a batch of many; the tokens are equal."""
 
 import os
 import subprocess
