@@ -24,8 +24,8 @@ from PIL import Image
 
 import heedful
 from heedful.insight.look import Look
-from heedful.insight.look_decoder import TextLook, look_at_text
-from heedful.insight.look_encoder import EncoderLook, look_encoder
+from heedful.insight.look_decoder import DecoderLook, look_at_decoder
+from heedful.insight.look_encoder import EncoderLook, look_at_encoder
 
 IMAGES_FOLDER = Path(__file__).parents[2] / "docs" / "images"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
@@ -126,11 +126,11 @@ def take(browser: playwright.Browser, shot: Shot, address: str) -> bytes:
     return data
 
 
-def look(kind: str, model: Path, text: str) -> Look | TextLook | EncoderLook:
+def look(kind: str, model: Path, text: str) -> Look | DecoderLook | EncoderLook:
     """Trace a model on a text; `kind` is the option that names the model."""
     if kind == "model":
         return heedful.look(model, text, branches=200)
-    return look_at_text(model, text) if kind == "gpt" else look_encoder(model, text)
+    return look_at_decoder(model, text) if kind == "gpt" else look_at_encoder(model, text)
 
 
 def write(path: Path, data: bytes) -> None:

@@ -138,7 +138,7 @@ def test_another_layer_can_be_chosen() -> None:
     assert "Layer 1 of 3, mean of 2 heads" in texts(attention_picture(attention, layer=1))
     assert cells(attention_picture(attention, layer=1)) != cells(attention_picture(attention, layer=3))
     for layer in (0, 4):
-        with pytest.raises(UserError, match=f"layer {layer}: this model has the layers 1 to 3"):
+        with pytest.raises(UserError, match=f"layer {layer}: this model has layers 1 to 3"):
             attention_picture(attention, layer=layer)
 
 

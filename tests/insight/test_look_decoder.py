@@ -16,7 +16,7 @@ from heedful import UserError
 from heedful.cli.look_report import decoder_report, known_from
 from heedful.cli.main import run
 from heedful.decoding.generator import Generator
-from heedful.insight.look_decoder import TextLook, look_at_text
+from heedful.insight.look_decoder import DecoderLook, look_at_decoder
 from heedful.insight.packed_arrays import unpack
 from heedful.insight.trace import trace
 from heedful.insight.walk import HeadVectors, walk_through
@@ -35,11 +35,11 @@ def generator(request) -> Generator:
 
 
 @pytest.fixture(scope="module")
-def seen(generator: Generator) -> TextLook:
-    return look_at_text(generator, "A dog", max_len=8)
+def seen(generator: Generator) -> DecoderLook:
+    return look_at_decoder(generator, "A dog", max_len=8)
 
 
-def test_it_is_the_text_that_the_model_writes(generator: Generator, seen: TextLook) -> None:
+def test_it_is_the_text_that_the_model_writes(generator: Generator, seen: DecoderLook) -> None:
     assert seen.text == generator.generate("A dog", max_len=8)
     assert list(seen.ids[: seen.n_prompt]) == generator.prompt_ids("A dog")
     written = [step.id for step in seen.steps[seen.n_prompt - 1 :]]
@@ -51,7 +51,7 @@ def test_it_is_the_text_that_the_model_writes(generator: Generator, seen: TextLo
 
 
 @torch.no_grad()
-def test_the_weights_are_causal_and_those_that_the_model_used(generator: Generator, seen: TextLook) -> None:
+def test_the_weights_are_causal_and_those_that_the_model_used(generator: Generator, seen: DecoderLook) -> None:
     n = len(seen.tokens)
     assert seen.weights.shape == (3, 4, n, n)
     assert largest_difference(seen.weights.sum(dim=-1), torch.ones(3, 4, n)) < 1e-5
@@ -63,7 +63,7 @@ def test_the_weights_are_causal_and_those_that_the_model_used(generator: Generat
 
 
 @torch.no_grad()
-def test_the_last_layer_of_the_lens_says_what_the_model_says(generator: Generator, seen: TextLook) -> None:
+def test_the_last_layer_of_the_lens_says_what_the_model_says(generator: Generator, seen: DecoderLook) -> None:
     assert len(seen.lens) == 4
     for step, through in zip(seen.steps, seen.lens[-1].steps, strict=True):
         assert through.probability == pytest.approx(step.probability, abs=1e-6)
@@ -83,7 +83,7 @@ def test_the_last_layer_of_the_lens_says_what_the_model_says(generator: Generato
             assert known == 0 or ranks[known - 1]
 
 
-def test_files(seen: TextLook, tmp_path: Path) -> None:
+def test_files(seen: DecoderLook, tmp_path: Path) -> None:
     values = json.loads(seen.save(tmp_path / "a.json").read_text(encoding="utf-8"))
     check_trace(values)
     assert values["model"]["family"] == "gpt" and values["source"] is values["beam"] is None
@@ -97,7 +97,7 @@ def test_files(seen: TextLook, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_the_walk_leads_from_the_embedding_to_the_logits(generator: Generator, seen: TextLook) -> None:
+def test_the_walk_leads_from_the_embedding_to_the_logits(generator: Generator, seen: DecoderLook) -> None:
     with trace(generator.model) as t:
         logits = t.model(torch.tensor([seen.ids]))[0]
     walk = walk_through(t, numbers=1000)
@@ -110,7 +110,7 @@ def test_the_walk_leads_from_the_embedding_to_the_logits(generator: Generator, s
     assert largest_difference(generator.model.head(torch.from_numpy(walk.decoder.end.norm.first.values)), logits) < 1e-4
 
 
-def test_the_six_steps_of_one_head(seen: TextLook) -> None:
+def test_the_six_steps_of_one_head(seen: DecoderLook) -> None:
     """q . k, x scale, mask, softmax: from the numbers of the file alone; what comes later is hidden."""
     mask = torch.from_numpy(seen.attention.mask.values.astype(bool)[0, 0])
     assert torch.equal(mask, torch.ones_like(mask).tril())
@@ -137,7 +137,7 @@ def test_the_command(generator: Generator, tmp_path: Path, capfd: pytest.Capture
     assert run(["look", "A dog", "-m", folder, "--layer", "9"]) == 1
 
 
-def test_three_rivals_are_named_a_comma_among_them(seen: TextLook) -> None:
+def test_three_rivals_are_named_a_comma_among_them(seen: DecoderLook) -> None:
     step = seen.steps[0]
     rivals = [replace(step.top[0], id=-number, token=token) for number, token in enumerate([", ", "b", "c", "d"], 1)]
     lines = decoder_report(replace(seen, steps=(replace(step, top=tuple(rivals)), *seen.steps[1:])), None, None)

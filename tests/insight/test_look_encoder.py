@@ -16,7 +16,7 @@ from heedful.cli.main import run
 from heedful.decoding.classifier import Classifier
 from heedful.decoding.encoder_inputs import image_tensor
 from heedful.decoding.fill_mask import FillMask
-from heedful.insight.look_encoder import look_encoder
+from heedful.insight.look_encoder import look_at_encoder
 from heedful.insight.packed_arrays import unpack
 from trace_checks import check_trace
 
@@ -38,11 +38,11 @@ def folder(tmp_path_factory) -> Path:
 def test_half_a_character_is_refused(model: str, folder: Path) -> None:
     """As it comes from a command line that is not UTF-8; a terminal cannot print it."""
     with pytest.raises(UserError, match=r"character 3 is U\+DCFF"):
-        look_encoder(folder / model, "a \udcff")
+        look_at_encoder(folder / model, "a \udcff")
 
 
 def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
-    seen = look_encoder(folder / "bert", "a [MASK] runs")
+    seen = look_at_encoder(folder / "bert", "a [MASK] runs")
     assert seen.weights.shape == (2, 4, len(seen.tokens), len(seen.tokens))
     assert torch.allclose(seen.weights.sum(dim=-1), torch.ones(1), atol=1e-5)
     loaded = load_model(folder / "bert")
@@ -56,23 +56,22 @@ def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
 
 
 def test_the_answers_are_the_models_own(folder: Path) -> None:
-    assert [list(place) for place in look_encoder(folder / "bert", "a [MASK] runs").answer] == FillMask.load(
+    assert [list(place) for place in look_at_encoder(folder / "bert", "a [MASK] runs").answer] == FillMask.load(
         folder / "bert"
     ).fill("a [MASK] runs")
-    assert look_encoder(folder / "bert", "a dog runs").answer == ()
-    assert (
-        list(look_encoder(folder / "mood", "a dog").answer) == Classifier.load(folder / "mood").classify(["a dog"])[0]
-    )
+    assert look_at_encoder(folder / "bert", "a dog runs").answer == ()
+    labels = Classifier.load(folder / "mood").classify(["a dog"])[0]
+    assert list(look_at_encoder(folder / "mood", "a dog").answer) == labels
     text = "a  unseenword dog"
     tags = Classifier.load(folder / "tags").label_words([text])[0]
-    seen = look_encoder(folder / "tags", text)
+    seen = look_at_encoder(folder / "tags", text)
     assert list(seen.answer) == tags
     firsts = [spans[0] for spans in seen.source.words if seen.tokens[spans[0]].startswith("▁")]
     assert [one["place"] for one in seen.to_values()["answer"]] == [one.place for one in tags] == firsts
 
 
 def test_attention_over_an_image(folder: Path) -> None:
-    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
     assert seen.tokens[:3] == ("class", "1,1", "1,2") and len(seen.tokens) == 10
     assert torch.equal(seen.over_image(1, 2), seen.weights[0, 1, 0, 1:].reshape(3, 3))
     assert torch.allclose(seen.over_image(), seen.weights[-1].mean(dim=0)[0, 1:].reshape(3, 3))
@@ -82,7 +81,7 @@ def test_attention_over_an_image(folder: Path) -> None:
 
 
 def test_what_reaches_the_class_token(folder: Path) -> None:
-    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
     mixed = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(10) for layer in seen.weights]
     wanted = (mixed[1] @ mixed[0])[0]
     assert torch.allclose(seen.rollout().flatten(), wanted[1:], atol=1e-6)
@@ -90,7 +89,7 @@ def test_what_reaches_the_class_token(folder: Path) -> None:
 
 
 def test_the_svg_of_an_image_holds_it_and_says_every_number(folder: Path, tmp_path: Path) -> None:
-    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
     text = seen.save(tmp_path / "a.svg", layer=1, head=2).read_text()
     tree = ElementTree.fromstring(text)
     names = [element.tag.rsplit("}", 1)[1] for element in tree.iter()]
@@ -103,7 +102,7 @@ def test_the_svg_of_an_image_holds_it_and_says_every_number(folder: Path, tmp_pa
 
 
 def test_the_png_of_an_image_is_brightest_where_the_attention_is(folder: Path, tmp_path: Path) -> None:
-    seen = look_encoder(folder / "vit", str(folder / "photo.png"))
+    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
     page = np.asarray(pillow.open(seen.save(tmp_path / "a.png"))).astype(float)
     over = page[14 : 14 + 280, 280 + 28 : 280 + 28 + 280]
     yellow = over[..., 0] - over[..., 2]
@@ -114,7 +113,7 @@ def test_the_png_of_an_image_is_brightest_where_the_attention_is(folder: Path, t
 
 
 def test_files_for_programs(folder: Path, tmp_path: Path) -> None:
-    seen = look_encoder(folder / "mood", "a dog runs")
+    seen = look_at_encoder(folder / "mood", "a dog runs")
     values = json.loads(seen.save(tmp_path / "a.json").read_text())
     check_trace(values)
     assert values["source"]["tokens"] == list(seen.tokens)
@@ -127,23 +126,23 @@ def test_files_for_programs(folder: Path, tmp_path: Path) -> None:
 
 
 def test_every_answer_has_its_place_in_the_trace(folder: Path) -> None:
-    hidden = look_encoder(folder / "bert", "a [MASK] runs")
+    hidden = look_at_encoder(folder / "bert", "a [MASK] runs")
     [answer] = hidden.to_values()["answer"]
     assert hidden.tokens[answer["place"]] == "<mask>"
     assert [one["token"] for one in answer["top"]] == [one.token_text for one in hidden.answer[0]]
-    tags = look_encoder(folder / "tags", "a dog runs")
+    tags = look_at_encoder(folder / "tags", "a dog runs")
     places = [(tags.tokens[one["place"]], one["top"][0]["token"]) for one in tags.to_values()["answer"]]
     assert places == [
         (f"▁{one.word}"[: len(token)], one.label) for one, (token, _) in zip(tags.answer, places, strict=True)
     ]
-    for seen in (hidden, tags, look_encoder(folder / "vit", str(folder / "photo.png"))):
+    for seen in (hidden, tags, look_at_encoder(folder / "vit", str(folder / "photo.png"))):
         check_trace(json.loads(seen.to_json()))
 
 
 @torch.no_grad()
 def test_the_walk_leads_from_the_text_to_the_last_vectors(folder: Path) -> None:
     for name, given in (("bert", "a [MASK] runs"), ("vit", str(folder / "photo.png"))):
-        seen = look_encoder(folder / name, given)
+        seen = look_at_encoder(folder / name, given)
         stack = seen.walk.encoder
         assert seen.walk.decoder is None
         if name == "bert":
@@ -188,4 +187,4 @@ def test_mistakes_are_said(case: str, folder: Path, capsys, monkeypatch) -> None
 def test_another_family_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(UserError, match="neither a model folder"):
-        look_encoder(tmp_path / "x", "a")
+        look_at_encoder(tmp_path / "x", "a")

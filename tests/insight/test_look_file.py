@@ -94,7 +94,7 @@ def test_print(seen: Look, tmp_path: Path, suffix: str, magic: bytes) -> None:
 def test_missing_glyphs_are_said(seen: Look, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     strange = replace(seen.source, tokens=("\uf8fe", *seen.source.tokens[1:]))  # which no font has
-    with pytest.warns(UserWarning, match="no font on this machine has all characters"):
+    with pytest.warns(UserWarning, match="no installed font has all characters"):
         replace(seen, source=strange).save(tmp_path / "picture.png")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

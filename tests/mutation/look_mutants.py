@@ -70,8 +70,8 @@ IN_LOOKS = [
     Mutant(
         "a look shows a word's label at the next word",
         "insight/look_encoder.py",
-        '"place": one.place,',
-        '"place": one.place + 1,',
+        '"place": word.place,',
+        '"place": word.place + 1,',
         ENCODERS,
     ),
     Mutant(

@@ -109,7 +109,7 @@ def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Valu
     weights = weights_of(data, "cross")[1, [0, 2]]
     assert (row, column) == (rows[0], columns[0])
     assert value == pytest.approx(weights[:, 0, 0].mean(), abs=6e-5)
-    page.click("text=several heads at once")
+    page.click("text=select several heads")
     page.click("[aria-label='head 2']")
     page.wait_for_url("**heads=0.1.2**")
 
@@ -231,7 +231,7 @@ def test_a_reload_shows_the_same(seen: Watched, page_file: Path) -> None:
     page.click(".tokens.from li:nth-child(3) button")
     page.mouse.move(5, 5)
     expect(page, ".tokens.from .here").to_have_count(1)
-    expect(page, "main").to_contain_text("dog looks at")
+    expect(page, "main").to_contain_text("dog attends to")
     before, address = drawn(page).inner_text("main"), page.url
     page.reload()
     expect(page, ".tokens.from .here").to_have_count(1)
@@ -269,7 +269,7 @@ def test_the_legend_says_how_heads_are_sorted(seen: Watched, page_file: Path) ->
     expect(page, ".view").to_contain_text("Most word-to-word first")
     page.click("text=Encoder >> nth=0")
     expect(page, "select").to_have_value("order")
-    expect(page, ".view").to_contain_text("Below each: layer · head.")
+    expect(page, ".view").to_contain_text("Below each map: layer · head.")
     expect(page, ".view").not_to_contain_text("word-to-word")
 
 
@@ -307,7 +307,7 @@ def test_thinking_machines(seen: Watched, page_file: Path) -> None:
 
 
 def sinusoids(n_rows: int, width: int) -> np.ndarray:
-    """The notes' code: sines on the left, cosines on the right."""
+    """The code of The Illustrated Transformer: sines on the left, cosines on the right."""
     angles = np.arange(n_rows)[:, None] / 10000 ** (np.arange(width // 2) * 2 / width)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
@@ -344,13 +344,13 @@ def test_the_position_code_is_reached_by_keys_and_is_a_table(seen: Watched, page
 def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None:
     page = seen.open(page_file, view="beam")
     page.click(".node.pruned >> nth=0")
-    expect(page, ".facts").to_contain_text("Pruned. Place 3 of 3 at this step")
+    expect(page, ".facts").to_contain_text("Pruned. Rank 3 of 3 at this step")
     expect(page, ".facts").to_contain_text("A forced branch.")
     page.keyboard.press("ArrowUp")
-    expect(page, ".facts").to_contain_text("Went on.")
+    expect(page, ".facts").to_contain_text("Kept.")
     page.keyboard.press("ArrowRight")
     expect(page, ".node:focus").to_have_count(1)
-    page.click("text=show those that died at once")
+    page.click("text=show pruned candidates")
     expect(page, ".node.pruned").to_have_count(0)
 
 
@@ -489,7 +489,7 @@ def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path,
     path.write_text(stand_alone_page(data | {"pieces": pieces}), encoding="utf-8")
     with watched(browser) as seen:
         page = seen.open(path)
-        expect(page, ".pieces").to_contain_text("Piece 2 of 3")
+        expect(page, ".pieces").to_contain_text("Segment 2 of 3")
         expect(page, ".pieces").to_contain_text("heedful look … --piece N")
         assert page.locator(".pieces li").all_inner_texts() == pieces["sources"]
         expect(page, ".pieces [aria-current=true]").to_have_text("A <b>cat</b>.")

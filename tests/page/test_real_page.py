@@ -78,7 +78,7 @@ def test_look_shows_the_search_of_the_translation_it_stands_beside(
         expect(page, "output").to_have_text(wide[text])
         page.click(".pane-foot .primary")
         expect(page, ".sentence .target bdi").to_have_text(wide[text])
-        expect(page, ".sentence").not_to_contain_text("another one")
+        expect(page, ".sentence").not_to_contain_text("differs from the one")
         page.click("#view-beam")
         expect(page, ".view .lead").to_contain_text("Beam of 3,")
         page.click("#view-output")
@@ -162,7 +162,7 @@ def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: 
 
 def test_a_head_is_taken_out(seen: Watched, server: Served) -> None:
     page = opened(seen, server, view="layers")
-    page.click("text=Take this head out")
+    page.click("text=Ablate this head")
     page.click("text=Look again")
     expect(page, ".changed").to_contain_text("without Cross-attention, layer 1, head 1")
     changed = look(server.look_model, TEXT, beam=5, without_heads=[("cross", 0, 0)])

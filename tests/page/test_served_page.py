@@ -110,7 +110,7 @@ def test_a_look_at_another_translation_than_the_one_beside_it_says_so(seen: Watc
         says(page, text[::-1])
         page.click(".pane-foot .primary")
         page.wait_for_selector(".matrix")
-        expect(page, ".sentence .note >> text=was another one").to_have_count(int(is_other))
+        expect(page, ".sentence .note >> text=differs from the one").to_have_count(int(is_other))
         page.click("#back")
 
 
@@ -126,7 +126,7 @@ def test_each_line_of_a_text_has_its_own_look(seen: Watched, server: Stub) -> No
     page.click(".pane-foot .primary")
     expect(page, ".pieces [aria-current=true]").to_have_text("A dog.")
     asked_to_look(server, q="A dog.\nA cat.\nA man.")
-    expect(page, ".pieces").to_contain_text("Piece 1 of 3")
+    expect(page, ".pieces").to_contain_text("Segment 1 of 3")
     assert page.locator(".pieces button").all_inner_texts() == ["A dog.", "A cat.", "A man."]
     page.click(".pieces button >> nth=2")
     expect(page, ".sentence .source").to_have_text("A man.")
@@ -158,7 +158,7 @@ def test_another_translation_is_looked_along_line_by_line(seen: Watched, server:
     page.click("#piece-1")
     expect(page, ".pieces [aria-current=true]").to_have_text("cd")
     asked_to_look(server, q="cd", reference="other ba")
-    page.click("text=the model's own again")
+    page.click("text=back to the model's own translation")
     page.wait_for_selector(".sentence .badge", state="detached")
     asked_to_look(server, q="cd")
 
@@ -201,7 +201,7 @@ def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
     page.reload()
     page.wait_for_selector(".sentence .badge")
     assert server.asked[-1] == server.asked[-2]
-    page.click("text=the model's own again")
+    page.click("text=back to the model's own translation")
     page.wait_for_selector(".sentence .badge", state="detached")
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de"}
 
@@ -278,14 +278,14 @@ def test_a_long_text_is_not_lost_on_the_way_back(seen: Watched, server: Stub) ->
 
 def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> None:
     page = looking(seen, server, "layers")
-    page.click("text=Take this head out")
+    page.click("text=Ablate this head")
     page.click(".chips button >> nth=2")
     page.click("text=Look again")
     page.wait_for_selector(".changed")
     asked = server.asked[-1][1]
     assert asked["without_heads"] == [{"kind": "cross", "layer": 0, "head": 0}]
     assert asked["masked_words"] == [2]
-    for words in ("without Cross-attention, layer 1, head 1", "“dog” hidden", "90.0 % → 20.0 %"):
+    for words in ("without Cross-attention, layer 1, head 1", "“dog” masked", "90.0 % → 20.0 %"):
         expect(page, ".changed").to_contain_text(words)
 
 
@@ -384,7 +384,7 @@ def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched
     page.goto(server.address)
     page.wait_for_selector("textarea")
     put_in(page, tmp_path, "a\n" + "\N{GRINNING FACE}" * 500 + "\n" + "x" * 501)
-    expect(page, ".file").to_contain_text("Line 3 has 501 characters, and this server takes 500 at once.")
+    expect(page, ".file").to_contain_text("Line 3 has 501 characters, and this server accepts 500 in one request.")
     assert server.asked == []
 
 
@@ -424,7 +424,7 @@ def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp
         with page.expect_download() as download:
             put_in(page, tmp_path, "ab\ncd\n")
             expect(page, ".file").to_contain_text("the server is busy")
-            expect(page, ".file").to_contain_text("asked again in")
+            expect(page, ".file").to_contain_text("next attempt in")
             expect(page, "input[type=file]").to_be_disabled()
         assert got(download) == "ba\ndc\n"
         assert [values["q"] for _, values in server.asked] == [["ab", "cd"]] * 3
@@ -463,16 +463,16 @@ def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Pa
         page.wait_for_selector("textarea")
         server.busy = [200]
         put_in(page, tmp_path, "ab\n")
-        expect(page, ".file").to_contain_text("asked again in")
+        expect(page, ".file").to_contain_text("next attempt in")
         page.click("text=Cancel")
         expect(page, ".file").to_contain_text("0 of 1 lines are done; stopped at line 1: cancelled")
-        assert page.locator(".file-buttons button").all_inner_texts() == ["Go on"]
+        assert page.locator(".file-buttons button").all_inner_texts() == ["Continue"]
         server.busy, before = [0] * 20, len(server.asked)
-        page.click("text=Go on")
+        page.click("text=Continue")
         expect(page, ".file").to_contain_text("stopped at line 1: The queue is full")
         assert len(server.asked) - before == 6
         server.busy = [301]
-        page.click("text=Go on")
+        page.click("text=Continue")
         server.wait_for(before + 7)
         expect(page, ".file").to_contain_text("stopped at line 1: The queue is full (301 s)")
         seen.complaints.clear()

@@ -14,7 +14,7 @@ from heedful.models.model_info import CONFIG, builtin_model, find_model_folder
 
 if TYPE_CHECKING:
     from heedful.insight.look import Look
-    from heedful.insight.look_decoder import TextLook
+    from heedful.insight.look_decoder import DecoderLook
     from heedful.insight.look_encoder import EncoderLook
 
 BEAM = 5
@@ -82,8 +82,8 @@ def look(
     heads, words = [_parse_head(text) for text in without or ()], [number - 1 for number in hide or ()]
     from heedful.cli.look_report import print_report, summary
     from heedful.insight.attention_svg import chosen_map
-    from heedful.insight.look_decoder import look_at_text
-    from heedful.insight.look_encoder import look_encoder
+    from heedful.insight.look_decoder import look_at_decoder
+    from heedful.insight.look_encoder import look_at_encoder
     from heedful.insight.look_file import check_suffix
 
     escape_unwritable()
@@ -91,7 +91,7 @@ def look(
         check_suffix(output)
         if family in ENCODERS:
             refuse_overwriting(output, Path(sentence))  # of a vit, the sentence is an image file
-    result: Look | EncoderLook | TextLook
+    result: Look | EncoderLook | DecoderLook
     if is_encoder_decoder:
         branches = BRANCHES if output is not None and output.suffix.lower() == ".html" else 0
         result = translation = _look_at_translation(
@@ -107,7 +107,7 @@ def look(
         )
         weights, shown = translation.attention_map(kind).weights, {"kind": kind}
     else:
-        result = stack = look_at_text(folder, sentence) if family == "gpt" else look_encoder(folder, sentence)
+        result = stack = look_at_decoder(folder, sentence) if family == "gpt" else look_at_encoder(folder, sentence)
         weights, shown = stack.weights, {}
     chosen_map(weights, layer, head)  # report a layer or head that does not exist before anything is written
     if output is not None:

@@ -16,7 +16,7 @@ from heedful.insight.attention_svg import caption, chosen_map
 from heedful.insight.beam_tree import Found
 from heedful.insight.image_overlay import strengths
 from heedful.insight.look import Look
-from heedful.insight.look_decoder import TextLook
+from heedful.insight.look_decoder import DecoderLook
 from heedful.insight.look_encoder import EncoderLook
 from heedful.insight.predictions import OutputStep
 from heedful.text import SPECIAL_PIECES
@@ -32,11 +32,11 @@ VISIBLE = 0.005  # a smaller weight is printed as a dot
 Line = tuple[str, str]  # a text and its style in a terminal
 
 
-def print_report(look: Look | EncoderLook | TextLook, *, kind: str, layer: int | None, head: int | None) -> None:
+def print_report(look: Look | EncoderLook | DecoderLook, *, kind: str, layer: int | None, head: int | None) -> None:
     """Print a look at a sentence or an image; in a terminal with a little color."""
     if isinstance(look, EncoderLook):
         print("\n".join([*prediction_lines(look), "", *encoder_attention_lines(look, layer, head)]))
-    elif isinstance(look, TextLook):
+    elif isinstance(look, DecoderLook):
         print("\n".join(decoder_report(look, layer, head)))
     elif sys.stdout.isatty():
         width = shutil.get_terminal_size((WIDE, 40)).columns
@@ -48,11 +48,11 @@ def print_report(look: Look | EncoderLook | TextLook, *, kind: str, layer: int |
         print("\n".join(text for text, _ in lines))
 
 
-def summary(look: Look | EncoderLook | TextLook) -> list[str]:
+def summary(look: Look | EncoderLook | DecoderLook) -> list[str]:
     """Return the lines that are printed when the look itself goes to a file."""
     if isinstance(look, EncoderLook):
         return prediction_lines(look)
-    return [f"{look.prompt}{look.text}" if isinstance(look, TextLook) else look.translation.text]
+    return [f"{look.prompt}{look.text}" if isinstance(look, DecoderLook) else look.translation.text]
 
 
 # An encoder-decoder: the translation step by step, its attention and its beams.
@@ -215,7 +215,7 @@ def _cut(line: str, width: int) -> str:
 
 def prediction_lines(look: EncoderLook) -> list[str]:
     """Return the candidates for each [MASK], the labels of the text or image, or the label of each word."""
-    lines = [look.given]
+    lines = [look.input_text]
     for number, answer in enumerate(look.answer, start=1):
         if isinstance(answer, Labelled):
             if number <= TOP:
@@ -252,7 +252,7 @@ def _heaviest(tokens: tuple[str, ...], row: Tensor) -> str:
 # A decoder: each token, its probability, its alternatives, and the layer from which on it leads.
 
 
-def decoder_report(look: TextLook, layer: int | None, head: int | None) -> list[str]:
+def decoder_report(look: DecoderLook, layer: int | None, head: int | None) -> list[str]:
     """Return a line for each token that was read: the next token, its probability, its alternatives, its attention."""
     _, chosen, title = chosen_map(look.weights, layer, head)
     weights = chosen.mean(dim=0) if head is None else chosen[head - 1]  # (T, T)
@@ -270,7 +270,7 @@ def decoder_report(look: TextLook, layer: int | None, head: int | None) -> list[
     return lines
 
 
-def known_from(look: TextLook, position: int) -> int | None:
+def known_from(look: DecoderLook, position: int) -> int | None:
     """Return the first layer from which on the next token is the most probable; 0 is the state before layer 1."""
     ranks = [layer.steps[position].rank for layer in look.lens]
     if ranks[-1] != 0:

@@ -1,7 +1,6 @@
-"""The heat-maps of `picture.py` for print: PNG and PDF, drawn by matplotlib (the extra `plot`)."""
+"""Draw the heat maps of attention_svg.py as PNG or PDF with matplotlib (the extra `plot`)."""
 
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from torch import Tensor
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 CELL, PANEL, MARGIN, LETTER = 0.26, 1.5, 0.3, 0.085  # inches
 LEAST_WIDTH = 7.0
 DOTS_PER_INCH = 200
-LARGEST_MAP = 14.0  # inches: beyond it cells shrink
+LARGEST_MAP = 14.0  # inches; the cells of a larger map shrink
 FONT_NAMES = (
     "DejaVu Sans",
     "Noto Sans CJK SC",
@@ -50,7 +49,7 @@ def plot_attention(
     head: int | None = None,
     kind: str = "cross",
 ) -> None:
-    """Write the large map of one layer, and a small one for each of its heads; `layer` and `head` count from 1."""
+    """Draw a large map of one layer and a small map of each of its heads; `layer` and `head` count from 1."""
     try:
         from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.figure import Figure
@@ -67,7 +66,7 @@ def plot_attention(
     columns = max(1, int((wide - MARGIN) // (PANEL + 0.15)))
     rows = -(-len(chosen) // columns)
     high = top + height + 0.5 + rows * (PANEL + 0.35) + 0.5
-    colours = LinearSegmentedColormap.from_list("heedful", [tuple(part / 255 for part in one) for one in SCALE])
+    colours = LinearSegmentedColormap.from_list("heedful", [tuple(part / 255 for part in rgb) for rgb in SCALE])
     font = _font()
     figure = Figure(figsize=(wide, high))
 
@@ -84,14 +83,14 @@ def plot_attention(
         x, y = MARGIN + number % columns * (PANEL + 0.15), top + height + 0.5 + number // columns * (PANEL + 0.35)
         _panel(place(x, y, PANEL, PANEL), weights, f"head {number + 1}", colours, font)
     figure.text(MARGIN / wide, 0.2 / high, caption(kind), fontproperties=font, fontsize=8, color=FAINT)
-    metadata = {"CreationDate": None} if format == "pdf" else None  # the same input gives the same bytes
-    with warnings.catch_warnings(record=True) as said:
+    metadata = {"CreationDate": None} if format == "pdf" else None  # so that the same input gives the same bytes
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         figure.savefig(file, format=format, dpi=DOTS_PER_INCH, metadata=metadata)
-    if any("missing from" in str(one.message) for one in said):
+    if any("missing from" in str(warning.message) for warning in caught):
         warnings.warn(
-            "no font on this machine has all characters of the sentence: the missing ones are drawn as boxes. "
-            "An .svg takes the fonts of whoever opens it",
+            "no installed font has all characters of the sentence; characters without a font are drawn as boxes. "
+            "An .svg file uses the fonts of the program that opens it",
             stacklevel=3,
         )
 
@@ -120,13 +119,13 @@ def _label(axes: "Axes", attention: TokenAttention, font: "FontProperties", *, s
 
 
 def _plain(tokens: tuple[str, ...]) -> list[str]:
-    return [token.replace("$", r"\$") for token in tokens]  # else matplotlib reads mathematics
+    return [token.replace("$", r"\$") for token in tokens]  # matplotlib reads $…$ as a formula
 
 
 def _font() -> "FontProperties":
-    """Those of the known fonts that are installed; a character is taken from the first that has it."""
+    """Return the installed fonts of FONT_NAMES; matplotlib takes each character from the first font that has it."""
     from matplotlib import font_manager
 
-    installed = {Path(one.fname).stem: one.name for one in font_manager.fontManager.ttflist}
-    names = [name for name in FONT_NAMES if name in installed.values()]
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    names = [name for name in FONT_NAMES if name in installed]
     return font_manager.FontProperties(family=names or ["sans-serif"])

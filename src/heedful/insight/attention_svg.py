@@ -1,6 +1,6 @@
-"""Cross-attention as one SVG: a heat-map to read, and small ones of every layer and head to compare.
+"""Draw attention as one SVG: a large heat map of one layer, and small maps of every layer and head.
 
-Plain SVG text, no extras needed: it opens in any browser, scales, and says each number when pointed at.
+The SVG needs no extra: any browser opens it, and each cell has its exact weight as a tooltip.
 """
 
 import re
@@ -17,29 +17,29 @@ from heedful.text import SPECIAL_PIECES
 CELL, FONT = 24, 13  # pixels
 GAP, MARGIN = 28, 24
 LONGEST_LABEL = 22  # characters
-VISIBLE = 0.01  # a paler cell cannot be told from the page: it costs bytes and shows nothing
-MANY_CELLS = 10_000  # in a larger map the pale ones are left out
-ROW_OF_PANELS = 760  # pixels that panels may fill before a new row begins
+VISIBLE = 0.01  # a cell with a smaller weight looks like the white page
+MANY_CELLS = 10_000  # a larger map omits cells below VISIBLE, to keep the file small
+ROW_OF_PANELS = 760  # width of a row of small maps, in pixels
 
-# One hue from white to dark, even steps of lightness: it reads the same to colour-blind eyes and in black and white.
+# One hue from white to dark in even steps of lightness, which colour-blind readers and greyscale prints preserve.
 SCALE = ((255, 255, 255), (214, 230, 244), (158, 202, 225), (89, 157, 204), (33, 102, 172), (8, 48, 107))
 PAGE, INK, FAINT, FRAME = "#ffffff", "#1a1a1a", "#767676", "#c8ccd0"
 FONTS = (
     "system-ui, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', 'PingFang SC', 'Hiragino Sans', 'Microsoft YaHei', "
     "'DejaVu Sans', sans-serif"
 )
-MARK = "▁"  # how tokenizers write a space: to be seen, not to be read
-BREAKS = {ord("\n"): "⏎", ord("\t"): "⇥"}  # of a piece that is nothing else
+SPACE = "▁"  # how SentencePiece writes a space; drawn pale
+BREAKS = {ord("\n"): "⏎", ord("\t"): "⇥"}  # signs for a piece of white space only
 CAPTION = "Row t is the query that produced target token t. Attention is not an explanation."
 
 
-# kind of attention -> (what it is, what stands where)
+# kind of attention -> (title, axes)
 KINDS = {
     "cross": ("Cross-attention from the target to the source", "source across, target down"),
     "encoder": ("Self-attention of the encoder", "self-attention of the encoder; keys across, queries down"),
     "decoder": (
         "Self-attention of the decoder",
-        "self-attention of the decoder; what it had read across, what it wrote down",
+        "self-attention of the decoder; tokens read across, tokens predicted down",
     ),
 }
 
@@ -47,10 +47,9 @@ KINDS = {
 def attention_picture(
     attention: TokenAttention, *, layer: int | None = None, head: int | None = None, kind: str = "cross"
 ) -> str:
-    """An SVG document. `layer`, counted from 1, is the one to draw large and head by head; by default the last one.
+    """Return an SVG document with the attention of one layer, and small maps of its heads and of all layers.
 
-    `head`, counted from 1, is the one to draw large; by default the mean of all. For self-attention the source of
-    `attention` are the keys, the target the queries.
+    `layer` and `head` count from 1 and choose the large map; the default is the last layer and the mean of its heads.
     """
     n_layers, n_heads, _, _ = attention.weights.shape
     layer, chosen, title = chosen_map(attention.weights, layer, head)
@@ -63,16 +62,17 @@ def attention_picture(
 
 
 def caption(kind: str) -> str:
+    """Return the sentence under a picture that says how to read its rows."""
     return CAPTION if kind != "encoder" else "Each row is one query. Attention is not an explanation."
 
 
 def chosen_map(weights: Tensor, layer: int | None, head: int | None) -> tuple[int, Tensor, str]:
-    """The layer, counted from 1, its weights (H, T, S), and a title for what is drawn large."""
+    """Return the chosen layer, counted from 1, its weights (H, T, S), and the title of the large map."""
     n_layers, n_heads, _, _ = weights.shape
     layer = n_layers if layer is None else layer
     for what, number, count in (("layer", layer, n_layers), ("head", 1 if head is None else head, n_heads)):
         if not 1 <= number <= count:
-            raise UserError(f"{what} {number}: this model has the {what}s 1 to {count}")
+            raise UserError(f"{what} {number}: this model has {what}s 1 to {count}")
     which = f"mean of {n_heads} heads" if head is None else f"head {head} of {n_heads}"
     return layer, weights[layer - 1], f"Layer {layer} of {n_layers}, {which}"
 
@@ -104,7 +104,7 @@ def _document(attention: TokenAttention, main: "_Map", groups: Sequence[Group], 
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{_escaped(title)}" font-family="{_escaped(FONTS)}">'
     )
-    yield f'<rect width="{width}" height="{height}" fill="{PAGE}"/>'  # else it would vanish on a dark page
+    yield f'<rect width="{width}" height="{height}" fill="{PAGE}"/>'  # without it, dark text vanishes on a dark page
     yield _text(MARGIN, MARGIN + 14, main.title, size=FONT + 3, weight="600")
     yield _text(MARGIN, MARGIN + 36, axes, size=FONT - 1, fill=FAINT)
     yield from body
@@ -112,7 +112,7 @@ def _document(attention: TokenAttention, main: "_Map", groups: Sequence[Group], 
 
 
 class _Map:
-    """One heat-map, target tokens down and source tokens across."""
+    """One heat map: queries down, keys across."""
 
     def __init__(self, attention: TokenAttention, weights: Tensor, title: str, *, cell: int) -> None:
         self.attention = attention
@@ -128,16 +128,16 @@ class _Map:
         yield from self.cells(left, top, least=0.0 if small else VISIBLE)
 
     def cells(self, left: float, top: float, *, least: float = VISIBLE) -> Iterator[str]:
-        """Each cell with its number; those below `least` are left to the page."""
+        """Draw each cell whose weight is at least `least`, with its weight as a tooltip."""
         cell, n_rows, n_columns = self.cell, len(self.weights), len(self.weights[0])
         yield f'<g transform="translate({left:g} {top:g})">'
         for t, row in enumerate(self.weights):
             for s, weight in enumerate(row):
                 if weight >= least:
-                    words = f"{self.attention.target[t]} ← {self.attention.source[s]}: {weight:.4f}"
+                    tooltip = f"{self.attention.target[t]} ← {self.attention.source[s]}: {weight:.4f}"
                     yield (
                         f'<rect x="{s * cell}" y="{t * cell}" width="{cell}" height="{cell}" fill="{colour(weight)}">'
-                        f"<title>{_escaped(words)}</title></rect>"
+                        f"<title>{_escaped(tooltip)}</title></rect>"
                     )
         yield f'<rect width="{n_columns * cell}" height="{n_rows * cell}" fill="none" stroke="{FRAME}"/></g>'
 
@@ -154,11 +154,11 @@ class _Map:
 def _panels(
     attention: TokenAttention, panels: Sequence[tuple[str, Tensor]], top: float, *, cell: int
 ) -> tuple[list[str], float, float]:
-    """Small heat-maps without labels, side by side; and how far they reach to the right and down."""
+    """Draw small maps in rows, without labels; return the SVG lines, and their right and bottom edge in pixels."""
     wide, high = len(attention.source) * cell, len(attention.target) * cell
     step = max(wide, 60) + 16
     n_rows = -(-len(panels) // max(1, (ROW_OF_PANELS + 16) // step))
-    per_row = -(-len(panels) // n_rows)  # even rows, no orphan at the end
+    per_row = -(-len(panels) // n_rows)  # rows of equal length
     body: list[str] = []
     for i, (name, weights) in enumerate(panels):
         x, y = MARGIN + i % per_row * step, top + i // per_row * (high + 30)
@@ -180,17 +180,17 @@ def _legend(left: float, top: float) -> Iterator[str]:
 
 
 def colour(weight: float) -> str:
-    """The place of a weight, 0 to 1, on the scale."""
-    place = min(1.0, max(0.0, weight)) * (len(SCALE) - 1)
-    i = min(int(place), len(SCALE) - 2)
-    mixed = (round(a + (b - a) * (place - i)) for a, b in zip(SCALE[i], SCALE[i + 1], strict=True))
+    """Return the colour of a weight from 0 to 1."""
+    position = min(1.0, max(0.0, weight)) * (len(SCALE) - 1)
+    i = min(int(position), len(SCALE) - 2)
+    mixed = (round(a + (b - a) * (position - i)) for a, b in zip(SCALE[i], SCALE[i + 1], strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def _token(x: float, y: float, label: str, piece: str, *, anchor: str, more: str = "") -> str:
-    fill = FAINT if piece in SPECIAL_PIECES else INK  # shown, but not as if they were words
+    fill = FAINT if piece in SPECIAL_PIECES else INK
     full = f"<title>{_escaped(piece)}</title>" if label != piece else ""
-    words = _escaped(label).replace(MARK, f'<tspan fill="{FRAME}">{MARK}</tspan>')
+    words = _escaped(label).replace(SPACE, f'<tspan fill="{FRAME}">{SPACE}</tspan>')
     return (
         f'<text x="{x:g}" y="{y:g}" font-size="{FONT}" fill="{fill}" text-anchor="{anchor}"{more}>{full}{words}</text>'
     )
@@ -212,10 +212,10 @@ def _label(piece: str) -> str:
 
 
 def _width(text: str, size: int = FONT) -> float:
-    """About how wide a text will be: nobody knows which font draws it."""
+    """Estimate the width of a text in pixels, because the font is unknown."""
     return sum(size * (1.0 if unicodedata.east_asian_width(c) in "WF" else 0.62) for c in text)
 
 
 def _escaped(text: str) -> str:
-    """XML has no way at all to write control characters and half surrogate pairs."""
+    """Escape a text for XML; replace control characters and lone surrogates, which XML cannot contain."""
     return escape(re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text), {'"': "&quot;"})

@@ -99,10 +99,13 @@ class MemoryStep:
 def search_watched(
     step: MemoryStep, request: Request, settings: SearchSettings, tokenizer: Tokenizer, *, branches: int = 0
 ) -> tuple[list[Hypothesis], Beam]:
-    """All that a beam search finds, best first, and its diary; `branches`: so many cut ones are followed to the end."""
+    """Run a beam search and record it: return the hypotheses, best first, and the tree of all candidates.
+
+    The `branches` best pruned candidates are continued greedily to their end.
+    """
     log = BeamTrace()
     callback = SearchCallback(on_candidates=log.add)
-    [found] = search(step, [request], settings, n_rows=settings.beam, callback=callback)
+    [hypotheses] = search(step, [request], settings, n_rows=settings.beam, callback=callback)
     paths = _paths(log.events)
     beam = Beam(
         width=settings.beam,
@@ -110,13 +113,15 @@ def search_watched(
         limit=settings.limit(len(request)),
         n_opening=step.special_ids.n_forced,
         events=_nodes(log.events, _follow(step, request, settings, log.events, paths, tokenizer, branches), tokenizer),
-        hypotheses=tuple(_found(hypothesis, log.events, paths, tokenizer, step.special_ids) for hypothesis in found),
+        hypotheses=tuple(
+            _found(hypothesis, log.events, paths, tokenizer, step.special_ids) for hypothesis in hypotheses
+        ),
     )
-    return found, beam
+    return hypotheses, beam
 
 
 def as_written(ids: Sequence[int], special_ids: SpecialIds, *, complete: bool) -> tuple[int, ...]:
-    """A text with the marks that a decoder writes around it."""
+    """Return the ids of a whole target: the forced start tokens, `ids`, and the end token if the text is complete."""
     opening = special_ids.with_source_bos([])[: special_ids.n_forced]
     return (*opening, *ids, special_ids.eos_id) if complete else (*opening, *ids)
 
@@ -124,8 +129,8 @@ def as_written(ids: Sequence[int], special_ids: SpecialIds, *, complete: bool) -
 def write_greedily(step: MemoryStep, source: Sequence[int], *, max_len: int) -> list[list[int]]:
     """Decode each sentence of the memory greedily. Requests of equal length keep their order."""
     n_sentences = step.memory.states[0].size(0)
-    found = search(step, [Request(source)] * n_sentences, SearchSettings(beam=1, max_len=max_len), n_rows=n_sentences)
-    return [best[0].ids for best in found]
+    results = search(step, [Request(source)] * n_sentences, SearchSettings(beam=1, max_len=max_len), n_rows=n_sentences)
+    return [hypotheses[0].ids for hypotheses in results]
 
 
 def _paths(events: Sequence[BeamEvent]) -> dict[int, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Attention laid over an image: where the class token looks, layer by layer and head by head."""
+"""Draw the attention of the class token over an image, for every layer and head."""
 
 import base64
 import io
@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 
 LARGE, SMALL, GAP, MARGIN = 280, 96, 14, 24  # pixels
 PER_ROW = 8
-HEAT = (255, 210, 0)  # yellow: seen on every photograph, and by colour-blind eyes
-STRONGEST = 0.85  # how opaque the patch is that has the most
-CAPTION = "Bright: patches that the class token attends to, the most of each map fully bright. Not an explanation."
+HEAT = (255, 210, 0)  # yellow is visible on dark photographs, also for colour-blind readers
+STRONGEST = 0.85  # opacity of the patch with the largest weight
+CAPTION = (
+    "Bright patches have large attention weights of the class token; each map is scaled to its maximum. "
+    "Attention is not an explanation."
+)
 
 
 def overlay_picture(
     pixels: Pixels, weights: Tensor, rollout: Tensor, *, layer: int | None = None, head: int | None = None
 ) -> str:
-    """An SVG document: the image, one layer over it, what reaches the class token, and all heads and layers small.
+    """Return an SVG document: the image, one layer over it, the rollout, and small maps of all heads and layers.
 
-    `weights` are (layers, H, T, T), the class token first; `layer` and `head` count from 1.
+    `weights` are (layers, H, T, T) with the class token first, `rollout` is (rows, columns); `layer` and `head` count
+    from 1.
     """
     layer, chosen, title = chosen_map(weights, layer, head)
     side = round((weights.size(-1) - 1) ** 0.5)
@@ -37,26 +41,26 @@ def overlay_picture(
         return rows[0, 1:].reshape(side, side)
 
     main = chosen.mean(dim=0) if head is None else chosen[head - 1]
-    heads = [(f"head {i + 1}", map_of(one)) for i, one in enumerate(chosen)]
-    layers = [(f"layer {i + 1}", map_of(one.mean(dim=0))) for i, one in enumerate(weights)]
+    heads = [(f"head {i + 1}", map_of(head_weights)) for i, head_weights in enumerate(chosen)]
+    layers = [(f"layer {i + 1}", map_of(layer_weights.mean(dim=0))) for i, layer_weights in enumerate(weights)]
     large: list[tuple[str, Tensor | None]] = [
         ("the image", None),
         (title, map_of(main)),
-        ("through all layers", rollout),
+        ("rollout through all layers", rollout),
     ]
     groups = [(f"Each head of layer {layer}", heads), ("Each layer, mean of its heads", layers)]
     return "\n".join(_document(data_url(pixels), large, groups)) + "\n"
 
 
 def data_url(pixels: Pixels) -> str:
-    """The image as a PNG inside of a URL: a page needs no second file."""
+    """Return the image as a data URL with a PNG, so that a page needs no second file."""
     stream = io.BytesIO()
     _image(pixels).save(stream, "PNG")
     return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
 def overlay_png(pixels: Pixels, heat: Tensor, file: BinaryIO) -> None:
-    """The image and, beside it, the attention over it."""
+    """Write a PNG with the image on the left and the attention over it on the right."""
     from PIL import Image
 
     image = _image(pixels).convert("RGB").resize((LARGE, LARGE), Image.Resampling.NEAREST)
@@ -64,13 +68,13 @@ def overlay_png(pixels: Pixels, heat: Tensor, file: BinaryIO) -> None:
     mask = Image.fromarray(opacity).resize((LARGE, LARGE), Image.Resampling.NEAREST)
     page = Image.new("RGB", (2 * LARGE + 3 * GAP, LARGE + 2 * GAP), PAGE)
     page.paste(image, (GAP, GAP))
-    dark = Image.eval(image, lambda value: round(value * 0.55))  # light stands out on it
+    dark = Image.eval(image, lambda value: round(value * 0.55))  # so that the bright patches stand out
     page.paste(Image.composite(Image.new("RGB", image.size, HEAT), dark, mask), (LARGE + 2 * GAP, GAP))
     page.save(file, "PNG")
 
 
 def strengths(heat: Tensor) -> npt.NDArray[np.float64]:
-    """Each patch beside the one that has the most: 0 to 1. (rows, columns)"""
+    """Divide the weights (rows, columns) by their maximum."""
     array = heat.numpy().astype(np.float64)
     result: npt.NDArray[np.float64] = array / max(float(array.max()), 1e-12)
     return result

@@ -60,28 +60,28 @@ class ModelFacts:
     score: str  # "dot" or "additive"
 
 
-def open_look_model(given: LookModel | Translator | LoadedModel | str | Path, *, long: Long = "split") -> LookModel:
+def open_look_model(model: LookModel | Translator | LoadedModel | str | Path, *, long: Long = "split") -> LookModel:
     """Open the model of a folder, a run or a Translator. A model that runs in CTranslate2 is loaded again into torch.
 
     `long` chooses how lines that are too long are segmented, as for a Translator; a Translator keeps its own choice.
     """
-    if isinstance(given, LookModel):
-        return given
-    if isinstance(given, Translator):
-        name = "model" if given.opening is None else Path(given.opening.path).resolve().name
-        if isinstance(given.engine, TorchEngine):
-            if given.engine.others:
+    if isinstance(model, LookModel):
+        return model
+    if isinstance(model, Translator):
+        name = "model" if model.opening is None else Path(model.opening.path).resolve().name
+        if isinstance(model.engine, TorchEngine):
+            if model.engine.others:
                 raise UserError("look shows one model, and this Translator has several; give the folder of one of them")
-            return LookModel(_require_encoder_decoder(given.engine.model, name), given.tokenizers, name, given.planner)
-        if given.opening is None:
+            return LookModel(_require_encoder_decoder(model.engine.model, name), model.tokenizers, name, model.planner)
+        if model.opening is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the model's folder"
             )
-        return replace(open_look_model(given.opening.path), planner=given.planner)
-    if isinstance(given, LoadedModel):
-        return _with_tokenizers(given, "model", long)
-    folder = find_model_folder(given)
-    return _with_tokenizers(load_model(folder), Path(given).resolve().name, long)
+        return replace(open_look_model(model.opening.path), planner=model.planner)
+    if isinstance(model, LoadedModel):
+        return _with_tokenizers(model, "model", long)
+    folder = find_model_folder(model)
+    return _with_tokenizers(load_model(folder), Path(model).resolve().name, long)
 
 
 def source_limit_of(model: Writer) -> SourceLimit:
@@ -162,20 +162,20 @@ def choose_part(look_model: LookModel, text: str, target: str | None, number: in
     """Choose segment `number` of a text, by default the first, and its part of the given translation."""
     plan = _plan(look_model, text)
     n = len(plan.pieces)
-    place = 0 if number is None else number
-    if not 0 <= place < n:
-        raise UserError(f"piece: {place} would be segment {place + 1}, but this text has {n}")
+    index = 0 if number is None else number
+    if not 0 <= index < n:
+        raise UserError(f"piece: {index} would be segment {index + 1}, but this text has {n}")
     if n == 1:
         return Part(plan.pieces[0], target, None)
     targets = None if target is None else _lines_of(target, plan)
     if targets is not None:
-        target = targets[place]
+        target = targets[index]
     elif target is not None and number is None:
         raise UserError(
             f"target: this text has {n} segments, and it is unknown which words of the target belong to the first; "
             "choose with `piece` which segment the target translates, or look at this segment alone"
         )
-    return Part(plan.pieces[place], target, Pieces(place, tuple(piece.text for piece in plan.pieces), targets))
+    return Part(plan.pieces[index], target, Pieces(index, tuple(piece.text for piece in plan.pieces), targets))
 
 
 def _plan(look_model: LookModel, text: str) -> SegmentedText:

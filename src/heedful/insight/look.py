@@ -1,8 +1,8 @@
 """Look inside an encoder-decoder while it translates one sentence.
 
-    seen = heedful.look("runs/en-de", "A dog runs.")
-    seen.translation.text, seen.steps[0].top, seen.attention["cross"].weights.values    # (L, H, T, S)
-    seen.save("page.html")
+    look = heedful.look("runs/en-de", "A dog runs.")
+    look.translation.text, look.steps[0].top, look.attention["cross"].weights.values    # (L, H, T, S)
+    look.save("page.html")
 
 A look records one teacher-forced pass along a translation: the best hypothesis of the search, or a given translation.
 Row t belongs to the query that produced token t.
@@ -232,44 +232,44 @@ class _Sentence:
         self.device = next(look_model.model.parameters()).device
         self.whole = structural_copy(look_model.model).eval()  # the model itself keeps its mode
         self.changed = without_heads(self.whole, heads) if heads else self.whole
-        self.given = part.piece.ids  # without special tokens
+        self.piece_ids = part.piece.ids  # without special tokens
         self.source = _read_source(look_model, part, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
-        self.all_seen = torch.ones_like(self.source_ids, dtype=torch.bool)
-        self.seen = self.all_seen.clone()
-        self.seen[0, list(self.source.masked)] = False
+        self.unmasked = torch.ones_like(self.source_ids, dtype=torch.bool)
+        self.mask = self.unmasked.clone()
+        self.mask[0, list(self.source.masked)] = False
 
     def look(self, prefix: tuple[int, ...], branches: int) -> Look:
         _check_prefix(prefix, self.tokenizer, self.special_ids)
-        request = Request(self.given, prefix)
-        memory = self.changed.encode(self.source_ids, self.seen)
+        request = Request(self.piece_ids, prefix)
+        memory = self.changed.encode(self.source_ids, self.mask)
         step = MemoryStep(self.changed, memory)
-        found, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
-        shown = self._shown(found[0], self.part.target, prefix)
+        hypotheses, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
+        shown = self._shown(hypotheses[0], self.part.target, prefix)
         t, logits = self._traced(shown)
         target_in = torch.tensor([shown.input_ids], device=self.device)
-        no_words = {self.special_ids.start_id, self.special_ids.eos_id, *self.special_ids.with_source_bos([])}
-        maps = attention_maps(t, self.source.ids, shown.ids, no_words)
+        special = {self.special_ids.start_id, self.special_ids.eos_id, *self.special_ids.with_source_bos([])}
+        maps = attention_maps(t, self.source.ids, shown.ids, special)
         return Look(
             model=model_facts(t, self.look_model.name),
             source=self.source,
             target=shown,
             translation=OwnTranslation(
-                decode_generated(self.tokenizer, found[0].ids),
-                found[0].score,
-                found[0].normalized_score,
-                found[0].complete,
+                decode_generated(self.tokenizer, hypotheses[0].ids),
+                hypotheses[0].score,
+                hypotheses[0].normalized_score,
+                hypotheses[0].complete,
             ),
             attention=maps,
             alignment=word_alignment(
-                torch.from_numpy(maps["cross"].weights.values), self.source.ids, shown.ids, no_words
+                torch.from_numpy(maps["cross"].weights.values), self.source.ids, shown.ids, special
             ),
             steps=output_steps(logits, shown.ids, self.tokenizer),
             beam=beam,
             positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
-            lens=layer_lenses(t, self.given, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
-            causes=causes_of(self.changed, self.source_ids, self.seen, self.source.words, target_in, shown.ids),
+            lens=layer_lenses(t, self.piece_ids, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
+            causes=causes_of(self.changed, self.source_ids, self.mask, self.source.words, target_in, shown.ids),
             walk=walk_through(t),
             halting=halting_of(t),
             changes=self._changes(request) if self.heads or self.masked_words else None,
@@ -288,41 +288,42 @@ class _Sentence:
                 raise UserError(
                     f"target: {len(ids)} tokens; look shows at most {LONGEST_TARGET - 1}: give one sentence"
                 )
-        written = as_written(ids, self.special_ids, complete=complete)
-        _check_length(self.whole, len(written))
-        read = (self.special_ids.start_id, *written[:-1])
-        tokens, inputs = tuple(generated_pieces(self.tokenizer, written)), tuple(generated_pieces(self.tokenizer, read))
+        target_ids = as_written(ids, self.special_ids, complete=complete)
+        _check_length(self.whole, len(target_ids))
+        input_ids = (self.special_ids.start_id, *target_ids[:-1])
+        tokens = tuple(generated_pieces(self.tokenizer, target_ids))
+        inputs = tuple(generated_pieces(self.tokenizer, input_ids))
         return TargetText(
             text=text,
             kind=kind,
             tokens=tokens,
-            ids=written,
+            ids=target_ids,
             words=tuple(word_spans(tokens)),
             inputs=inputs,
-            input_ids=read,
+            input_ids=input_ids,
             input_words=tuple(word_spans(inputs)),
-            n_forced=len(written)
+            n_forced=len(target_ids)
             if kind == "reference"
-            else min(self.special_ids.n_forced + len(prefix), len(written)),
+            else min(self.special_ids.n_forced + len(prefix), len(target_ids)),
         )
 
     def _traced(self, shown: TargetText) -> tuple[Trace[Writer], Tensor]:
         with trace(self.changed) as t:
-            logits = t.model(self.source_ids, torch.tensor([shown.input_ids], device=self.device), self.seen)
+            logits = t.model(self.source_ids, torch.tensor([shown.input_ids], device=self.device), self.mask)
         return t, logits[0]
 
     def _changes(self, request: Request) -> Changes:
         """Compare the probabilities of the unchanged model's translation before and after the change."""
-        step = MemoryStep(self.whole, self.whole.encode(self.source_ids, self.all_seen))
-        found, _ = search_watched(step, request, self.settings, self.tokenizer)
-        shown = self._shown(found[0], None, tuple(request.prefix))
+        step = MemoryStep(self.whole, self.whole.encode(self.source_ids, self.unmasked))
+        hypotheses, _ = search_watched(step, request, self.settings, self.tokenizer)
+        shown = self._shown(hypotheses[0], None, tuple(request.prefix))
         target_in = torch.tensor([shown.input_ids], device=self.device)
-        before = output_steps(self.whole(self.source_ids, target_in, self.all_seen)[0], shown.ids, self.tokenizer)
-        after = output_steps(self.changed(self.source_ids, target_in, self.seen)[0], shown.ids, self.tokenizer)
+        before = output_steps(self.whole(self.source_ids, target_in, self.unmasked)[0], shown.ids, self.tokenizer)
+        after = output_steps(self.changed(self.source_ids, target_in, self.mask)[0], shown.ids, self.tokenizer)
         return Changes(
             without_heads=self.heads,
             masked_words=self.masked_words,
-            before=Before(shown.text, found[0].score),
+            before=Before(shown.text, hypotheses[0].score),
             steps=tuple(
                 ChangedStep(old.token, old.id, old.probability, new.probability)
                 for old, new in zip(before, after, strict=True)
@@ -346,10 +347,9 @@ def _check_length(model: Writer, length: int) -> None:
 
 def _read_source(look_model: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, special_ids = look_model.tokenizers.source, look_model.model.config.special_ids
-    given = part.piece.ids
-    ids = (*special_ids.with_source_bos(given), special_ids.eos_id)
+    ids = (*special_ids.with_source_bos(part.piece.ids), special_ids.eos_id)
     if len(ids) > LONGEST_SOURCE:
-        which = "the text" if part.pieces is None else f"piece {part.pieces.number + 1} of the text"
+        which = "the text" if part.pieces is None else f"segment {part.pieces.number + 1} of the text"
         raise UserError(
             f"look: {which} has {len(ids) - 1} tokens, and look shows {LONGEST_SOURCE - 1} at most: give one sentence"
         )

@@ -1,12 +1,12 @@
-"""Look at a language model while it goes on from a prompt: who attends to whom, what it says, and from which layer on.
+"""Look inside a GPT while it continues a prompt.
 
-seen = look_at_text("runs/book", "Once upon a")
-seen.steps[-1].top              # the likeliest tokens of the last step
-seen.lens[2].steps              # what it would have said after two layers
-seen.weights                    # (layers, H, T, T)
-seen.save("page.html")
+    look = look_at_decoder("runs/book", "Once upon a")
+    look.steps[-1].top          # the most likely tokens of the last step
+    look.lens[2].steps          # the prediction after two layers
+    look.weights                # (layers, H, T, T)
+    look.save("page.html")
 
-All of it is of one pass over the prompt and what the model wrote after it, always the likeliest token.
+A look records one pass over the prompt and its greedy continuation.
 """
 
 from dataclasses import dataclass, field
@@ -34,38 +34,38 @@ from heedful.nn.recording import structural_copy
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import generated_pieces
 
-LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
-NEW = 24  # tokens that the model adds
+LONGEST = 256  # tokens; attention maps grow quadratically
+MAX_NEW_TOKENS = 24
 
 
 @dataclass(frozen=True)
-class TextLook(LookFile):
-    """Everything about one text of a language model: row t is the token that it read, step t what it predicted next."""
+class DecoderLook(LookFile):
+    """Everything about one text of a language model: row t is the token read at t, step t the prediction after it."""
 
     model: ModelFacts
     prompt: str
-    target: TargetText  # the whole text: `inputs` are what was read, `tokens` what came after each
-    continuation: OwnTranslation  # what the model wrote
+    target: TargetText  # the whole text: `inputs` are the tokens read, `tokens` the next token of each
+    continuation: OwnTranslation  # the text that the model wrote after the prompt
     attention: AttentionMaps
-    steps: tuple[OutputStep, ...]  # (T,): the token that came next, its probability and its rivals
+    steps: tuple[OutputStep, ...]  # (T,): the next token, its probability and the alternatives
     positions: Positions
-    lens: tuple[DecoderLayerLens, ...]  # before the first layer, and after each: what it would say there
+    lens: tuple[DecoderLayerLens, ...]  # the predictions before the first layer and after each layer
     walk: Walk
-    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass (Trace.tensors)
+    tensors: dict[str, Tensor] = field(repr=False)  # every named tensor of the pass (Trace.tensors)
 
     @property
     def text(self) -> str:
-        """What the model wrote after the prompt."""
+        """The text that the model wrote after the prompt."""
         return self.continuation.text
 
     @property
     def complete(self) -> bool:
-        """The model ended the text."""
+        """Whether the model ended the text."""
         return self.continuation.complete
 
     @property
     def n_prompt(self) -> int:
-        """Tokens of the prompt, its start mark counted."""
+        """The number of tokens of the prompt, the start token included."""
         return self.target.n_forced + 1
 
     @property
@@ -78,11 +78,11 @@ class TextLook(LookFile):
 
     @property
     def weights(self) -> Tensor:
-        """(layers, H, T, T), float32; each row sums to one."""
+        """The attention weights (layers, H, T, T), float32; each row sums to one."""
         return torch.from_numpy(self.attention.weights.values)
 
     def to_values(self) -> dict[str, object]:
-        """The object of the trace file: that of a decoder without an encoder."""
+        """Return the object of the trace file: a decoder without an encoder."""
         return trace_values(
             {
                 "model": self.model,
@@ -99,16 +99,16 @@ class TextLook(LookFile):
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
         """Write a page (.html), the trace file (.json), all arrays (.npz) or a picture (.svg, .png, .pdf).
 
-        A picture shows one `layer` and `head`, counted from 1; by default the last layer and the mean of its heads.
+        A picture shows one `layer` and `head`, counted from 1; the default is the last layer and the mean of its heads.
         """
         return self._save(Path(path), layer=layer, head=head, kind="decoder")
 
-    def maps(self) -> TokenAttention:
-        """For the pictures that attention of texts has."""
+    def token_attention(self) -> TokenAttention:
+        """Return the weights with their tokens, for a picture."""
         return TokenAttention(self.tokens, self.tokens, self.weights)
 
     def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
-        draw_attention(self.maps(), file, format, layer=layer, head=head, kind=kind)
+        draw_attention(self.token_attention(), file, format, layer=layer, head=head, kind=kind)
 
     def _arrays(self) -> Arrays:
         return {
@@ -119,49 +119,50 @@ class TextLook(LookFile):
 
 
 @torch.inference_mode()
-def look_at_text(model: Generator | str | Path, prompt: str, *, max_len: int = NEW) -> TextLook:
-    """Let the model go on from a prompt by at most `max_len` tokens, and keep all that happens."""
+def look_at_decoder(model: Generator | str | Path, prompt: str, *, max_len: int = MAX_NEW_TOKENS) -> DecoderLook:
+    """Continue a prompt greedily by at most `max_len` tokens, and record everything that happens inside the model."""
     generator = model if isinstance(model, Generator) else Generator.load(model, engine="torch")
     name = "model" if isinstance(model, Generator) else Path(model).resolve().name
     tokenizer, gpt = generator.tokenizer, generator.model
-    given = generator.prompt_ids(prompt)
-    longest = min(LONGEST, gpt.config.max_len)
-    if len(given) + max_len > longest:
-        room = longest - max_len
-        raise UserError(f"look: the prompt has {len(given)} tokens, and look shows {room} at most: give one sentence")
-    [[best]] = generator.search_ids([given], max_len=max_len)
-    whole = [*given, *best.ids, *([gpt.config.special_ids.eos_id] if best.complete else [])]
-    read, came = whole[:-1], whole[1:]
+    prompt_ids = generator.prompt_ids(prompt)
+    limit = min(LONGEST, gpt.config.max_len) - max_len
+    if len(prompt_ids) > limit:
+        raise UserError(
+            f"look: the prompt has {len(prompt_ids)} tokens, and look shows {limit} at most: give one sentence"
+        )
+    [[best]] = generator.search_ids([prompt_ids], max_len=max_len)
+    ids = [*prompt_ids, *best.ids, *([gpt.config.special_ids.eos_id] if best.complete else [])]
+    input_ids, next_ids = ids[:-1], ids[1:]
     with trace(structural_copy(gpt).eval()) as t:
-        logits = t.model(torch.tensor([read], device=next(gpt.parameters()).device))[0]
-    text = Continuation(tokenizer, given).whole(best.ids)
-    return TextLook(
+        logits = t.model(torch.tensor([input_ids], device=next(gpt.parameters()).device))[0]
+    text = Continuation(tokenizer, prompt_ids).whole(best.ids)
+    return DecoderLook(
         model=model_facts(t, name),
         prompt=prompt,
-        target=_target(prompt + text, tokenizer, read, came, n_forced=len(given) - 1),
+        target=_target(prompt + text, tokenizer, input_ids, next_ids, n_forced=len(prompt_ids) - 1),
         continuation=OwnTranslation(text, best.score, best.normalized_score, best.complete),
         attention=attention_maps(t)["decoder"],
-        steps=output_steps(logits, came, tokenizer),
-        positions=position_facts(gpt, len(read)),
+        steps=output_steps(logits, next_ids, tokenizer),
+        positions=position_facts(gpt, len(input_ids)),
         lens=tuple(
-            DecoderLayerLens(number, lens_steps(said, came, tokenizer))
-            for number, said in enumerate(logits_by_layer(t))
+            DecoderLayerLens(layer, lens_steps(layer_logits, next_ids, tokenizer))
+            for layer, layer_logits in enumerate(logits_by_layer(t))
         ),
         walk=walk_through(t),
         tensors=t.tensors(),
     )
 
 
-def _target(text: str, tokenizer: Tokenizer, read: list[int], came: list[int], *, n_forced: int) -> TargetText:
-    inputs, tokens = tuple(generated_pieces(tokenizer, read)), tuple(generated_pieces(tokenizer, came))
+def _target(text: str, tokenizer: Tokenizer, input_ids: list[int], next_ids: list[int], *, n_forced: int) -> TargetText:
+    inputs, tokens = tuple(generated_pieces(tokenizer, input_ids)), tuple(generated_pieces(tokenizer, next_ids))
     return TargetText(
         text=text,
         kind="prefix",
         tokens=tokens,
-        ids=tuple(came),
+        ids=tuple(next_ids),
         words=tuple(word_spans(tokens)),
         inputs=inputs,
-        input_ids=tuple(read),
+        input_ids=tuple(input_ids),
         input_words=tuple(word_spans(inputs)),
         n_forced=n_forced,
     )

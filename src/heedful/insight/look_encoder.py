@@ -1,8 +1,8 @@
-"""Look at an encoder while it reads one text or one image: who attends to whom, and what it answers.
+"""Look inside a BERT or a ViT while it reads one text or one image.
 
-seen = look_encoder("runs/bert", "A [MASK] runs.")
-seen.weights                # (layers, H, T, T); of an image the class token is row 0, its patches follow
-seen.save("attention.svg")  # of an image: the attention of the class token, laid over it
+look = look_at_encoder("runs/bert", "A [MASK] runs.")
+look.weights                # (layers, H, T, T); for an image, row 0 is the class token, the patches follow
+look.save("attention.svg")  # for an image: the attention of the class token, drawn over the image
 """
 
 import math
@@ -38,26 +38,27 @@ from heedful.models.vit import Vit
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import generated_pieces
 
-LONGEST = 256  # tokens; attention is quadratic, and a picture must stay readable
+LONGEST = 256  # tokens; attention maps grow quadratically
 Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledWord, ...]
 
 
 @dataclass(frozen=True)
 class EncoderLook(LookFile):
-    """Everything about one text or image that an encoder read."""
+    """Everything about one pass of an encoder over a text or an image."""
 
     model: ModelFacts
-    source: SourceText  # of an image: its name, and a token for the class and each patch, row by row
+    source: SourceText  # for an image: its name, and one token for the class and for each patch, row by row
     attention: AttentionMaps
-    answer: Answer  # for each hidden word its candidates; or labels; or a label for each word; or nothing
-    hidden: tuple[int, ...]  # which tokens are hidden words
+    answer: Answer  # candidates for each masked word, labels of the whole, a label for each word, or nothing
+    masked: tuple[int, ...]  # positions of the mask tokens
     positions: Positions
     walk: Walk
-    tensors: dict[str, Tensor] = field(repr=False)  # all named tensors of the pass (Trace.tensors)
-    pixels: Pixels | None = field(default=None, repr=False)  # (C, H, W) of the image, as the model got it
+    tensors: dict[str, Tensor] = field(repr=False)  # every named tensor of the pass (Trace.tensors)
+    pixels: Pixels | None = field(default=None, repr=False)  # (C, H, W): the image at the model's resolution
 
     @property
-    def given(self) -> str:
+    def input_text(self) -> str:
+        """The text, or the file name of the image."""
         return self.source.text
 
     @property
@@ -66,31 +67,36 @@ class EncoderLook(LookFile):
 
     @property
     def weights(self) -> Tensor:
-        """(layers, H, T, T), float32; each row sums to one."""
+        """The attention weights (layers, H, T, T), float32; each row sums to one."""
         return torch.from_numpy(self.attention.weights.values)
 
     @property
     def side(self) -> int:
-        """Of an image: how many patches there are in a row."""
+        """The number of patches in a row of the image."""
         return math.isqrt(len(self.tokens) - 1)
 
     def over_image(self, layer: int | None = None, head: int | None = None) -> Tensor:
-        """How much the class token attends to each patch, (rows, columns); counted from 1, by default the last layer
-        and the mean of its heads.
+        """Return the attention weights of the class token on each patch, (rows, columns).
+
+        `layer` and `head` count from 1; the default is the last layer and the mean of its heads.
         """
         chosen = self.weights[(layer or len(self.weights)) - 1]
         row = chosen.mean(dim=0)[0] if head is None else chosen[head - 1, 0]
         return row[1:].reshape(self.side, self.side)
 
     def rollout(self) -> Tensor:
-        """What reaches the class token through all layers, the residual counted half (Abnar & Zuidema 2020)."""
-        reach = torch.eye(len(self.tokens))
+        """Return the attention rollout of the class token on each patch, (rows, columns).
+
+        Rollout multiplies the attention matrices of all layers (means over the heads), each averaged with the identity
+        for the residual connection (Abnar & Zuidema 2020).
+        """
+        rollout = torch.eye(len(self.tokens))
         for weights in self.weights:
-            reach = (0.5 * weights.mean(dim=0) + 0.5 * torch.eye(len(self.tokens))) @ reach
-        return reach[0, 1:].reshape(self.side, self.side)
+            rollout = (0.5 * weights.mean(dim=0) + 0.5 * torch.eye(len(self.tokens))) @ rollout
+        return rollout[0, 1:].reshape(self.side, self.side)
 
     def to_values(self) -> dict[str, object]:
-        """The object of the trace file: that of an encoder without a decoder."""
+        """Return the object of the trace file: an encoder without a decoder."""
         image = None
         if self.pixels is not None:
             image = {"url": data_url(self.pixels), "rows": self.side, "columns": self.side}
@@ -109,37 +115,39 @@ class EncoderLook(LookFile):
     def save(self, path: str | Path, *, layer: int | None = None, head: int | None = None) -> Path:
         """Write a page (.html), the trace file (.json), all arrays (.npz) or a picture (.svg, .png, .pdf).
 
-        A picture shows one `layer` and `head`, counted from 1; by default the last layer and the mean of its heads.
+        A picture shows one `layer` and `head`, counted from 1; the default is the last layer and the mean of its heads.
         """
         return self._save(Path(path), layer=layer, head=head, kind="encoder")
 
-    def maps(self) -> TokenAttention:
-        """For the pictures that attention of texts has."""
+    def token_attention(self) -> TokenAttention:
+        """Return the weights with their tokens, for a picture."""
         return TokenAttention(self.tokens, self.tokens, self.weights)
 
     def _answers(self) -> list[dict[str, object]]:
-        """As the trace file has them: of which token, and what is likeliest; labels of the whole have no token."""
-        labels = [{"token": one.label, "probability": one.score} for one in self.answer if isinstance(one, Labelled)]
-        found: list[dict[str, object]] = [{"place": None, "top": labels}] if labels else []
-        words = [one for one in self.answer if isinstance(one, tuple)]
-        for place, candidates in zip(self.hidden, words, strict=True):
-            top = [{"token": one.token_text, "probability": one.score} for one in candidates]
-            found.append({"place": place, "top": top})
-        for one in self.answer:
-            if isinstance(one, LabelledWord):
-                found.append({"place": one.place, "top": [{"token": one.label, "probability": one.score}]})
-        return found
+        """Return the answers of the trace file: a token position (None for labels of the whole) and its candidates."""
+        labels = [
+            {"token": label.label, "probability": label.score} for label in self.answer if isinstance(label, Labelled)
+        ]
+        answers: list[dict[str, object]] = [{"place": None, "top": labels}] if labels else []
+        words = [candidates for candidates in self.answer if isinstance(candidates, tuple)]
+        for position, candidates in zip(self.masked, words, strict=True):
+            top = [{"token": candidate.token_text, "probability": candidate.score} for candidate in candidates]
+            answers.append({"place": position, "top": top})
+        for word in self.answer:
+            if isinstance(word, LabelledWord):
+                answers.append({"place": word.place, "top": [{"token": word.label, "probability": word.score}]})
+        return answers
 
     def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:
         if self.pixels is None:
-            draw_attention(self.maps(), file, format, layer=layer, head=head, kind=kind)
+            draw_attention(self.token_attention(), file, format, layer=layer, head=head, kind=kind)
         elif format == "svg":
             picture = overlay_picture(self.pixels, self.weights, self.rollout(), layer=layer, head=head)
             file.write(picture.encode("utf-8", "replace"))
         elif format == "png":
             overlay_png(self.pixels, self.over_image(layer, head), file)
         else:
-            raise UserError("an image and its attention can be written as .svg or .png, not as .pdf")
+            raise UserError("the attention over an image can be drawn as .svg or .png, not as .pdf")
 
     def _arrays(self) -> Arrays:
         arrays = {"source_ids": np.array(self.source.ids), **attention_arrays({"encoder": self.attention})}
@@ -147,18 +155,18 @@ class EncoderLook(LookFile):
 
 
 @torch.no_grad()
-def look_encoder(model: str | Path, given: str) -> EncoderLook:
-    """Read one text, or one image file, and keep all that happens."""
+def look_at_encoder(model: str | Path, text_or_image: str) -> EncoderLook:
+    """Run a BERT on a text, or a ViT on an image file, and record everything that happens inside."""
     folder = find_model_folder(model)
     loaded = load_model(folder)
     name = Path(model).resolve().name
     if isinstance(loaded.model, Vit):
-        return _look_at_image(loaded.model, given, name)
+        return _look_at_image(loaded.model, text_or_image, name)
     if not isinstance(loaded.model, Bert):
         raise wrong_family(folder, loaded.family, "bert", "vit")
     if loaded.tokenizers is None:
-        raise UserError(f"{folder}: has no tokenizer: it takes ids only, and there is no text to look at")
-    return _look_at_text(loaded.model, loaded.tokenizers.source, given, name, where=str(folder))
+        raise UserError(f"{folder}: the model has no tokenizer, so it cannot read text")
+    return _look_at_text(loaded.model, loaded.tokenizers.source, text_or_image, name, where=str(folder))
 
 
 def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, where: str) -> EncoderLook:
@@ -166,26 +174,26 @@ def _look_at_text(model: Bert, tokenizer: Tokenizer, text: str, name: str, *, wh
     text = checked(text, 0)
     ids = _ids(tokenizer, text, config)
     row = make_row(ids, config).ids
-    if len(ids) + 2 > min(LONGEST, config.max_len):
-        most = min(LONGEST, config.max_len) - 2
-        raise UserError(f"look: the text has {len(ids)} tokens, and look shows {most} at most: give one sentence")
+    limit = min(LONGEST, config.max_len) - 2  # without the start and end token
+    if len(ids) > limit:
+        raise UserError(f"look: the text has {len(ids)} tokens, and look shows {limit} at most: give one sentence")
     answer: Answer = ()
-    hidden = tuple(
-        place for place, id in enumerate(row) if id == config.special_ids.mask_id and config.head == "masked"
+    masked = tuple(
+        position for position, id in enumerate(row) if id == config.special_ids.mask_id and config.head == "masked"
     )
-    if hidden:
-        answer = tuple(tuple(place) for place in FillMask(model, tokenizer, where=where).fill(text))
+    if masked:
+        answer = tuple(tuple(candidates) for candidates in FillMask(model, tokenizer, where=where).fill(text))
     elif config.head == "classify":
         answer = tuple(Classifier(model, tokenizer).classify([text])[0])
     elif config.head == "tag":
         answer = tuple(Classifier(model, tokenizer).label_words([text])[0])
     tokens = tuple(generated_pieces(tokenizer, row))
     source = SourceText(text, tokens, tuple(row), tuple(word_spans(tokens)), masked=())
-    return _seen(model, torch.tensor([row]), source, name, answer=answer, hidden=hidden)
+    return _traced(model, torch.tensor([row]), source, name, answer=answer, masked=masked)
 
 
 def _ids(tokenizer: Tokenizer, text: str, config: BertConfig) -> list[int]:
-    """As the head reads a text: with hidden words, or word by word, or as a whole."""
+    """Tokenize a text for the head of the model: with mask tokens, word by word, or as a whole."""
     if config.head == "masked" and config.special_ids.mask_id is not None:
         return masked_ids(tokenizer, text, mask_id=config.special_ids.mask_id)
     if config.head == "tag":
@@ -197,35 +205,35 @@ def _look_at_image(model: Vit, file: str, name: str) -> EncoderLook:
     config = model.config
     side = config.image_size // config.patch_size
     patches = [f"{row + 1},{column + 1}" for row in range(side) for column in range(side)]
-    numbers = tuple(range(1 + len(patches)))
-    return _seen(
+    positions = tuple(range(1 + len(patches)))
+    return _traced(
         model,
         image_tensor(model, [file]),
-        SourceText(Path(file).name, ("class", *patches), numbers, tuple((i, i + 1) for i in numbers), masked=()),
+        SourceText(Path(file).name, ("class", *patches), positions, tuple((i, i + 1) for i in positions), masked=()),
         name,
         answer=tuple(Classifier(model).classify([file])[0]) if config.head == "classify" else (),
         pixels=read_image(file, n_channels=config.n_channels, size=config.image_size, resize=config.resize),
     )
 
 
-def _seen(
+def _traced(
     model: Bert | Vit,
-    given: Tensor,
+    inputs: Tensor,
     source: SourceText,
     name: str,
     *,
     answer: Answer,
-    hidden: tuple[int, ...] = (),
+    masked: tuple[int, ...] = (),
     pixels: Pixels | None = None,
 ) -> EncoderLook:
     with trace(model) as t:
-        t.model(given)
+        t.model(inputs)
     return EncoderLook(
         model=model_facts(t, name),
         source=source,
         attention=attention_maps(t)["encoder"],
         answer=answer,
-        hidden=hidden,
+        masked=masked,
         positions=position_facts(model, len(source.tokens)),
         walk=walk_through(t),
         tensors=t.tensors(),

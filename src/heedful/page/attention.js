@@ -94,6 +94,16 @@ function headsName(trace, heads) {
   return t("attention.meanOf", heads.map((head) => head + 1).join(", "));
 }
 
+/** The title of the lines, which show each head by itself. */
+function linesName(trace) {
+  const kind = chosenKind(trace);
+  const heads = chosenHeads(trace);
+  let name = t("attention.eachOf", heads.map((head) => head + 1).join(", "));
+  if (heads.length === 1) name = headsName(trace, heads);
+  else if (heads.length === trace.model.n_heads) name = t("attention.each", heads.length);
+  return t("attention.name", t(`kind.${kind}`), chosenLayer(trace, kind) + 1, name);
+}
+
 /** The row of the chosen token, at first the class token's, as the patches need it. */
 function shownImage(trace) {
   const kind = chosenKind(trace);
@@ -210,10 +220,11 @@ export function attentionView(host, { trace }) {
     matrix.element.hidden = show !== "matrix";
     lines.element.hidden = show !== "lines";
     grid.element.hidden = !isGrid;
-    title.textContent = isGrid ? t("grid.title", t(`kind.${kind}`)) : shownMatrix(trace).name;
+    if (isGrid) title.textContent = t("grid.title", t(`kind.${kind}`));
+    else title.textContent = show === "lines" ? linesName(trace) : shownMatrix(trace).name;
     legend.textContent = isGrid
       ? t(`sort.${chosenSort(kind)}.meaning`)
-      : [t(show === "image" ? "legend.image" : `legend.${kind}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
+      : [t(show === "matrix" ? `legend.${kind}` : `legend.${show}`), state.words && t("units.rule"), isMarked(show, kind) && t("legend.aligned")]
           .filter(Boolean)
           .join(" ");
     if (photo && show === "image") photo.update();

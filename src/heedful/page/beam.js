@@ -1,6 +1,6 @@
 /** View 4: the tree of the search. Every candidate that was weighed, which went on, and why the others did not. */
 
-import { el, foreign, pieceParts, svg } from "./dom.js";
+import { el, foreign, marked, pieceParts, svg } from "./dom.js";
 import { button, tableView, tick } from "./controls.js";
 import { write } from "./numbers.js";
 import { change, state } from "./state.js";
@@ -75,7 +75,8 @@ export function whyOf(beam, node) {
     const worst = Math.min(...kept.map((event) => event.score));
     return t("beam.why.pruned", place, rivals.length, write(node.score, 3), write(worst, 3));
   }
-  return node.children.length ? t("beam.why.children") : t("beam.why.over");
+  const isContinued = beam.events.some((event) => event.parent === node.node);
+  return isContinued ? t("beam.why.children") : t("beam.why.over");
 }
 
 function drawTree(tree, pick) {
@@ -162,7 +163,7 @@ function nodeFacts(context, node) {
     );
   if (node.ids.length && context.force && node.token !== "</s>")
     facts.push(button(t("beam.force"), () => context.force(node.ids), { class: "primary" }));
-  else if (node.ids.length && !node.continuation && !context.force) facts.push(el("p.note", {}, t("beam.standalone")));
+  else if (node.ids.length && !node.continuation && !context.force) facts.push(el("p.note", {}, ...marked(t("beam.standalone"))));
   return facts;
 }
 

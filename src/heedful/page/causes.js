@@ -30,6 +30,7 @@ export function causesPart(trace) {
     values,
     describe,
     range: largest || 1,
+    unit: t("causes.unit"),
   }));
   matrix.update();
   return el("section.causes", {}, el("h3.title", {}, t("causes.title")), el("p.note", {}, t("causes.says")), matrix.element);

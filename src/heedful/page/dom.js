@@ -41,6 +41,11 @@ export function pieceParts(piece) {
     .map((text) => ({ text, isPale: /[▁⏎⇥]/.test(text) }));
 }
 
+/** A text of the page in which `…` is a command or, with name = "kbd", a key. */
+export function marked(text, name = "code") {
+  return text.split("`").map((part, i) => (i % 2 ? el(name, {}, part) : part));
+}
+
 export function pieceNodes(piece) {
   return pieceParts(piece).map(({ text, isPale }) => (isPale ? el("span.space", {}, text) : text));
 }

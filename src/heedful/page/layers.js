@@ -1,6 +1,6 @@
 /** View 6: layer by layer. What the model would say if it stopped earlier; what changes without a head or a word. */
 
-import { el, foreign } from "./dom.js";
+import { el, foreign, marked } from "./dom.js";
 import { causesPart } from "./causes.js";
 import { inkOn, shade } from "./colour.js";
 import { lookCommand } from "./command.js";
@@ -248,7 +248,7 @@ export function layersView(host, context) {
           "section",
           {},
           el("h3.title", {}, t("change.try")),
-          el("p.note", {}, t("change.standalone")),
+          el("p.note", {}, ...marked(t("change.standalone"))),
           el("pre.command", {}, commandFor(trace)),
         ),
   );

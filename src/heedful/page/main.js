@@ -5,7 +5,7 @@ import { getLanguages, getSettings, postLook } from "./api.js";
 import { beamView } from "./beam.js";
 import { setDark } from "./colour.js";
 import { button } from "./controls.js";
-import { el } from "./dom.js";
+import { el, marked } from "./dom.js";
 import { englishPair, examplesView } from "./examples.js";
 import { layersView } from "./layers.js";
 import { outputView } from "./output.js";
@@ -129,7 +129,7 @@ function pieceChoice(pieces) {
   return el(
     "nav.pieces",
     { "aria-label": t("pieces.name") },
-    el("p.note", {}, t("pieces.says", number + 1, sources.length), embedded ? ` ${t("pieces.file")}` : ""),
+    el("p.note", {}, t("pieces.says", number + 1, sources.length), embedded ? [" ", ...marked(t("pieces.file"))] : ""),
     el(
       "ol",
       {},
@@ -350,8 +350,13 @@ function render() {
   if (place) place.focus({ preventScroll: true });
 }
 
+/** Whether a tokenizer of this model writes spaces as ▁. */
+function hasSpaces({ source, target }) {
+  return [source, target].some((side) => side?.tokens.some((token) => token.includes("▁")));
+}
+
 function footer() {
-  return el("footer", {}, el("p.note", {}, t("app.keys", viewsOf(shown.trace).length)), embedded ? el("p.note", {}, t("app.file")) : null);
+  return el("footer", {}, el("p.note", {}, ...marked(t("app.keys", viewsOf(shown.trace).length), "kbd")), hasSpaces(shown.trace) ? el("p.note", {}, t("app.space")) : null, embedded ? el("p.note", {}, t("app.file")) : null);
 }
 
 function start() {

@@ -22,9 +22,9 @@ const MOVES = {
 };
 
 /**
- * `shown()` gives {name, rows, columns, values, describe(r, c), marked, range}: labels, numbers row by row, words for one
- * cell ({where, value, more}), cells with a ring (row × columns + column), and "unit" for 0 to 1 or the largest size of
- * signed numbers.
+ * `shown()` returns {name, rows, columns, values, describe(r, c), marked, range, unit}: the labels, the numbers row by
+ * row, the texts of one cell ({where, value, more}), the cells with a ring (row × columns + column), the range of the
+ * colours ("unit" for 0 to 1, or the largest absolute value of signed numbers), and the unit of the scale.
  */
 export function matrixView(shown) {
   const canvas = el("canvas", { "aria-hidden": "true" });
@@ -63,22 +63,22 @@ export function matrixView(shown) {
     if (view.cursor && !inside(view, view.cursor)) view.cursor = null;
     if (view.pinned && !inside(view, view.pinned)) view.pinned = null;
     say(view, view.cursor || view.pinned);
-    scale.replaceChildren(...scaleOf(view.data.range));
+    scale.replaceChildren(...scaleOf(view.data));
     table.refresh();
     draw();
   }
   return { element, update };
 }
 
-/** What the colours mean. */
-function scaleOf(range) {
+/** The scale of the colours, with its ends and the unit. */
+function scaleOf({ range, unit }) {
   const isUnit = range === "unit";
   const steps = Array.from({ length: 24 }, (_, i) => {
     const step = el("i");
     step.style.backgroundColor = isUnit ? shade((i + 0.5) / 24) : signedShade((i - 11.5) / 12, 1);
     return step;
   });
-  return [isUnit ? "0" : write(-range, 2), el("span.steps-of-scale", {}, steps), isUnit ? "1" : write(range, 2)];
+  return [isUnit ? "0" : write(-range, 2), el("span.steps-of-scale", {}, steps), isUnit ? "1" : [write(range, 2), unit].filter(Boolean).join(" ")];
 }
 
 function same(a, b) {

@@ -1,7 +1,7 @@
-"""HTML cut into its parts: tags, comments, texts. Joined they are the source, whatever it is.
+"""Tokenize HTML into tags, comments and texts. The parts joined are the source, for any input.
 
-Cut as browsers do (the HTML standard's tokenization), in one pass: nothing is looked at again, so the time grows with
-the length and not with its square, and there is no markup that it refuses. Python's html.parser does neither.
+The rules are those of the HTML standard's tokenization, as in browsers. The tokenizer reads the source once, so its
+time is linear, and it accepts any markup. Python's html.parser guarantees neither.
 """
 
 import html
@@ -10,15 +10,17 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-# "point": a tag with nothing inside, or a comment. "raw": the inside of a script and the like, and what never ends.
+# "point": an element without content, or a comment. "raw": the content of a script or style, and an unfinished tag.
 Kind = Literal["text", "open", "close", "point", "raw"]
 
 NONE: Mapping[str, str] = MappingProxyType({})
 VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
-RAW = frozenset(["script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"])  # no tag is read in these
-LITERAL = frozenset(["title", "textarea"])  # nor in these, but what stands there is text
+RAW = frozenset(
+    ["script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"]
+)  # their content has no tags and is not text
+LITERAL = frozenset(["title", "textarea"])  # their content has no tags, but is text
 
 _TAG = re.compile(r"/?[a-zA-Z]")
 _BLANKS = re.compile(r"[\t\n\f\r /]*")
@@ -33,14 +35,16 @@ _TOO_LARGE = re.compile(r"&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{8,}+);?")
 
 
 class Part(NamedTuple):
+    """A tag, comment or text."""
+
     kind: Kind
-    raw: str  # as it stands in the source
-    name: str = ""  # of a tag, in small letters
+    raw: str  # the source of the part
+    name: str = ""  # of a tag, in lower case
     attributes: Mapping[str, str] = NONE
 
 
 def tokenize_html(source: str) -> list[Part]:
-    """All parts of a source, in their order."""
+    """Return all parts of a source in order."""
     parts: list[Part] = []
     at = 0
     while at < len(source):
@@ -52,26 +56,30 @@ def tokenize_html(source: str) -> list[Part]:
             parts.append(part)
             at += len(part.raw)
             if part.kind == "open" and part.name in _ENDS:
-                inside = _inside(source, at, part.name)
-                parts += inside
-                at += sum(len(one.raw) for one in inside)
+                content = _raw_content(source, at, part.name)
+                parts += content
+                at += sum(len(part.raw) for part in content)
     return parts
 
 
 def unescaped(text: str) -> str:
-    """&amp; and its like as characters. html.unescape alone fails with a number of thousands of digits."""
+    """Replace character references (&amp; …) by characters.
+
+    html.unescape alone fails for a number with thousands of digits, so leading zeros and large numbers are replaced
+    first.
+    """
     if "&" not in text:
         return text
     return html.unescape(_TOO_LARGE.sub("\ufffd", _ZEROS.sub(r"&#\g<1>0", text)))
 
 
 def _next_markup(source: str, start: int) -> tuple[int, Part | None]:
-    """Where the text that begins here ends, and what comes then."""
+    """Return the end of the text that begins at `start`, and the tag or comment that follows."""
     for at in _angles(source, start):
         after = source[at + 1 : at + 3]
         if _TAG.match(after):
             if source.find(">", at) < 0:
-                return len(source), None  # no tag can end any more: "a <b" is a text
+                return len(source), None  # no tag can end after this position: "a <b" is text
             return at, _tag(source, at, at + 1 + after.startswith("/"))
         if after[:1] in ("!", "?") or (after[:1] == "/" and len(after) == 2):
             return at, Part("point", source[at : _declaration_end(source, at)])
@@ -85,14 +93,14 @@ def _angles(source: str, at: int) -> Iterator[int]:
 
 
 def _declaration_end(source: str, at: int) -> int:
-    """Of a comment, a doctype, or whatever else browsers take for a comment."""
+    """Return the end of a comment, a doctype, or other markup that browsers treat as a comment."""
     if not source.startswith("<!--", at):
         end = source.find(">", at)
         return len(source) if end < 0 else end + 1
-    if source.startswith((">", "->"), at + 4):  # <!--> and <!---> are whole
+    if source.startswith((">", "->"), at + 4):  # <!--> and <!---> are complete comments
         return source.index(">", at) + 1
-    found = _COMMENT_END.search(source, at + 4)
-    return len(source) if found is None else found.end()
+    end_mark = _COMMENT_END.search(source, at + 4)
+    return len(source) if end_mark is None else end_mark.end()
 
 
 def _tag(source: str, start: int, name_at: int) -> Part:
@@ -119,7 +127,7 @@ def _tag(source: str, start: int, name_at: int) -> Part:
 
 
 def _value(source: str, at: int) -> tuple[str, int]:
-    """What an attribute is said to be, and where that ends."""
+    """Return the value of an attribute and the position after it."""
     equals = _EQUALS.match(source, at)
     if equals is None:
         return "", at
@@ -133,8 +141,8 @@ def _value(source: str, at: int) -> tuple[str, int]:
     return unquoted[0], unquoted.end()
 
 
-def _inside(source: str, at: int, name: str) -> list[Part]:
-    """What stands before the end tag of an element in which no other tag is read."""
-    found = None if name == "plaintext" else _ENDS[name].search(source, at)
-    inside = source[at : len(source) if found is None else found.start()]
-    return [Part("text" if name in LITERAL else "raw", inside)] if inside else []
+def _raw_content(source: str, at: int, name: str) -> list[Part]:
+    """Return the content of an element that contains no tags, up to its end tag."""
+    end_tag = None if name == "plaintext" else _ENDS[name].search(source, at)
+    content = source[at : len(source) if end_tag is None else end_tag.start()]
+    return [Part("text" if name in LITERAL else "raw", content)] if content else []

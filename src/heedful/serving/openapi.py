@@ -229,7 +229,7 @@ def _operation(path: str, method: str, act: PageSchema, spec: PageSchema, exampl
         yield f"<p>Takes {escape(', '.join(content))}:</p>"
         yield _table([_field(name, schema, body, spec) for name, schema in body["properties"].items()])
     yield "<p>Responses:</p>"
-    yield _table([(status, escape(one["description"])) for status, one in act["responses"].items()])
+    yield _table([(status, escape(response["description"])) for status, response in act["responses"].items()])
     yield f"<pre>{escape(_curl(path, body, example))}</pre>"
 
 
@@ -245,18 +245,18 @@ def _field(name: str, schema: PageSchema, body: PageSchema, spec: PageSchema) ->
 def _describe(schema: PageSchema, spec: PageSchema) -> str:
     """Describe the values that a schema allows."""
     schema = _resolved(schema, spec)
-    choices = [_describe(one, spec) for one in schema.get("oneOf", schema.get("anyOf", []))]
+    choices = [_describe(choice, spec) for choice in schema.get("oneOf", schema.get("anyOf", []))]
     if choices:
-        return " or ".join(one for one in choices if one != "null")
+        return " or ".join(choice for choice in choices if choice != "null")
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     kinds = schema.get("type", "anything")
-    kind = next(one for one in kinds if one != "null") if isinstance(kinds, list) else kinds
+    kind = next(kind for kind in kinds if kind != "null") if isinstance(kinds, list) else kinds
     if kind == "array":
         return f"array{_bounds(schema, 'minItems', 'maxItems', '')}, of: {_describe(schema['items'], spec)}"
     if kind == "object" and "properties" in schema:
         return "object of " + ", ".join(
-            f"{name} ({_describe(one, spec)})" for name, one in schema["properties"].items()
+            f"{name} ({_describe(value, spec)})" for name, value in schema["properties"].items()
         )
     length = _bounds(schema, "minLength", "maxLength", " characters")
     return f"{kind}{length}{_bounds(schema, 'minimum', 'maximum', '')}"

@@ -141,28 +141,28 @@ class Service:
         return "ready" if self.room.fill < READY_BELOW else "busy"
 
     async def translate(
-        self, wish: TranslationJob, *, tell: PartialListener | None = None, accepted: Callable[[], None] = lambda: None
+        self, job: TranslationJob, *, tell: PartialListener | None = None, accepted: Callable[[], None] = lambda: None
     ) -> Result:
         """Translate the texts of a job, or raise an ApiError.
 
         `tell` gets the index and the partial translation of a plain text during decoding. `accepted` is called when the
         job has its place in the queue; it is not called if no text needs a search.
         """
-        ready = await self._prepared(wish)
+        ready = await self._prepared(job)
         detected = ready.detected
-        sources = [wish.source] * len(wish.texts) if detected is None else [one.language for one in detected]
-        pairs = [self.pairs.find(source, wish.target) for source in sources]
+        sources = [job.source] * len(job.texts) if detected is None else [detection.language for detection in detected]
+        pairs = [self.pairs.find(source, job.target) for source in sources]
         for pair in dict.fromkeys(pairs):
             if pair is not None:
-                pair.require(wish.settings)
+                pair.require(job.settings)
         if ready.pages is not None:
-            found = await self._translate_html(ready.pages, pairs, wish.settings)
+            translations = await self._translate_html(ready.pages, pairs, job.settings)
         else:
-            chosen = [wish.settings] * len(wish.texts)
-            found = await self._translate_texts(wish.texts, pairs, chosen, tell, accepted)
-        self.metrics.texts += len(wish.texts)
-        self.metrics.characters += sum(map(len, wish.texts))
-        return Result(found, detected)
+            chosen = [job.settings] * len(job.texts)
+            translations = await self._translate_texts(job.texts, pairs, chosen, tell, accepted)
+        self.metrics.texts += len(job.texts)
+        self.metrics.characters += sum(map(len, job.texts))
+        return Result(translations, detected)
 
     async def detect(self, text: str) -> list[Detected]:
         """Rank the likeliest languages of a text, in a thread."""
@@ -175,20 +175,20 @@ class Service:
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
-    async def _prepared(self, wish: TranslationJob) -> Prepared:
+    async def _prepared(self, job: TranslationJob) -> Prepared:
         """Parse HTML and detect languages in a thread, with a place in the queue to bound this work."""
-        if wish.source != AUTO and wish.format == "text":
+        if job.source != AUTO and job.format == "text":
             return Prepared()
         first = next(iter(self._batchers.values()))  # only for the time after which a rejected client should retry
-        with self.room.preparing(sum(map(size_of, wish.texts)), first.backlog):
-            return await anyio.to_thread.run_sync(self._prepare, wish)
+        with self.room.preparing(sum(map(size_of, job.texts)), first.backlog):
+            return await anyio.to_thread.run_sync(self._prepare, job)
 
-    def _prepare(self, wish: TranslationJob) -> Prepared:
-        pages = [HtmlDocument(text) for text in wish.texts] if wish.format == "html" else None
-        if wish.source != AUTO:
+    def _prepare(self, job: TranslationJob) -> Prepared:
+        pages = [HtmlDocument(text) for text in job.texts] if job.format == "html" else None
+        if job.source != AUTO:
             return Prepared(pages)
-        allowed = self.pairs.sources_for(wish.target)
-        texts = wish.texts if pages is None else [" ".join(page.texts) for page in pages]
+        allowed = self.pairs.sources_for(job.target)
+        texts = job.texts if pages is None else [" ".join(page.texts) for page in pages]
         return Prepared(pages, [self.detector.choose(text, allowed) for text in texts])
 
     async def _translate_html(
@@ -200,8 +200,8 @@ class Service:
         plain = dataclasses.replace(settings, n_best=1, attention=False)
         aligned = dataclasses.replace(plain, attention=True)
         chosen = [aligned if has_tags else plain for page in pages for has_tags in page.has_tags]
-        found = iter(await self._translate_texts(texts, pair_of, chosen))
-        best = [[next(found)[0] for _ in page.texts] for page in pages]
+        results = iter(await self._translate_texts(texts, pair_of, chosen))
+        best = [[next(results)[0] for _ in page.texts] for page in pages]
         filled = await anyio.to_thread.run_sync(lambda: list(map(HtmlDocument.fill, pages, best)))
         return [[_page(text, parts)] for text, parts in zip(filled, best, strict=True)]
 
@@ -214,30 +214,30 @@ class Service:
         accepted: Callable[[], None] = lambda: None,
     ) -> NBestLists:
         """Translate each text with its model. Texts without words or in the target language are copied."""
-        found: NBestLists = [[Translation(text)] for text in texts]
+        results: NBestLists = [[Translation(text)] for text in texts]
         groups: dict[tuple[str, bool], list[int]] = {}  # (model, whether attention is needed) -> indices of texts
-        for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
+        for index, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
             if pair is not None and has_words(text):
-                groups.setdefault((pair.name, settings[number].attention), []).append(number)
+                groups.setdefault((pair.name, settings[index].attention), []).append(index)
 
-        async def group(name: str, numbers: list[int]) -> None:
-            heard = None if tell is None else lambda place, text: tell(numbers[place], text)
-            chosen = [texts[number] for number in numbers]
-            translated = await self._batchers[name].search(chosen, settings[numbers[0]], tell=heard)
-            for number, translations in zip(numbers, translated, strict=True):
-                found[number] = translations
+        async def group(name: str, indices: list[int]) -> None:
+            tell_one = None if tell is None else lambda i, text: tell(indices[i], text)
+            chosen = [texts[index] for index in indices]
+            translated = await self._batchers[name].search(chosen, settings[indices[0]], tell=tell_one)
+            for index, translations in zip(indices, translated, strict=True):
+                results[index] = translations
 
         if not groups:
-            return found
+            return results
         work: Counter[LatencyEstimator] = Counter()
-        for (name, _), numbers in groups.items():
-            chosen = [texts[number] for number in numbers]
-            work[self._batchers[name].backlog] += work_of(chosen, beam=settings[numbers[0]].beam)
-        n_characters = sum(size_of(texts[number]) for numbers in groups.values() for number in numbers)
+        for (name, _), indices in groups.items():
+            chosen = [texts[index] for index in indices]
+            work[self._batchers[name].backlog] += work_of(chosen, beam=settings[indices[0]].beam)
+        n_characters = sum(size_of(texts[index]) for indices in groups.values() for index in indices)
         with self.room.place(n_characters, work):
             accepted()
-            await _together([group(name, numbers) for (name, _), numbers in groups.items()])
-        return found
+            await _together([group(name, indices) for (name, _), indices in groups.items()])
+        return results
 
     def numbers(self) -> list[Family]:
         """Return the metrics of the queue and the decoding."""

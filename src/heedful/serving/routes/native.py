@@ -172,7 +172,7 @@ class TranslationStream:
         self._is_accepted.set()
         self._news.set()
         if not work.cancelled():
-            work.exception()  # marks the exception as retrieved; a disconnected client never asks for it
+            work.exception()  # without this, asyncio warns about the exception if the client has disconnected
 
 
 def _answer(result: Result, index: int) -> TextTranslations:
@@ -185,9 +185,16 @@ def _answer(result: Result, index: int) -> TextTranslations:
     return TextTranslations(translations[0].source_tokens, candidates, detection)
 
 
-def _candidate(one: Translation) -> Candidate:
-    alignment = msgspec.UNSET if one.alignment is None else one.alignment
-    return Candidate(one.text, one.score, one.normalized_score, one.tokens, one.complete, alignment)
+def _candidate(translation: Translation) -> Candidate:
+    alignment = msgspec.UNSET if translation.alignment is None else translation.alignment
+    return Candidate(
+        text=translation.text,
+        score=translation.score,
+        normalized_score=translation.normalized_score,
+        tokens=translation.tokens,
+        complete=translation.complete,
+        alignment=alignment,
+    )
 
 
 def _event(name: str, data: object) -> bytes:
