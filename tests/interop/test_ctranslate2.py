@@ -1,4 +1,4 @@
-"""Every variant that is mapped onto CTranslate2 writes what heedful's own greedy search writes, with the same score."""
+"""CTranslate2 gives the ids and scores of heedful's own greedy search, for every variant that is converted."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""A model is converted once, by a child process, and its conversion is used as long as both are what they were."""
+"""A model is converted once, by a child process; the conversion is used until the model or CTranslate2 changes."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ GERMAN = ["ein Hund rennt", "zwei Männer sitzen auf einer Bank", "das Tier übe
 
 @pytest.fixture
 def counted(monkeypatch) -> list[Path]:
-    """Conversions run in this process, and are counted."""
+    """Run conversions in this process, and count them."""
     return count_conversions(monkeypatch)
 
 
@@ -103,7 +103,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def by_child(tmp_path_factory) -> Path:
-    """A folder that was converted as users' are."""
+    """A model folder that a child process has converted."""
     settings = TokenizerConfig(kind="char", vocab_size=60, byte_fallback=False)
     tokenizers = learn_tokenizers(ENGLISH, GERMAN, settings)
     model = make_model(source_vocab_size=tokenizers.source.vocab_size, target_vocab_size=tokenizers.target.vocab_size)

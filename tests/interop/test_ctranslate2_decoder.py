@@ -1,4 +1,4 @@
-"""Every variant of a decoder-only model says in CTranslate2 what it says in torch."""
+"""CTranslate2 gives the logits of torch, for every variant of a decoder-only model."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def test_logits_equal_those_of_torch(changes: dict, tmp_path: Path) -> None:
 
 
 def test_shared_key_heads_stay_shared(tmp_path: Path) -> None:
-    """Four query heads share one: a quarter of the keys and values, in the file and in memory."""
+    """Four query heads share one key head: the file has a quarter of the keys and values."""
     sizes = [
         (convert_here(make_gpt(n_kv_heads=n, tied=False), tmp_path / str(n)).folder / "model.bin").stat().st_size
         for n in (1, 4)
@@ -74,7 +74,7 @@ def test_bos_before_each_source_is_refused() -> None:
 
 
 def test_with_tokenizers_ids_are_named_by_their_pieces(tmp_path: Path) -> None:
-    """Ids go by their pieces, and the model's marks are known by name."""
+    """Ids are named by their pieces, and the settings name the special tokens."""
     model = make_gpt(vocab_size=tokenizers().source.vocab_size)
     folder = save_model(tmp_path / "model", model, tokenizers())
     written = convert_model(folder, tmp_path / "ct2", format="ctranslate2")

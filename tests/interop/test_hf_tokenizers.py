@@ -38,7 +38,7 @@ TEXTS = hostile_strings()
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """Some thousands of lines in several scripts: the project's own pages and the hostile strings."""
+    """Some thousands of lines in several scripts: the pages in docs/ and the hostile strings."""
     pages = [line for path in sorted((PROJECT / "docs").glob("*.md")) for line in path.read_text().splitlines()]
     return [*pages, *(text for text in TEXTS[200:1500] if text.isprintable())]
 
@@ -169,7 +169,7 @@ def test_an_exported_tokenizer_gives_transformers_equal_ids(kind: str, lines: li
 
 
 def hub_content(kind: str, lines: list[str]) -> dict:
-    """A tokenizer.json in the form of those that stand on the hub, which Transformers 5 did not write."""
+    """A tokenizer.json as on the hub, written by an earlier version than Transformers 5."""
     with tempfile.TemporaryDirectory() as folder:
         theirs = made(kind, Path(folder), lines)
         values = json.loads(theirs.backend_tokenizer.to_str())
@@ -420,7 +420,7 @@ def test_marians_ids_equal_those_of_transformers(lines: list[str], tmp_path: Pat
 def test_a_marian_folder_with_other_special_tokens_is_refused(
     name: str, values: dict, words: str, lines: list[str], tmp_path: Path
 ) -> None:
-    """Theirs finds added pieces in a text, or no special ones: other ids, and rows beyond the vocabulary."""
+    """`transformers` would find added tokens in a text, or no special tokens: texts would get other ids."""
     folder = marian_folder(tmp_path, lines[:500])
     (folder / name).write_text(json.dumps(values))
     with pytest.raises(UserError, match=re.escape(words)):
@@ -448,7 +448,7 @@ def bert(lines: list[str], tmp_path_factory) -> HFTokenizer:
 
 
 def with_pieces(tokenizer: HFTokenizer, *pieces: str, **roles: str) -> HFTokenizer:
-    """The same with more special pieces, after all others."""
+    """Return the tokenizer with more special tokens, after all other ids."""
     values = json.loads(tokenizer.content)
     same = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     for number, piece in enumerate(pieces, start=tokenizer.vocab_size):

@@ -1,4 +1,4 @@
-"""ONNX graphs: ONNX Runtime computes what torch computes, at lengths and batches that the exporter never saw."""
+"""ONNX Runtime computes what torch computes, for other lengths and batch sizes than in the export."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def session(path: Path):
 
 
 def greedy(folder: Path, model: nn.Module, sources: list[list[int]], limit: int) -> list[list[int]]:
-    """A search with nothing but ONNX Runtime: how another program would do it."""
+    """Search greedily with ONNX Runtime alone, as another program would."""
     special_ids, first = model.config.special_ids, model.decoder.layers[0].attention
     encoder, decoder = session(folder / "encoder.onnx"), session(folder / "decoder.onnx")
     source, mask = (

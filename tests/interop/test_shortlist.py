@@ -1,4 +1,4 @@
-"""A shortlist holds the translations of the words of a text, and a search with it writes nothing else."""
+"""A shortlist has the translations of the tokens of a text, and a search with it generates nothing else."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from heedful.text import SPECIAL_IDS
 
 
 def corpus(n: int = 400) -> list[tuple[list[int], list[int]]]:
-    """Word s becomes s + 30, in another order; every target has a 5 that nothing stands for."""
+    """Pairs in which token s becomes s + 30, in another order; every target also has a 5 without a counterpart."""
     generator = torch.Generator().manual_seed(0)
     pairs = []
     for _ in range(n):
@@ -76,7 +76,7 @@ def test_with_all_tokens_listed_nothing_changes(tmp_path):
 
 
 def test_scores_are_those_of_the_model(tmp_path):
-    """A list leaves the rest of the probability out; the score that is given does not."""
+    """The shortlist removes tokens from the softmax; the score counts all tokens."""
     model = make_model()
     converted = convert_here(model, tmp_path / "ct2")
     write_shortlist(converted, Shortlist(list(range(4, 20)), {}))
@@ -93,7 +93,7 @@ def test_scores_are_those_of_the_model(tmp_path):
 
 
 def log_probability(model, request, hypothesis):
-    """By the model itself, word by word."""
+    """Return the log-probability of a hypothesis, computed by torch."""
     source = torch.tensor([[*request.source, SPECIAL_IDS.eos_id]])
     target = [*hypothesis.ids, *([SPECIAL_IDS.eos_id] if hypothesis.complete else [])]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One table, read both ways; what does not fit is named."""
+"""Tensor maps work in both directions, and name what does not fit; config.json is read by name and type."""
 
 import pytest
 import torch

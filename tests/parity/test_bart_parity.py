@@ -1,4 +1,4 @@
-"""heedful's BART and Hugging Face's: the same numbers, the same texts, both ways."""
+"""heedful's BART equals Hugging Face's: outputs, gradients, generated texts, in both directions."""
 
 import dataclasses
 import json
@@ -87,7 +87,7 @@ def test_a_folder_of_hugging_face_is_read(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 def test_a_first_token_forced_by_the_older_setting_is_generated(tmp_path: Path) -> None:
-    """Folders from before `forced_bos_token_id`, which have no generation_config.json either."""
+    """Folders older than `forced_bos_token_id` have no generation_config.json either."""
     theirs = hugging_face(forced_bos_token_id=None)
     theirs.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "generation_config.json").unlink()
@@ -191,7 +191,7 @@ SEARCH = {"length_penalty": 2.0, "no_repeat_ngram_size": 3, "min_length": 56, "n
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 @pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
 def test_search_settings_are_not_kept_with_a_warning(name: str, tmp_path: Path) -> None:
-    """As bart-large-cnn asks for it, in either of its files."""
+    """bart-large-cnn has such settings, in one file or the other."""
     hugging_face().save_pretrained(tmp_path / "theirs")
     if name == "config.json":
         (tmp_path / "theirs" / "generation_config.json").unlink()

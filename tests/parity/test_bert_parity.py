@@ -1,4 +1,4 @@
-"""heedful's bert and Hugging Face's: the same logits, hidden states and gradients, both ways."""
+"""heedful's BERT equals Hugging Face's: logits, hidden states and gradients, in both directions."""
 
 import json
 from functools import partial
@@ -57,7 +57,7 @@ def theirs_of(head: str, dtype: torch.dtype = torch.float32, **changes):
 
 
 def batch(config: BertConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows with padding on the right, on the left and without; segments."""
+    """Return ids, mask and segments of rows with padding on the right, on the left and without."""
     ids = whole_numbers(3, 9, below=config.vocab_size - 1, name="ids")
     ids += ids >= config.special_ids.pad_id  # theirs learns nothing for padding, wherever it stands
     mask = torch.ones(3, 9, dtype=torch.bool)
@@ -123,7 +123,7 @@ def test_a_pre_training_checkpoint_is_read_as_a_masked_language_model(tmp_path: 
 
 
 def test_the_pooler_of_a_masked_language_model_is_kept(tmp_path: Path) -> None:
-    """Public files for hidden words have one, as pre-training left it."""
+    """Public masked language models have one, from pre-training."""
     theirs = unlike(transformers.BertForPreTraining(transformers.BertConfig(**SIZES)), torch.float32)
     ours = imported(theirs, tmp_path)
     ids, mask, segments = batch(ours.config)
@@ -177,7 +177,7 @@ def made(**changes) -> Bert:
 
 
 def saved_as(head: str, folder: Path):
-    """Their model of a folder, and what they say of loading it."""
+    """Return Hugging Face's model of a folder, and its loading report."""
     if head == "none":
         return transformers.BertModel.from_pretrained(folder, add_pooling_layer=False, output_loading_info=True)
     return HEADS[head].from_pretrained(folder, output_loading_info=True)
@@ -270,7 +270,7 @@ def test_a_pair_of_texts_has_the_scores_of_their_pipeline(tmp_path: Path) -> Non
 
 
 def same(ours, theirs) -> bool:
-    """Shape and labels, and scores to five places."""
+    """Return labels and shape of a result, and its scores rounded to five places."""
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     assert isinstance(ours, dict) and isinstance(theirs, dict)

@@ -1,4 +1,4 @@
-"""From a Hugging Face folder, tokenizer and all, to the same words and labels as their pipelines give; and back."""
+"""A converted folder with its tokenizer gives the words and labels of Hugging Face's pipelines, and can be exported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From a public checkpoint, converted, to a model that goes on learning: its ids, its marks and its tokenizer stay."""
+"""A converted checkpoint can be trained further; its special ids and its tokenizer stay."""
 
 import random
 from pathlib import Path
@@ -70,7 +70,7 @@ def bart_folder(folder: Path) -> Path:
 
 
 def test_bart_is_trained_with_its_own_special_ids(tmp_path: Path) -> None:
-    """Sources are <s> ids </s>, targets </s> <s> ids </s>: as it was trained, not as heedful's own are."""
+    """Sources are <s> ids </s>, targets </s> <s> ids </s>, as in BART's own training."""
     ours = import_huggingface(bart_folder(tmp_path / "theirs"), tmp_path / "ours")
     special_ids = load_model(ours).model.config.special_ids
     path = tmp_path / "pairs.tsv"

@@ -1,4 +1,4 @@
-"""A folder of Hugging Face's, with its tokenizer, goes on from a prompt in the same words there and here."""
+"""A converted folder with its tokenizer continues a prompt like Hugging Face's pipeline."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SIZES = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "m
 
 
 def gpt2(folder: Path) -> Path:
-    """Byte-level BPE, one mark between texts."""
+    """Byte-level BPE with one special token between texts, as GPT-2 has it."""
     learned = tokenizers.ByteLevelBPETokenizer()
     learned.train_from_iterator(TEXT, vocab_size=320, special_tokens=["<|endoftext|>"])
     folder.mkdir()
@@ -30,7 +30,7 @@ def gpt2(folder: Path) -> Path:
 
 
 def llama(folder: Path) -> Path:
-    """BPE with bytes for what it does not know, a start mark before each text, and spare rows in the table."""
+    """BPE with byte fallback, BOS before each text, and more embedding rows than pieces."""
     learned = tokenizers.Tokenizer(tokenizers.models.BPE(byte_fallback=True, unk_token="<unk>"))
     learned.normalizer = tokenizers.normalizers.Sequence(
         [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
@@ -53,12 +53,12 @@ def llama(folder: Path) -> Path:
 
 
 def chat(folder: Path) -> Path:
-    """A Llama with a start that is not its end, and a tokenizer that puts neither around a text: SmolLM2-Instruct."""
+    """A Llama whose BOS is not its EOS, and whose tokenizer adds neither to a text, like SmolLM2-Instruct."""
     return byte_level_llama(folder, start="<|im_start|>", end="<|im_end|>", template=None)
 
 
 def one_mark(folder: Path) -> Path:
-    """A Llama whose start is its end, and whose tokenizer puts it before each text all the same."""
+    """A Llama whose BOS is its EOS, and whose tokenizer still adds it before each text."""
     return byte_level_llama(folder, start="<|end|>", end="<|end|>", template="<|end|> $A")
 
 

@@ -1,4 +1,4 @@
-"""heedful's decoder-only models and Hugging Face's GPT-2 and Llama: the same numbers, the same texts, both ways."""
+"""heedful's decoder-only models equal Hugging Face's GPT-2 and Llama: outputs and texts, in both directions."""
 
 import dataclasses
 import json
@@ -65,7 +65,7 @@ KINDS = {
 
 
 def reference(case: str, *, dtype: torch.dtype = torch.float32):
-    """A model of theirs with numbers everywhere, biases and norms too."""
+    """Return a Hugging Face model whose parameters all have distinct values, also biases and norms."""
     kind, switches = CASES[case]
     settings, module, sizes = KINDS[kind]
     theirs = module(settings(**{**sizes, **switches}))
@@ -77,7 +77,7 @@ def reference(case: str, *, dtype: torch.dtype = torch.float32):
 
 
 def converted(theirs) -> Gpt:
-    """Theirs as ours, in memory: their settings and state dict through the table."""
+    """Return heedful's model with the settings and tensors of a Hugging Face model."""
     kind = theirs.config.model_type
     values = json.loads(theirs.config.to_json_string(use_diff=False))
     family = MODEL_TYPES[kind]
@@ -92,7 +92,7 @@ def ids_of(*shape: int, name: str = "ids") -> Tensor:
 
 
 def in_double(theirs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their norm and waves are rounded to float32 on the way, whatever the model is in: not for this comparison."""
+    """Let their norm and rotary positions compute in float64; they use float32 for any dtype of the model."""
     if theirs.config.model_type != "llama":
         return
     from transformers.models.llama import modeling_llama
@@ -110,7 +110,7 @@ def in_double(theirs, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hidden_of(model: Gpt, ids: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
-    """The vectors before the first layer, after each but the last, and after the final norm, as theirs counts them."""
+    """Return hidden states as Hugging Face does: before the first layer, between layers, after the final norm."""
     seen: list[Tensor] = []
     handles = [
         layer.register_forward_pre_hook(lambda _, given, __: seen.append(given[0]), with_kwargs=True)
@@ -199,7 +199,7 @@ def test_greedy_texts_of_a_padded_batch_are_equal() -> None:
 @pytest.mark.parametrize("case", ["gpt2, not tied", "llama 3"])
 @pytest.mark.parametrize(("length_penalty", "early"), [(1.0, True), (0.6, False)])
 def test_beams_are_equal(case: str, length_penalty: float, early: bool) -> None:
-    """Of unlike texts theirs must be no better: a near-tie may be rounded the other way."""
+    """If texts differ, theirs must not score better: a near-tie can be rounded either way."""
     theirs = reference(case, dtype=torch.float64)
     stop = "patience" if early else "estimated"
     generator = Generator(converted(theirs), None)
@@ -267,7 +267,7 @@ def test_a_model_of_ours_comes_back_to_the_bit(case: str, tmp_path: Path) -> Non
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 def test_an_eos_id_beyond_the_embedding_is_left_out(tmp_path: Path) -> None:
-    """Their config.json may keep GPT-2's 50256 over a smaller vocabulary, and generation_config.json the real end."""
+    """config.json can have GPT-2's 50256 with a smaller vocabulary, and generation_config.json the real EOS."""
     theirs = reference("gpt2")
     theirs.config.eos_token_id, theirs.generation_config.eos_token_id = 50256, 7
     theirs.save_pretrained(tmp_path / "theirs")
@@ -282,7 +282,7 @@ def test_an_eos_id_beyond_the_embedding_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer")
 def test_float16_goes_there_and_back_as_it_is(tmp_path: Path) -> None:
-    """A processor computes with it in float32; the file keeps its numbers."""
+    """A CPU computes in float32; the file keeps float16."""
     theirs = reference("gpt2")
     theirs.half().save_pretrained(tmp_path / "theirs")
     ours = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -296,7 +296,7 @@ def test_float16_goes_there_and_back_as_it_is(tmp_path: Path) -> None:
 
 
 def test_files_of_older_versions_are_read(tmp_path: Path) -> None:
-    """GPT-2's own file has no prefix and holds masks; Llama's first files hold wavelengths."""
+    """GPT-2's own file has no prefix and contains masks; Llama's first files contain inverse frequencies."""
     theirs = reference("gpt2")
     family, ours = MODEL_TYPES["gpt2"], converted(theirs)
     old = {name.removeprefix("transformer."): tensor for name, tensor in theirs.state_dict().items()}
@@ -391,7 +391,7 @@ def test_models_that_gpt2_or_llama_cannot_compute_are_refused_with_the_reason(ch
 
 
 def test_every_setting_survives_the_way_there_and_back() -> None:
-    """A setting that the table of settings forgot would come back as its default."""
+    """A setting that one direction forgets would come back as its default."""
     base = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 36, "max_len": 40, "norm_eps": 1e-4}
     odd = {
         **base,

@@ -1,4 +1,4 @@
-"""heedful's Transformer and Hugging Face's MarianMTModel: the same logits, the same translations, both ways."""
+"""heedful's Transformer equals Hugging Face's MarianMTModel: logits and translations, in both directions."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def marian_weights(model: Seq2Seq) -> dict[str, Tensor]:
 
 
 def batch(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources of unlike length, their mask, and what is written so far."""
+    """Return sources of different lengths, their mask, and target prefixes."""
     config = model.config
     rows = [whole_numbers(n, below=config.source_vocab_size, first=4, name=f"s{n}").tolist() for n in (9, 1, 5, 0)]
     source, mask = pad_sources(rows, special_ids=SPECIAL_IDS)

@@ -84,7 +84,7 @@ def test_gradients_are_equal() -> None:
 
 
 def test_in_float64() -> None:
-    """Their table of sinusoids is rounded to float32, heedful's is not."""
+    """Hugging Face's sinusoids are rounded to float32, heedful's are not."""
     theirs = hugging_face(dtype=torch.float64)
     same_outputs(theirs, ours_from(theirs, "marian", torch.float64), atol=1e-6)
     assert EXACT[torch.float64] < 1e-6
@@ -102,7 +102,7 @@ def test_generate_gives_equal_texts(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error:.*does not know these settings")
 def test_the_unused_position_setting_of_old_folders_is_ignored(opus: Path, tmp_path: Path) -> None:
-    """`extra_pos_embeddings`, of a table that nothing has had since: transformers' code has no such word."""
+    """No code of `transformers` reads `extra_pos_embeddings`."""
     path = opus / "config.json"
     values = json.loads(path.read_text())
     wanted = load_model(import_huggingface(opus, tmp_path / "plain")).model
@@ -123,7 +123,7 @@ def learned(lines: list[str], size: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def opus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as it is on the hub: source.spm, target.spm, vocab.json, the weights."""
+    """A folder as on the hub: source.spm, target.spm, vocab.json, the weights."""
     folder = tmp_path_factory.mktemp("opus") / "opus-mt-en-de"
     folder.mkdir()
     pieces: dict[str, int] = {"</s>": 0, "<unk>": 1}

@@ -1,4 +1,4 @@
-"""heedful's Transformer with the norm before each part and Hugging Face's Pegasus: the same numbers, both ways."""
+"""heedful's pre-norm Transformer equals Hugging Face's Pegasus: outputs and texts, in both directions."""
 
 import io
 import json
@@ -46,7 +46,7 @@ SIZES = {
 
 
 def hugging_face(dtype: torch.dtype = torch.float32, seed: int = 7, **changes: object):
-    """The layers say more than in other models of these tests: beside what goes past them it would not be heard."""
+    """Return a Pegasus with large weights in its layers, which otherwise hardly change the residual stream."""
     config = transformers.PegasusConfig(**{**SIZES, **changes})
     theirs = shuffled(transformers.PegasusForConditionalGeneration(config), torch.float64, seed=seed)
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_outputs_are_equal(changes: dict, left: bool) -> None:
 
 
 def in_double(theirs, ours: Seq2Seq):
-    """Their sinusoids are rounded to float32, heedful's are not: not for this comparison."""
+    """Replace their sinusoids, which are rounded to float32, by exact ones."""
     for side, positions in (("encoder", ours.source_positions), ("decoder", ours.target_positions)):
         rows = getattr(theirs.model, side).embed_positions.weight
         with torch.no_grad():
@@ -105,7 +105,7 @@ def test_generate_gives_equal_texts(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*no tokenizer", "error:.*does not know these settings")
 def test_settings_of_public_folders_are_read(tmp_path: Path) -> None:
-    """In bfloat16 their sinusoids are rounded by more than elsewhere."""
+    """In bfloat16 the stored sinusoids are rounded more than in float32."""
     theirs = hugging_face().bfloat16()
     theirs.save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs" / "config.json"
@@ -139,7 +139,7 @@ def test_unsupported_settings_are_refused_by_name(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the first public ones are: spiece.model, whose pieces stand 103 further down in the model."""
+    """A folder like the first public ones: spiece.model, whose pieces have ids that are 103 higher in the model."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(LINES * 20), model_writer=model, vocab_size=40, minloglevel=2, model_type="unigram",

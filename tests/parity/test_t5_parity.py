@@ -1,4 +1,4 @@
-"""heedful's T5 and Hugging Face's, versions 1.0 and 1.1: the same numbers, the same texts, both ways."""
+"""heedful's T5 equals Hugging Face's, versions 1.0 and 1.1: outputs and texts, in both directions."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ CASES = {
 
 
 def hugging_face(dtype: torch.dtype = torch.float32, seed: int = 7, *, own: bool | None = None, **changes: object):
-    """Theirs; the output matrix of version 1.1 is its own, as in the public files."""
+    """Return Hugging Face's model; version 1.1 has an untied output layer, as in the public files."""
     theirs = transformers.T5ForConditionalGeneration(transformers.T5Config(**{**SIZES, **changes}))
     if changes.get("tie_word_embeddings") is False if own is None else own:
         theirs.lm_head.weight = torch.nn.Parameter(torch.empty_like(theirs.shared.weight))
@@ -60,7 +60,7 @@ def test_outputs_are_equal(changes: dict, left: bool) -> None:
 
 
 def test_outputs_are_equal_in_float64_up_to_their_float32_norm() -> None:
-    """Their norm computes in float32 whatever the model is in: so no more than that can be asked."""
+    """Their norm computes in float32 for any dtype of the model, which limits the precision."""
     theirs = hugging_face(torch.float64)
     same_outputs(theirs, ours_from(theirs, "t5", torch.float64), atol=1e-5)
 
@@ -77,7 +77,7 @@ def test_generate_gives_equal_texts(case: str) -> None:
 
 
 def old_folder(case: str, folder: Path):
-    """A model of theirs in a folder as Transformers 4 wrote it, and the public ones are: all names, one setting."""
+    """Write a folder as Transformers 4 did, like the public ones: all tensor names, one setting."""
     theirs = hugging_face(**CASES[case])
     theirs.save_pretrained(folder)
     state = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Whole folders of T5 and BART, with tokenizers in their public formats: the same text out as of `transformers`."""
+"""Folders of T5 and BART with tokenizers in their public formats give the texts of `transformers`."""
 
 import io
 import json
@@ -76,7 +76,7 @@ CLASSES = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGenera
 
 @pytest.fixture(scope="module", params=FOLDERS)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
-    """The name, their folder and ours."""
+    """Return the model type, Hugging Face's folder and the converted one."""
     place = tmp_path_factory.mktemp(request.param)
     theirs = FOLDERS[request.param](place / "theirs")
     return request.param, theirs, import_huggingface(theirs, place / "ours")
@@ -136,7 +136,7 @@ def test_commands_take_the_converted_model(
 
 
 def test_look_shows_the_generated_text(pair: tuple[str, Path, Path], tmp_path: Path) -> None:
-    """With its own marks and tokenizer: what is shown is what is written."""
+    """With the model's own special ids and tokenizer."""
     _, _, folder = pair
     seen = look(folder, TEXTS[0], beam=2)
     check_trace(json.loads(seen.to_json()))
@@ -151,7 +151,7 @@ TOLD = {"summarization": "summarize: ", "translation_en_to_de": "translate Engli
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A T5 as the public ones of version 1.0 are: config.json says what they are told for each task."""
+    """A T5 like the public ones of version 1.0, whose config.json has a prefix for each task."""
     place = tmp_path_factory.mktemp("told")
     folder = t5_folder(place / "theirs")
     values = json.loads((folder / "config.json").read_text())
@@ -205,7 +205,7 @@ def test_a_prefix_that_bart_cannot_keep_gives_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_mask_beyond_the_embedding_is_left_out(tmp_path: Path) -> None:
-    """bart-large-cnn and distilbart have 50,264 rows, and their tokenizers 50,265 pieces."""
+    """bart-large-cnn and distilbart have 50,264 embedding rows, and their tokenizers 50,265 pieces."""
     theirs = bart_folder(tmp_path / "theirs", n_without_row=1)
     with pytest.warns(UserWarning, match=r"279 rows, so these special tokens of the tokenizer are left out: <mask>"):
         ours = import_huggingface(theirs, tmp_path / "ours")

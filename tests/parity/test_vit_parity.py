@@ -1,4 +1,4 @@
-"""heedful's vit and Hugging Face's: the same logits, hidden states and gradients, both ways."""
+"""heedful's ViT equals Hugging Face's: logits, hidden states and gradients, in both directions."""
 
 import json
 from functools import partial
@@ -60,7 +60,7 @@ def batch(config: VitConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def both(ours: Vit, theirs, dtype: torch.dtype) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """Our answer, theirs, and their hidden states."""
+    """Return heedful's output, Hugging Face's, and Hugging Face's hidden states."""
     pixels, masked = batch(ours.config, dtype)
     if ours.config.head == "masked_patches":
         there = theirs(pixels, bool_masked_pos=masked, output_hidden_states=True)
@@ -106,7 +106,7 @@ def made(**changes) -> Vit:
 
 
 def saved_as(head: str, folder: Path):
-    """Their model of a folder, and what they say of loading it."""
+    """Return Hugging Face's model of a folder, and its loading report."""
     if head == "none":
         return transformers.ViTModel.from_pretrained(folder, add_pooling_layer=False, output_loading_info=True)
     return HEADS[head].from_pretrained(folder, output_loading_info=True)
@@ -130,7 +130,7 @@ def test_there_and_back_is_the_same_to_the_bit(case: str, tmp_path: Path) -> Non
 
 
 def numbers_of(config: VitConfig) -> dict:
-    """One number for all channels, or the same for each: no difference."""
+    """Return the config with one mean and std for each channel; one for all channels is equivalent."""
     each = {
         name: tuple(getattr(config, name)) * (3 if len(getattr(config, name)) == 1 else 1) for name in ("mean", "std")
     }

@@ -1,4 +1,4 @@
-"""Small models, converted in this process: a child for each would take seconds."""
+"""Small models, converted in this process, because a child process for each would take seconds."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ EncoderDecoder = Seq2Seq | Bart | T5
 
 
 def make_model(**changes) -> Seq2Seq:
-    """With opinions of its own on each source, so that a search is not decided by rounding."""
+    """Return a model whose predictions differ clearly, so that rounding does not decide a search."""
     sizes = {"source_vocab_size": VOCAB, "target_vocab_size": VOCAB}
     settings = {**sizes, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, **changes}
     return with_opinions(fill(Seq2Seq(Seq2SeqConfig(**settings)), dtype=torch.float32))
@@ -67,7 +67,7 @@ def some_requests(n: int, *, longest: int = 12, vocab: int = VOCAB, prefix: int 
 
 @torch.inference_mode()
 def log_probabilities(model: Seq2Seq, request: Request, ids: list[int]) -> torch.Tensor:
-    """Of every token after each beginning of `ids`, teacher-forced: (len(ids) + 1, V)."""
+    """Return the log-probabilities of each next token, teacher-forced: (len(ids) + 1, V)."""
     source = torch.tensor([[*request.source, SPECIAL_IDS.eos_id]])
     return model(source, torch.tensor([[SPECIAL_IDS.bos_id, *ids]])).log_softmax(dim=-1)[0]
 
@@ -79,7 +79,7 @@ def score_of(model: Seq2Seq, request: Request, hypothesis: Hypothesis) -> float:
 
 
 def tie(model: Seq2Seq, request: Request, a: Hypothesis, b: Hypothesis) -> float:
-    """How far apart the log-probabilities of the first tokens in which two hypotheses differ are; 0 if none do."""
+    """Return the difference of log-probabilities where two hypotheses first differ; 0 if they are equal."""
     ends = [[*each.ids, SPECIAL_IDS.eos_id] if each.complete else each.ids for each in (a, b)]
     for place, (left, right) in enumerate(zip(*ends, strict=False)):
         if left != right:
@@ -89,7 +89,7 @@ def tie(model: Seq2Seq, request: Request, a: Hypothesis, b: Hypothesis) -> float
 
 
 def count_conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Conversions run in this process from now on, and their folders are in the list."""
+    """Run conversions in this process from now on, and return the list of their folders."""
     made: list[Path] = []
 
     def run(model: Path, folder: Path, key: str) -> None:

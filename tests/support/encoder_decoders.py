@@ -1,4 +1,4 @@
-"""What the parity tests of encoder-decoders share: inputs, comparisons, searches."""
+"""Helpers of the parity tests of encoder-decoders: inputs, comparisons, searches."""
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ LENGTHS = (9, 1, 5, 0)
 
 
 def ours_from(theirs: nn.Module, kind: str, dtype: torch.dtype = torch.float32) -> nn.Module:
-    """heedful's model with the settings and weights of one of theirs, read as from a folder."""
+    """Return heedful's model with the settings and weights of a Hugging Face model."""
     model_type = MODEL_TYPES[kind]
     values = theirs.config.to_dict()
     config = model_type.config_from_hf(values, where="config.json")
@@ -57,7 +57,7 @@ def shuffled(theirs: nn.Module, dtype: torch.dtype = torch.float32, *, seed: int
 
 
 def batch(vocab_size: int, *, pad: int, end: int, start: int, left: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources of unlike length, padded on either side, their mask, and what is written so far."""
+    """Return sources of different lengths, padded on one side, their mask, and target prefixes."""
     width = max(LENGTHS) + 1
     source, mask = torch.full((len(LENGTHS), width), pad), torch.zeros(len(LENGTHS), width, dtype=torch.bool)
     for row, n in enumerate(LENGTHS):
@@ -70,7 +70,7 @@ def batch(vocab_size: int, *, pad: int, end: int, start: int, left: bool = False
 
 
 def recorded_layers(model: nn.Module) -> dict[str, list[Tensor]]:
-    """What each layer of each side gives out, filled by the next pass."""
+    """Return lists that collect the outputs of each layer of both sides in the next forward pass."""
     outputs: dict[str, list[Tensor]] = {"encoder": [], "decoder": []}
     for stack, found in outputs.items():
         for layer in getattr(model, stack).layers:
@@ -79,7 +79,7 @@ def recorded_layers(model: nn.Module) -> dict[str, list[Tensor]]:
 
 
 def same_outputs(theirs: nn.Module, ours: nn.Module, *, atol: float, left: bool = False) -> None:
-    """Logits, the memory, and what comes out of each layer."""
+    """Compare logits, memory and the output of each layer."""
     special_ids = ours.config.special_ids
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
     source, mask, target = batch(
@@ -104,7 +104,7 @@ def same_outputs(theirs: nn.Module, ours: nn.Module, *, atol: float, left: bool 
 
 
 def same_gradients(theirs: nn.Module, ours: nn.Module, kind: str, *, atol: float) -> None:
-    """Of one loss with respect to every weight, theirs by the table. The padding's row of theirs has none."""
+    """Compare the gradients of one loss. Hugging Face gives the embedding of padding no gradient."""
     special_ids = ours.config.special_ids
     vocab_size = getattr(ours.config, "vocab_size", None) or ours.config.source_vocab_size
     source, mask, target = batch(vocab_size, pad=special_ids.pad_id, end=special_ids.eos_id, start=special_ids.start_id)
@@ -131,7 +131,7 @@ N_INPUTS, SEEDS = 40, (1, 2, 3, 4, 5)  # 200 inputs: five models, since a random
 
 
 def same_searches_of_several(make, kind: str) -> None:
-    """`generate` and heedful's searches write the same, in models of five seeds."""
+    """Compare the texts of `generate` and of heedful's searches, for models of five seeds."""
     said = [same_searches(theirs, ours_from(theirs, kind)) for theirs in map(make, SEEDS)]
     n_different, n_complete = (sum(counts) for counts in zip(*said, strict=True))
     n_searches = 2 * N_INPUTS * len(SEEDS)

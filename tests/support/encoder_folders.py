@@ -20,7 +20,7 @@ SIZES = {
 
 
 def folder_of(head, folder: Path, **settings) -> Path:
-    """What `save_pretrained` writes of a model and of its tokenizer."""
+    """Write a model and its tokenizer with `save_pretrained` and return the folder."""
     word_pieces(folder / "words")
     tokenizer = transformers.BertTokenizer.from_pretrained(folder / "words")
     config = transformers.BertConfig(vocab_size=len(tokenizer), **{**SIZES, **settings})

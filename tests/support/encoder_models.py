@@ -1,4 +1,4 @@
-"""Small encoders with tokenizers, for tests: numbers of their own, no training."""
+"""Small untrained encoders with tokenizers, for tests."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 20, "max_len": 40}
 
 
 def own_tokenizers(**changes: object) -> Tokenizers:
-    """heedful's own, with a symbol for hidden words."""
+    """Return tokenizers of heedful's own, with a mask token."""
     config = TokenizerConfig(**{"vocab_size": 340, "special_tokens": (MASK_PIECE,), **changes})
     tokenizer = learn_tokenizer(LINES, config)
     return Tokenizers(source=tokenizer, target=tokenizer)

@@ -1,4 +1,4 @@
-"""Small decoder-only models with opinions of their own, and their engines, converted in this process."""
+"""Small decoder-only models with clear predictions, and their engines, converted in this process."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ SHAPES = {"gpt2": {}, "llama": LLAMA}
 
 
 def make_gpt(**changes) -> Gpt:
-    """Of large numbers, so that its texts are of many kinds and no search is decided by rounding."""
+    """Return a model with large weights, so that its texts vary and rounding does not decide a search."""
     model = fill(Gpt(GptConfig(**{**SIZES, **changes})), dtype=torch.float32)
     with torch.no_grad():
         for layer in model.layers:
@@ -57,7 +57,7 @@ def some_prompts(n: int, *, longest: int = 19, below: int = 60) -> list[Request]
 
 @torch.inference_mode()
 def tie(model: Gpt, request: Request, a: Hypothesis, b: Hypothesis) -> float:
-    """How far apart the log-probabilities of the first tokens in which two hypotheses differ are; 0 if none do."""
+    """Return the difference of log-probabilities where two hypotheses first differ; 0 if they are equal."""
     ends = [[*each.ids, model.config.special_ids.eos_id] if each.complete else each.ids for each in (a, b)]
     for place, (left, right) in enumerate(zip(*ends, strict=False)):
         if left != right:

@@ -1,4 +1,4 @@
-"""What the parity tests of encoders share: their model with numbers of its own, ours read from its folder."""
+"""Helpers of the parity tests of encoders: a Hugging Face model with distinct weights, and heedful's import of it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def unlike(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Every parameter with numbers of its own: no bias zero, no norm the identity."""
+    """Give every parameter distinct values, so that no bias is zero and no norm the identity."""
     model = model.to(dtype).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -25,13 +25,13 @@ def unlike(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def imported(theirs, folder: Path) -> nn.Module:
-    """Our model, read from what `save_pretrained` wrote."""
+    """Return heedful's model, imported from what `save_pretrained` writes."""
     theirs.save_pretrained(folder / "theirs")
     return load_model(import_huggingface(folder / "theirs", folder / "ours")).model
 
 
 def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
-    """Equal to the bound, for numbers that are of the order of one, or relative to the largest of them."""
+    """Return whether two tensors are equal up to BOUNDS, absolute, or relative if values are larger than one."""
     assert ours.shape == theirs.shape, f"{tuple(ours.shape)} is not {tuple(theirs.shape)}"
     assert ours.dtype == theirs.dtype == dtype
     scale = max(1.0, float(theirs.detach().abs().max()))
@@ -39,7 +39,7 @@ def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
 
 
 def gradients_differ(ours: nn.Module, theirs: nn.Module, kind: str, dtype: torch.dtype) -> list[str]:
-    """The parameters, by our names, of which the gradients are not the same."""
+    """Return the names of the parameters whose gradients differ."""
     model_type, config = MODEL_TYPES[kind], ours.config
     there = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
     wanted = read_tensors(model_type.tensor_map(config), there)
@@ -49,7 +49,7 @@ def gradients_differ(ours: nn.Module, theirs: nn.Module, kind: str, dtype: torch
 
 
 def recorded(model: nn.Module, *modules: nn.Module) -> list[Tensor]:
-    """A list that gets what each module gives, in order, when the model runs."""
+    """Return a list that collects the outputs of modules in order when the model runs."""
     outputs: list[Tensor] = []
     for module in modules:
         module.register_forward_hook(lambda _, __, output: outputs.append(output))

@@ -1,4 +1,4 @@
-"""One small corpus in many scripts, and a tokenizer of every kind learned from it."""
+"""A small corpus in many scripts, and tokenizers of every kind learned from it."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer_of() -> Callable[[TokenizerConfig], SentencePieceTokenizer]:
-    """The tokenizer that the corpus gives with some settings; learned once for all tests."""
+    """Return a tokenizer learned from the corpus with some settings, once for all tests."""
     learned: dict[TokenizerConfig, SentencePieceTokenizer] = {}
 
     def get(config: TokenizerConfig) -> SentencePieceTokenizer:

@@ -1,4 +1,4 @@
-"""A foreign or damaged model is refused with its name and a reason, and never ends this process."""
+"""A damaged model, or one with other special ids, is refused with its name and a reason and never crashes."""
 
 import io
 import random

@@ -45,7 +45,7 @@ RANGES += [(0xE000, 0x10000), (0x1F300, 0x1FA00), (0xE0000, 0xE0100), (0x10000, 
 
 
 def texts_of(data: bytes) -> list[str]:
-    """Texts of six parts, each a snippet or a character: bytes are far cheaper to generate than texts."""
+    """Generate texts of six parts, each a snippet or a character, from bytes, which is faster than generating texts."""
     parts = []
     for kind, high, low in zip(data[::3], data[1::3], data[2::3], strict=True):
         if kind < 100:

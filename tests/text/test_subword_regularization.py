@@ -1,4 +1,4 @@
-"""Sampling is a function of the texts and the seed: exact under resume, in any thread and any process."""
+"""Samples depend on the texts and the seed alone: they are equal after a resume, in any thread and process."""
 
 import math
 import subprocess
@@ -67,7 +67,7 @@ def test_another_process_samples_the_same(tokenizer_of: Of, lines: list[str], ki
 
 
 def test_samples_are_equal_on_every_machine() -> None:
-    """A change here is a change of every run that samples: it could not be resumed by the next version."""
+    """If this changes, a run that samples cannot be resumed exactly by the next version."""
     lines = ["annoying annoying loudly", "annoying badly sadly", "annoying gladly", "annoying madly"] * 20
     bpe = learn_tokenizer(lines, TokenizerConfig(vocab_size=300, sample_alpha=0.5))
     assert [bpe.pieces(ids) for ids in bpe.sample_batch(["annoyingly"] * 2, seed=1)] == BPE_SAMPLES
@@ -90,7 +90,7 @@ def test_sampling_without_randomness_is_encoding(lines: list[str], whitespace: s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_have_the_distribution_of_sentencepiece(tokenizer_of: Of, kind: str) -> None:
-    """Its sampling has the right distribution; only its seed is of no use."""
+    """SentencePiece's sampling has the right distribution, but cannot be seeded."""
     tokenizer = sampler(tokenizer_of, kind, alpha=0.2)
     texts = ["annoyingly"] * 5_000
     ours = Counter(map(tuple, tokenizer.sample_batch(texts, seed=5)))

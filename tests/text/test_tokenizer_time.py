@@ -1,4 +1,4 @@
-"""No text takes more than its share of time (RELIABILITY M4)."""
+"""The time to tokenize a text is proportional to its length, for any text."""
 
 import math
 import time
@@ -16,7 +16,7 @@ UNITS = ["a", "_", " ", "\n", "\0", "日", "annoyingly ", "▁", "a▁", "\u0301
 
 
 def seconds(work: Callable[[Any], object], argument: object) -> float:
-    """The least of several runs, in time of this thread alone: other programs do not count."""
+    """Return the shortest of several runs, in CPU time of this thread, which other programs do not change."""
     least = math.inf
     for _ in range(4):
         start = time.thread_time()
