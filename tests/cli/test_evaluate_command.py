@@ -141,7 +141,7 @@ def test_a_model_translates_and_its_perplexity_is_reported(
     test_set = ["--source", files["source"], "--target", files["target"]]
     report = answer(["-m", model, *test_set, "--beam", "2", "--per-sentence", str(path)], capsys)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    with pytest.warns(UserWarning, match="were cut off at the longest length allowed"):
+    with pytest.warns(UserWarning, match="were cut off at the length limit"):
         assert [row["hypothesis"] for row in rows] == Translator.load(model).translate(SOURCE, beam=2)
     assert any(note.startswith(f"{model}: ") and "were cut off" in note for note in report["notes"])
     loaded = load_model(model)

@@ -63,7 +63,7 @@ def test_the_warning_about_cut_summaries_names_the_option(
     monkeypatch.setattr(echo, "search", cut_off)
     summarized(model_folder(tmp_path), "A dog.\nCats.\n")
     error = capsys.readouterr().err
-    assert "2 summaries were cut off at the longest length allowed" in error
+    assert "2 summaries were cut off at the length limit" in error
     assert "allowed by --max-len" in error and "translat" not in error
 
 

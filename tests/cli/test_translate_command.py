@@ -325,7 +325,7 @@ def test_long_lines(echo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cut.count(b"\n") == 2 and len(cut) < len(content)
     assert "1 line was cut to the 64 tokens" in capsys.readouterr().err
     arguments = [str(tmp_path / "in"), "-m", str(echo), "--long", "error", "--output", str(tmp_path / "other")]
-    refused(arguments, capsys, "in: line 2 (byte 6): 201 tokens with the end mark", "takes 64")
+    refused(arguments, capsys, "in: line 2 (byte 6): 201 tokens with the end of the source", "takes 64")
 
 
 def test_translations_that_are_cut_off_are_counted(
@@ -334,7 +334,7 @@ def test_translations_that_are_cut_off_are_counted(
     options = ("--engine", "torch", "--beam", "2", "--set", "max_len=3")
     out = translated(model, b"\nab\n\nabc\n", *options, "--format", "jsonl", tmp_path=tmp_path)
     assert [json.loads(line)["complete"] for line in out.splitlines()] == [True, False, True, False]
-    words = "heedful: 2 translations were cut off at the longest length allowed, without an end: "
+    words = "heedful: 2 translations were cut off at the length limit, without an end: "
     words += "the first is that of line 2."
     assert words in capsys.readouterr().err
     assert translated(model, b"\nab\n\nabc\n", *options, "--workers", "2", tmp_path=tmp_path).count(b"\n") == 4

@@ -79,7 +79,7 @@ def test_a_word_has_the_label_of_its_first_token(tokenizers, tmp_path: Path) -> 
 def test_words_beyond_the_longest_have_no_label_and_are_counted(tokenizers, tmp_path: Path) -> None:
     classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="tag", labels=("O", "B")))
     [words] = classifier.label_words(["a " * 100])
-    assert [one.place for one in words] == list(range(1, 39))
+    assert [word.position for word in words] == list(range(1, 39))
     assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
 
 

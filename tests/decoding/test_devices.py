@@ -16,13 +16,13 @@ from encoder_models import bert_folder, own_tokenizers
 from gpt_writers import make_gpt, make_writer, some_prompts
 from heedful.cli.main import run
 from heedful.decoding import Translator, pipeline, worker_pool
+from heedful.decoding.decoding_stats import DecodingStats
 from heedful.decoding.embedder import Embedder
 from heedful.decoding.engines import auto
 from heedful.decoding.engines.auto import AutoEngine, open_engine
 from heedful.decoding.engines.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engines.ctranslate2_tuning import GPU_BATCHES, Speed, known_speed, measure, speed_for
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import DecodingStats
 from heedful.decoding.translation import BlockResult, Translation
 from heedful.decoding.worker_pool import LoadSpec, Workers
 from heedful.devices import device_name, device_names, torch_device

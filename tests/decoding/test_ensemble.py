@@ -162,7 +162,7 @@ def test_from_the_command_line_and_from_python(folders, tmp_path, capsys):
     assert main.run(["translate", str(tmp_path / "in"), *named, "--beam", "2", "--format", "jsonl"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     translator = Translator.load(folders)
-    assert translator.planner.reach.max_len == 12  # that of the shortest
+    assert translator.segmenter.reach.max_len == 12  # that of the shortest
     found = translator.search(["A dog.", "Two cats."], beam=2)
     assert [line["score"] for line in lines] == pytest.approx([each[0].score for each in found])
     alone = Translator.load(folders[0], engine="torch").search(["A dog.", "Two cats."], beam=2)
@@ -182,10 +182,10 @@ def test_the_shortest_reach_counts_whatever_the_order(learned_first, folders, tm
     learned = save_model(tmp_path / "learned", fill(Seq2Seq(config), dtype=torch.float32), tokenizers())
     order = [learned, folders[1]] if learned_first else [folders[1], learned]
     translator = Translator.load(order, long="whole")
-    assert (translator.planner.reach.max_len, translator.planner.is_hard) == (12, True)
-    with pytest.raises(UserError, match="text 1: 18 tokens with the end mark, and the model takes 12"):
+    assert (translator.segmenter.reach.max_len, translator.segmenter.is_hard) == (12, True)
+    with pytest.raises(UserError, match="text 1: 18 tokens with the end of the source, and the model takes 12"):
         translator.translate("a sentence of 16")
-    assert not Translator.load([learned, *folders], long="whole").planner.reach.max_len > 12
+    assert not Translator.load([learned, *folders], long="whole").segmenter.reach.max_len > 12
 
 
 def test_look_shows_one_model(folders):

@@ -44,7 +44,7 @@ def test_what_it_says_is_in_its_list(folder: Path) -> None:
         progress=lambda what, done, share: told.append((done, share)),
     )
     assert learned.path.name == VMAP
-    assert learned.texts == len(set(texts)) - sum(one.texts for one in learned.judged[:1])
+    assert learned.texts == len(set(texts)) - sum(one.texts for one in learned.comparisons[:1])
     assert told[-1][1] == 1.0
     engine = open_engine(folder, compute="int8", threads=1)
     ids = tokenizers().source.encode_batch([text for i, text in enumerate(dict.fromkeys(texts)) if i % 20])
@@ -54,7 +54,7 @@ def test_what_it_says_is_in_its_list(folder: Path) -> None:
             for shortlist in (False, True)
         )
         assert [one[0].ids for one in listed] == [one[0].ids for one in plain]
-    assert learned.judged[0].same >= 0.8 * learned.judged[0].texts
+    assert learned.comparisons[0].same >= 0.8 * learned.judged[0].texts
 
 
 def test_a_short_list_keeps_to_few_words(folder: Path) -> None:

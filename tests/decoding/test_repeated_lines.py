@@ -37,7 +37,7 @@ def test_memory_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyP
         asked.extend(request.source[0] for request in requests)
         return [[Hypothesis([1] * 5, -1.0, -1.0)] for _ in requests]
 
-    memory = TranslationCache(most_numbers=30)  # five numbers of a source and five of its translation: room for three
+    memory = TranslationCache(size=30)  # five numbers of a source and five of its translation: room for three
     for number in (1, 2, 3, 1, 4):  # 4 drives out 2, the one that was not needed for longest
         memory.find([Request([number] * 5)], search)
     assert asked == [1, 2, 3, 4]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echo_engine import EchoEngine, tokenizers
+from heedful.decoding.decoding_stats import DecodingStats
 from heedful.decoding.input_text import BadText
 from heedful.decoding.segmentation import (
     WINDOW,
-    DecodingStats,
     SegmentedText,
     Segmenter,
     centrality,
@@ -44,7 +44,9 @@ def echo(max_len: int = 16, **options) -> Translator:
 
 
 def whole(plan: SegmentedText) -> str:
-    between = [part for pair in zip([piece.text for piece in plan.pieces], plan.gaps[1:], strict=True) for part in pair]
+    between = [
+        part for pair in zip([piece.text for piece in plan.segments], plan.gaps[1:], strict=True) for part in pair
+    ]
     return "".join([plan.gaps[0], *between])
 
 
@@ -149,10 +151,10 @@ def test_lines_and_gaps_are_the_text(text: str) -> None:
 
 @given(st.lists(anything), st.integers(2, 40))
 def test_a_plan_has_all_of_the_text_in_pieces_that_fit(texts: list[str], limit: int) -> None:
-    plans, _ = planner(limit).plan(texts)
+    plans, _ = planner(limit).segment(texts)
     assert [whole(plan) for plan in plans] == texts
     for plan in plans:
-        for piece in plan.pieces:
+        for piece in plan.segments:
             assert 0 < len(piece.ids) < limit
             assert piece.ids == tokenizers().source.encode(piece.text)
 
@@ -177,27 +179,27 @@ def test_a_document_fifty_times_the_limit_comes_back_whole_and_in_order() -> Non
 def test_text_within_the_limit_is_not_split() -> None:
     text = "One. Two. Three."
     n_tokens = len(tokenizers().source.encode(text))
-    plans, tally = planner(n_tokens + 1).plan([text])  # with the end mark it just fits
-    assert [piece.text for piece in plans[0].pieces] == [text]
+    plans, tally = planner(n_tokens + 1).segment([text])  # with the end mark it just fits
+    assert [piece.text for piece in plans[0].segments] == [text]
     assert tally.n_split == 0
-    plans, tally = planner(n_tokens).plan([text])
-    assert [piece.text for piece in plans[0].pieces] == ["One.", "Two.", "Three."]
+    plans, tally = planner(n_tokens).segment([text])
+    assert [piece.text for piece in plans[0].segments] == ["One.", "Two.", "Three."]
     assert plans[0].gaps == ["", " ", " ", ""]
     assert tally.n_split == 1
 
 
 def test_lines_are_translated_one_by_one_however_short() -> None:
-    plans, _ = planner(100).plan(["a b\r\n\n\tc\u2028d  "])
-    assert [piece.text for piece in plans[0].pieces] == ["a b", "c", "d"]
+    plans, _ = planner(100).segment(["a b\r\n\n\tc\u2028d  "])
+    assert [piece.text for piece in plans[0].segments] == ["a b", "c", "d"]
     assert plans[0].gaps == ["", "\r\n\n\t", "\u2028", "  "]
 
 
 @pytest.mark.parametrize("signs", ["---", "***", "♪", "…", "😀😀", "\u200b", "- -", "!"])
 def test_signs_and_emoji_alone_stay_as_they_are(signs: str) -> None:
     """A model that has learned sentences would make one up, wherever they stand."""
-    plans, _ = planner(100).plan([signs, f"One two.\n{signs}\nThree."])
+    plans, _ = planner(100).segment([signs, f"One two.\n{signs}\nThree."])
     assert [whole(plan) for plan in plans] == [signs, f"One two.\n{signs}\nThree."]
-    assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["One two.", "Three."]]
+    assert [[piece.text for piece in plan.segments] for plan in plans] == [[], ["One two.", "Three."]]
 
 
 @pytest.mark.parametrize(
@@ -206,17 +208,17 @@ def test_signs_and_emoji_alone_stay_as_they_are(signs: str) -> None:
 )
 def test_addresses_alone_stay_as_they_are(address: str) -> None:
     """They mean the same in every language, and one letter of them changed is another address."""
-    plans, _ = planner(100).plan([address, f"Look:\n– {address}"])
+    plans, _ = planner(100).segment([address, f"Look:\n– {address}"])
     assert [whole(plan) for plan in plans] == [address, f"Look:\n– {address}"]
-    assert [[piece.text for piece in plan.pieces] for plan in plans] == [[], ["Look:"]]
+    assert [[piece.text for piece in plan.segments] for plan in plans] == [[], ["Look:"]]
 
 
 @pytest.mark.parametrize(
     "text", ["See https://a.b/c", "https://a.b/c请看", "me @ home", "@you", "www.", "://", "a: b@c", "https://a.b 7"]
 )
 def test_what_only_holds_an_address_is_translated(text: str) -> None:
-    [plan], _ = planner(100).plan([text])
-    assert [piece.text for piece in plan.pieces] == ([text] if any(map(str.isalnum, text)) else [])
+    [plan], _ = planner(100).segment([text])
+    assert [piece.text for piece in plan.segments] == ([text] if any(map(str.isalnum, text)) else [])
 
 
 def test_a_very_long_word_is_soon_known_to_be_no_address() -> None:
@@ -227,22 +229,22 @@ def test_a_very_long_word_is_soon_known_to_be_no_address() -> None:
 
 @pytest.mark.parametrize("text", ["⠓⠑⠇⠇⠕", "7", "你", "한", "ᚠ", "e\u0301", "№ 5"])
 def test_letters_and_digits_of_any_script_are_translated(text: str) -> None:
-    [plan], _ = planner(100).plan([text])
-    assert [piece.text for piece in plan.pieces] == [text]
+    [plan], _ = planner(100).segment([text])
+    assert [piece.text for piece in plan.segments] == [text]
 
 
 def test_a_long_line_gives_the_model_no_part_of_signs_alone() -> None:
     line = "One is here. " + "* " * 60 + "Two is here."
-    plans, tally = planner(20).plan([line])
+    plans, tally = planner(20).segment([line])
     assert tally.n_split == 1 and whole(plans[0]) == line
-    assert all(any(map(str.isalnum, piece.text)) for piece in plans[0].pieces)
+    assert all(any(map(str.isalnum, piece.text)) for piece in plans[0].segments)
 
 
 def plan_of(*pieces: str, gap: str) -> SegmentedText:
     plan = SegmentedText()
     for number, text in enumerate(pieces):
         plan.copy(gap if number else "")
-        plan.translate(planner(100).plan([text])[0][0].pieces[0])
+        plan.add(planner(100).segment([text])[0][0].pieces[0])
     return plan
 
 
@@ -310,15 +312,17 @@ def test_an_extract_of_one_endless_word_is_its_part() -> None:
 
 
 def test_error_names_the_text_and_the_numbers() -> None:
-    with pytest.raises(UserError, match=r"text 2: 12 tokens with the end mark, and the model takes 8 at once"):
+    with pytest.raises(UserError, match=r"text 2: 12 tokens with the end of the source, and the model takes 8 at once"):
         echo(8, long="error").translate(["abc", "abcdefghij"])
     assert echo(8, long="error").translate(["abc"]) == ["abc"]
 
 
 def test_whole_goes_beyond_where_positions_have_no_end_and_says_so() -> None:
-    with pytest.warns(UserWarning, match="1 line was translated whole beyond 8 tokens"):
+    with pytest.warns(UserWarning, match="1 line was translated whole beyond the 8 tokens"):
         assert echo(8, long="whole").translate("abcdefghijklm. Nop") == "abcdefghijklm. Nop"
-    with pytest.warns(UserWarning, match="1 line was translated whole beyond 8 tokens"):  # a limit is for what is split
+    with pytest.warns(
+        UserWarning, match="1 line was translated whole beyond the 8 tokens"
+    ):  # a limit is for what is split
         assert echo(8, long="whole", limit=4).translate("abcdefghijklm") == "abcdefghijklm"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -329,7 +333,7 @@ def test_whole_goes_beyond_where_positions_have_no_end_and_says_so() -> None:
 
 
 def test_a_limit_beyond_what_the_model_was_made_for_is_allowed_and_said() -> None:
-    with pytest.warns(UserWarning, match="2 lines were translated whole beyond 8 tokens"):
+    with pytest.warns(UserWarning, match="2 lines were translated whole beyond the 8 tokens"):
         found = echo(8, limit=16).translate(["abcdefghijkl", "abc", "abcdefghij. Abcdefghij"])
     assert found == ["abcdefghijkl", "abc", "abcdefghij. Abcdefghij"]
 

@@ -114,10 +114,10 @@ def test_a_word_is_encoded_as_it_stands_inside_of_a_sentence() -> None:
     [
         ({"required": "Hund"}, "required = 'Hund': expected a list of words"),
         ({"required": [" "]}, "required: expected words, found ' '"),
-        ({"required": ["a"], "forbidden": ["a"]}, "'a' stands in both"),
+        ({"required": ["a"], "forbidden": ["a"]}, "'a' is in both lists"),
         ({"required": ["a"], "sampling": Sampling()}, "of a beam only"),
         ({"target_prefix": [3]}, "target_prefix: expected words, found 3"),
-        ({"target_prefix": 2024}, "target_prefix = 2024: expected a text; numbers stand in quotes"),
+        ({"target_prefix": 2024}, "target_prefix = 2024: expected a text; write a number in quotes"),
         ({"target_prefix": None}, "target_prefix = None: expected a text"),
         ({"target_prefix": ["a", "b"]}, "text 3: target_prefix: there are 2"),
         ({"required": ["a long run of words"], "max_len": 4}, "20 tokens must be written, and at most 4 may be"),

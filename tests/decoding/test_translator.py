@@ -25,7 +25,7 @@ from heedful.decoding.input_text import BLOCK_TEXTS, in_blocks
 from heedful.decoding.search.settings import Sampling, SearchSettings
 from heedful.decoding.translation import Translation, best_choices
 from heedful.decoding.translator import Translator
-from heedful.decoding.worker_pool import LoadSpec, Workers, answer_from_values, answer_to_values
+from heedful.decoding.worker_pool import LoadSpec, Workers, result_from_dict, result_to_dict
 from heedful.errors import UserError
 from heedful.models.model_info import SourceLimit
 from heedful.models.model_io import save_model
@@ -115,7 +115,7 @@ class CuttingEngine(EchoEngine):
 
 def test_a_translation_that_is_cut_off_is_counted(translator: Translator) -> None:
     cutting = Translator(CuttingEngine(), tokenizers(), reach=SourceLimit(64))
-    words = "2 translations were cut off at the longest length allowed, without an end: the first is that of text 3"
+    words = "2 translations were cut off at the length limit, without an end: the first is that of text 3"
     with pytest.warns(UserWarning, match=words) as said:
         assert list(cutting.stream(["a", "", "bcdefg", "a", "hijklm"], block=2, max_len=4)) == [
             "a",
@@ -245,7 +245,7 @@ def test_no_seed_repeats_what_another_draws(model: Path) -> None:
 
 def test_the_pieces_of_a_text_are_drawn_each_for_itself(translator: Translator, engine: EchoEngine) -> None:
     list(translator.stream(["a", "same\nsame", "", "a"], block=2, sampling=Sampling(seed=1)))
-    assert [request.place for request in engine.asked] == [(0, 0), (1, 0), (1, 1), (3, 0)]
+    assert [request.sample_key for request in engine.asked] == [(0, 0), (1, 0), (1, 1), (3, 0)]
 
 
 def test_eight_threads_share_one_translator(translator: Translator) -> None:
@@ -301,7 +301,7 @@ def test_two_processes_translate_as_one_does(model: Path) -> None:
 
 def test_what_a_process_refuses_is_refused_here(model: Path) -> None:
     translator = Translator.load(model, engine="torch", long="error")
-    with pytest.raises(UserError, match=r"text 3: 102 tokens with the end mark"):
+    with pytest.raises(UserError, match=r"text 3: 102 tokens with the end of the source"):
         list(translator.stream(["a", "b", "x" * 100], block=1, workers=2, beam=1, max_len=4))
 
 
@@ -379,7 +379,7 @@ def test_how_many_processes(model: Path, n_workers: int) -> None:
 
 def test_an_answer_goes_through_json_unchanged(translator: Translator) -> None:
     answer = translator.translate_block(["abc", "", "ab. " * 40], SearchSettings(n_best=2, attention=True))
-    assert answer_from_values(answer_to_values(answer)) == answer
+    assert result_from_dict(result_to_dict(answer)) == answer
 
 
 def test_translating_by_itself_imports_no_torch() -> None:

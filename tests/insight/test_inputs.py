@@ -37,10 +37,10 @@ def every_piece(model: Translator | LookModel, text: str) -> list[Look]:
 @pytest.mark.parametrize("prefix", ["", "Two: "])
 def test_the_pieces_together_are_the_translation(limit: int | None, n_pieces: int, prefix: str) -> None:
     model = translator(look_model(), limit=limit, prefix=prefix)
-    [plan], _ = model.planner.plan([TEXT])
+    [plan], _ = model.segmenter.segment([TEXT])
     seen = every_piece(model, TEXT)
     assert len(seen) >= n_pieces
-    assert [one.source.ids[:-1] for one in seen] == [tuple(piece.ids) for piece in plan.pieces]
+    assert [one.source.ids[:-1] for one in seen] == [tuple(piece.ids) for piece in plan.segments]
     assert plan.join([one.target.text for one in seen]) == model.translate(TEXT, beam=2)
     for number, one in enumerate(seen):
         assert one.pieces is not None and one.pieces.number == number

@@ -180,9 +180,9 @@ def test_who_leaves_frees_the_place_and_is_neither_tokenised_nor_decoded():
     engine, tokenised = HeldEngine(), []
 
     async def act(batcher):
-        planner = batcher.translator.planner
-        plan = planner.plan
-        planner.plan = lambda texts: (tokenised.extend(texts), plan(texts))[1]
+        planner = batcher.translator.segmenter
+        plan = planner.segment
+        planner.segment = lambda texts: (tokenised.extend(texts), plan(texts))[1]
         for _ in range(50):
             leaving = asyncio.create_task(batcher.translate(["never"] * 10, SETTINGS))
             await asyncio.sleep(0)

@@ -14,8 +14,8 @@ from heedful.cli.input import STANDARD_INPUT, TextInput
 from heedful.cli.line_filter import Format, LineFilter, one_line
 from heedful.cli.options import DATA, MODEL, OUTPUT, Device, OutputFile, resolve_device
 from heedful.cli.output import open_output, print_message, refuse_overwriting
+from heedful.decoding.decoding_stats import DecodingStats
 from heedful.decoding.input_text import BadText
-from heedful.decoding.segmentation import DecodingStats
 from heedful.errors import UserError
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from heedful.cli.options import (
 )
 from heedful.cli.output import open_output, refuse_overwriting, warnings_as_messages
 from heedful.config import with_overrides
+from heedful.decoding.decoding_stats import DecodingStats
 from heedful.decoding.search.settings import LARGEST_LEN, SearchSettings
-from heedful.decoding.segmentation import DecodingStats
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _continue_prompt(
 ) -> None:
     """Continue one prompt; as text it is written while it is generated, with its line breaks."""
     if format == "jsonl" or settings.n_best > 1:
-        GenerationWriter(out, format, n_best=settings.n_best).write(0, generator.answer([prompt], settings)[0])
+        GenerationWriter(out, format, n_best=settings.n_best).write(0, generator.generate_block([prompt], settings)[0])
         return
     pieces = generator.stream_with(prompt, settings)
     out.write(prompt.encode())
@@ -160,7 +160,7 @@ def _generate_block(
     from heedful.decoding.translation import BlockResult
 
     prompts = {start + index: text for index, text in enumerate(texts) if text.strip()}
-    generated = iter(generator.answer([*prompts.values()], settings, numbers=[*prompts]))
+    generated = iter(generator.generate_block([*prompts.values()], settings, numbers=[*prompts]))
     outputs = [
         next(generated) if text.strip() else [Generation(text, "", 0.0, (), True)] * settings.n_best for text in texts
     ]

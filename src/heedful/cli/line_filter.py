@@ -22,8 +22,8 @@ from heedful.cli.progress import ProgressReporter
 from heedful.data.formats import Field, decode
 from heedful.data.lines import MAX_LINE_BYTES, Line
 from heedful.data.problems import BadData, Place, remedy_for
+from heedful.decoding.decoding_stats import TRANSLATIONS, DecodingStats, OutputNoun
 from heedful.decoding.input_text import LINE_BREAK, BadText
-from heedful.decoding.segmentation import TRANSLATIONS, DecodingStats, OutputNoun
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class LineFilter:
                 self.writer.write_bad(block.start + number, content, UNREADABLE[kind])
             end = line.byte + len(line.content) + 1
         self.writer.flush()
-        self.tally += result.tally
+        self.tally += result.stats
         return block.start + len(block.cells), end
 
 

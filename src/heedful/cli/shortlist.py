@@ -50,7 +50,7 @@ def shortlist(
     print(f"learned from {learned.texts:,} lines: {size}")
     if learned.too_long:
         print(f"lines left out, longer than the model's limit: {learned.too_long:,}")
-    for each in learned.judged:
+    for each in learned.comparisons:
         search = "greedy search" if each.beam == 1 else f"beam {each.beam}"
         print(
             f"  {search:<14} {each.same:,} of {each.texts:,} other translations unchanged, {each.speed:.2f} x as fast"

@@ -11,8 +11,8 @@ from heedful.cli.line_filter import BadLines, Format, LineFilter, TranslationWri
 from heedful.cli.options import DATA, MODEL, OUTPUT, RUN, Device, OutputFile, Overrides, resolve_device
 from heedful.cli.output import open_output, refuse_overwriting
 from heedful.config import config_from_dict, with_overrides
+from heedful.decoding.decoding_stats import SUMMARIES
 from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import SUMMARIES
 from heedful.models.model_info import ANY_TASK, find_model_folder, read_prefixes
 
 

@@ -1,4 +1,4 @@
-"""Which label a text or an image has: `Classifier.load(MODEL).classify(["What a film!"])`."""
+"""Label texts, pairs of texts, images or words: `Classifier.load(MODEL).classify(["What a film!"])`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:
     from heedful.data.images import Picture
 
-Text = str | tuple[str, str]  # or a pair, such as a question and a sentence that may answer it
+Text = str | tuple[str, str]  # a text, or a pair such as a question and a possible answer
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,20 @@ class Labelled:
 
 @dataclass(frozen=True)
 class LabelledWord:
-    """A word, its likeliest label and that label's probability."""
+    """A word, its most probable label, and the probability."""
 
     word: str
     label: str
     score: float
-    place: int  # of its first token, which is asked; the mark that opens the text is 0
+    position: int  # of its first token, which the label is predicted from; the start token is at 0
 
 
 @dataclass
 class Classifier:
-    """A BERT or a ViT with a head for labels."""
+    """A BERT or ViT with a head for labels.
+
+    `tally` counts the texts that were cut to the model's length.
+    """
 
     model: Bert | Vit
     tokenizer: Tokenizer | None = None
@@ -63,13 +66,16 @@ class Classifier:
     def __post_init__(self) -> None:
         head = self.model.config.head
         if head not in ("classify", "tag"):
-            raise UserError(f"{self.where}: has the head '{head}', which knows no labels; that needs head = 'classify'")
+            raise UserError(
+                f"{self.where}: has the head '{head}', which predicts no labels; that needs head = 'classify' or 'tag'"
+            )
         if isinstance(self.model, Bert) and self.tokenizer is None:
             raise UserError(f"{self.where}: has no tokenizer: it takes ids only, and no text")
         self.model.eval()
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "Classifier":
+        """Load the model of a run or a model folder."""
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         model = loaded.model
@@ -87,35 +93,35 @@ class Classifier:
         return self.model.config.head == "tag"
 
     def classify(self, inputs: "Sequence[Text | Picture]", *, apply: str | None = None) -> list[list[Labelled]]:
-        """For each text, pair of texts or image, every label with its probability, the likeliest first.
+        """Return for each text, pair of texts or image every label with its probability, the most probable first.
 
-        `apply` is "softmax", "sigmoid" or "none"; by default as the labels were learned.
+        `apply` is the function from logits to scores: "softmax", "sigmoid" or "none"; by default that of the training.
         """
         if self.labels_tokens:
             raise UserError(f"{self.where}: labels each word of a text, not the text; use label_words")
         function = _function(apply, multi_label=self.model.config.multi_label)
-        pictures = cast("Sequence[Picture]", inputs)  # what is none of them is refused as it is read
+        pictures = cast("Sequence[Picture]", inputs)  # reading them refuses anything else
         logits = self._of_images(pictures) if isinstance(self.model, Vit) else self._of_texts(inputs)
-        return [self._ranked(function(row.float())) for row in logits]
+        return [self._sorted(function(row.float())) for row in logits]
 
     def label_words(self, texts: Sequence[str]) -> list[list[LabelledWord]]:
-        """For each word of each text its likeliest label; words end at white space, as they did in training."""
+        """Return the most probable label of each word of each text; words are separated by white space."""
         if not self.labels_tokens or self.tokenizer is None:
             raise UserError(f"{self.where}: has one label for a whole text; use classify")
         assert isinstance(self.model, Bert)
         words = [text.split() for text in texts]
-        coded = [encode_words(self.tokenizer, some) for some in words]
-        rows = [make_row(list(chain.from_iterable(ids)), self.model.config) for ids in coded]
-        found = []
-        for some, ids, logits in zip(words, coded, self._of_rows(rows), strict=True):
-            places = list(accumulate(map(len, ids), initial=1))  # only a word's first token has learned its label
-            places = [place for place in places if place < len(logits) - 1]
-            found.append([self._of_word(word, logits, place) for word, place in zip(some, places, strict=False)])
-        return found
+        encoded = [encode_words(self.tokenizer, some) for some in words]
+        rows = [make_row(list(chain.from_iterable(ids)), self.model.config) for ids in encoded]
+        results = []
+        for some, ids, logits in zip(words, encoded, self._of_rows(rows), strict=True):
+            positions = list(accumulate(map(len, ids), initial=1))  # a word's first token predicts its label
+            positions = [position for position in positions if position < len(logits) - 1]
+            results.append([self._of_word(word, logits, at) for word, at in zip(some, positions, strict=False)])
+        return results
 
-    def _of_word(self, word: str, logits: Tensor, place: int) -> LabelledWord:
-        score, number = logits[place].float().softmax(dim=-1).max(dim=-1)
-        return LabelledWord(word, self.model.config.labels[int(number)], float(score), place)
+    def _of_word(self, word: str, logits: Tensor, position: int) -> LabelledWord:
+        score, index = logits[position].float().softmax(dim=-1).max(dim=-1)
+        return LabelledWord(word, self.model.config.labels[int(index)], float(score), position)
 
     def _of_texts(self, texts: "Sequence[Text | Picture]") -> list[Tensor]:
         assert isinstance(self.model, Bert) and self.tokenizer is not None
@@ -137,15 +143,15 @@ class Classifier:
         self.tally.limit = config.max_len
         self.tally.n_cut += sum(row.n_cut > 0 for row in rows)
         results: dict[int, Tensor] = {}
-        for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
-            segments = segments_of([rows[n] for n in numbers], ids.size(1), n_segments=config.n_segments)
+        for indices, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
+            segments = segments_of([rows[index] for index in indices], ids.size(1), n_segments=config.n_segments)
             segments = None if segments is None else segments.to(device)
             logits = self.model(ids.to(device), mask.to(device), segments).cpu()
             results |= {
-                number: logits[place, : len(rows[number].ids)] if self.labels_tokens else logits[place]
-                for place, number in enumerate(numbers)
+                index: logits[i, : len(rows[index].ids)] if self.labels_tokens else logits[i]
+                for i, index in enumerate(indices)
             }
-        return [results[number] for number in range(len(rows))]
+        return [results[index] for index in range(len(rows))]
 
     @torch.inference_mode()
     def _of_images(self, files: "Sequence[Picture]") -> list[Tensor]:
@@ -155,7 +161,7 @@ class Classifier:
             results += self.model(image_tensor(self.model, files[start : start + IMAGES_AT_ONCE])).cpu()
         return results
 
-    def _ranked(self, scores: Tensor) -> list[Labelled]:
+    def _sorted(self, scores: Tensor) -> list[Labelled]:
         labels = self.model.config.labels
         order = sorted(range(len(labels)), key=lambda number: -float(scores[number]))
         return [Labelled(labels[number], float(scores[number])) for number in order]

@@ -1,4 +1,4 @@
-"""Vectors of texts and images: `Embedder.load(MODEL).embed(["A dog runs."])`: one for each, or one for each token."""
+"""Compute vectors of texts and images, one for each or one for each token: `Embedder.load(MODEL).embed(["A dog."])`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,10 @@ Pool = Literal["mean", "class", "pooler"]
 
 
 class Embedder:
-    """The encoder of any family: BERT's and ViT's states, the memory of an encoder-decoder, the states of a GPT."""
+    """The last hidden states of a model: of BERT, ViT or GPT, or of the encoder of an encoder-decoder.
+
+    `tally` counts the texts that were cut to the model's length.
+    """
 
     def __init__(self, model: Model, tokenizer: Tokenizer | None, *, where: str = "this model") -> None:
         if tokenizer is None and not isinstance(model, Vit):
@@ -33,6 +36,7 @@ class Embedder:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "Embedder":
+        """Load the model of a run or a model folder."""
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         return cls(loaded.model, loaded.tokenizers.source if loaded.tokenizers else None, where=str(folder))
@@ -43,11 +47,11 @@ class Embedder:
 
     @property
     def width(self) -> int:
-        """How many numbers a vector has."""
+        """The number of dimensions of a vector."""
         return int(self.model.config.d_model)
 
     def check(self, pool: Pool) -> None:
-        """Refuse a way to pool that this model has not."""
+        """Refuse a pooling that this model does not have."""
         if pool == "class" and not isinstance(self.model, (Bert, Vit)):
             raise UserError(f"{self.where}: has no class token; use the mean of all tokens")
         if pool == "pooler" and self._pooler() is None:
@@ -55,7 +59,7 @@ class Embedder:
 
     @torch.no_grad()
     def embed(self, inputs: Sequence[str | Path], *, pool: Pool = "mean") -> Tensor:
-        """One vector for each text, or image file: (N, D) float32. The mean is that of all tokens, marks among them."""
+        """Return one vector for each text or image file, (N, D) float32. "mean" includes the special tokens."""
         self.check(pool)
         vectors = torch.empty(len(inputs), self.width)
         if isinstance(self.model, Vit):
@@ -71,15 +75,15 @@ class Embedder:
 
     @torch.no_grad()
     def embed_tokens(self, texts: Sequence[str]) -> list[tuple[list[str], Tensor]]:
-        """For each text its tokens, marks among them, and a context vector for each: (T, D) float32."""
+        """Return for each text its tokens, special ones too, and a contextual vector for each, (T, D) float32."""
         if isinstance(self.model, Vit) or self.tokenizer is None:
             raise UserError(f"{self.where}: takes images, which have no tokens")
         rows = self._rows(texts)
-        found: dict[int, Tensor] = {}
+        vectors: dict[int, Tensor] = {}
         for numbers, ids, mask in batches(rows, pad_id=self.model.config.special_ids.pad_id):
             states, _ = self._states(ids, mask)
-            found |= {number: states[i, : len(rows[number].ids)].float().cpu() for i, number in enumerate(numbers)}
-        return [(self.tokenizer.pieces(row.ids), found[number]) for number, row in enumerate(rows)]
+            vectors |= {number: states[i, : len(rows[number].ids)].float().cpu() for i, number in enumerate(numbers)}
+        return [(self.tokenizer.pieces(row.ids), vectors[number]) for number, row in enumerate(rows)]
 
     def _rows(self, texts: Sequence[str]) -> list[Row]:
         assert self.tokenizer is not None
@@ -88,7 +92,7 @@ class Embedder:
         return rows
 
     def _row(self, ids: list[int]) -> Row:
-        """A text with the marks that this family reads it with, cut to what it takes."""
+        """Add the special tokens of the family, and cut the text to the model's length."""
         assert not isinstance(self.model, Vit) and self.tokenizer is not None
         special_ids = self.model.config.special_ids
         if isinstance(self.model, Bert):
@@ -109,7 +113,7 @@ class Embedder:
         return self.model.encode(ids, mask).states[-1], mask
 
     def _pooled(self, states: Tensor, real: Tensor | None, pool: Pool) -> Tensor:
-        """(B, T, D), (B, T) -> (B, D) on the CPU."""
+        """Pool hidden states (B, T, D) with a mask of the tokens (B, T): (B, D) on the CPU."""
         pooler = self._pooler()
         if pool == "pooler" and pooler is not None:
             vectors = pooler(states)

@@ -1,7 +1,4 @@
-"""Texts as an encoder reads them: start, ids, end; batches of like length; the order of the texts kept.
-
-Images as a ViT takes them.
-"""
+"""The inputs of encoders: texts with special tokens in batches of similar length, masked texts, and images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,26 +12,29 @@ from heedful.models.bert import BertConfig
 from heedful.models.vit import Vit
 from heedful.text import HFTokenizer, SentencePieceTokenizer, Tokenizer
 
-MASK = "[MASK]"  # what a user writes for a hidden word, whatever the tokenizer calls it
+MASK = "[MASK]"  # what a user writes for a masked word, whatever the mask token of the tokenizer is
 BATCH_TOKENS = 4096
-_STAND_INS = "\ue000\ue001\uf8fe\uf8ff"  # of Unicode's private use: no vocabulary has them
+_STAND_INS = "\ue000\ue001\uf8fe\uf8ff"  # of Unicode's private use area: no vocabulary has them
 
 
 @dataclass(frozen=True)
 class Row:
-    ids: list[int]  # with their marks
-    n_cut: int = 0  # tokens beyond what the model takes
-    second: int | None = None  # where the second text of a pair begins
+    """One input of an encoder."""
+
+    ids: list[int]  # with special tokens
+    n_cut: int = 0  # tokens that were cut off
+    second: int | None = None  # the position of the second text of a pair
 
 
 @dataclass
 class Tally:
-    """What of the texts was not read."""
+    """The number of texts that were cut to the model's length."""
 
     n_cut: int = 0
     limit: int = 0
 
     def warnings(self) -> list[str]:
+        """Return a warning if texts were cut."""
         if not self.n_cut:
             return []
         lines = "1 line was" if self.n_cut == 1 else f"{self.n_cut:,} lines were"
@@ -42,13 +42,13 @@ class Tally:
 
 
 def make_row(ids: list[int], config: BertConfig) -> Row:
-    """One text between its marks, cut to the positions that the model has."""
+    """Make the input of one text: bos ids eos, cut to the model's length."""
     room = max(config.max_len - 2, 0)
     return Row([config.special_ids.bos_id, *ids[:room], config.special_ids.eos_id], n_cut=max(0, len(ids) - room))
 
 
 def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
-    """Two texts, a mark between them; where they are too long, the longer is cut first."""
+    """Make the input of two texts: bos first eos second eos. If they are too long, the longer one is cut first."""
     n_cut = max(0, len(first) + len(second) - max(config.max_len - 3, 0))
     lengths = [len(first), len(second)]
     for _ in range(n_cut):
@@ -59,24 +59,24 @@ def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
 
 
 def segments_of(rows: Sequence[Row], width: int, *, n_segments: int) -> Tensor | None:
-    """1 where the second text of a pair stands, (B, S); None where no row is a pair, or the model knows no segments."""
+    """Return the segment ids, (B, S): 1 for the second text of a pair. None without pairs, or segments in the model."""
     if n_segments < 2 or all(row.second is None for row in rows):
         return None
     begins = torch.tensor([width if row.second is None else row.second for row in rows])
     ends = torch.tensor([len(row.ids) for row in rows])
-    places = torch.arange(width)
-    return ((places >= begins[:, None]) & (places < ends[:, None])).long()
+    positions = torch.arange(width)
+    return ((positions >= begins[:, None]) & (positions < ends[:, None])).long()
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
-    """The ids of each word by itself, never none: a model that labels words learns and answers at the first of each."""
+    """Return the ids of each word by itself, at least one: a tagger predicts a word's label from its first token."""
     return [ids or [tokenizer.special_ids.unk_id] for ids in tokenizer.encode_batch(words)]
 
 
 def batches(
     rows: Sequence[Row], *, pad_id: int, batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """(numbers of the rows, ids (B, S), mask (B, S)), the longest first, so that memory is known from the start."""
+    """Yield (indices of the rows, ids (B, S), mask (B, S)), the longest rows first, so that memory does not grow."""
     order = sorted(range(len(rows)), key=lambda number: -len(rows[number].ids))
     while order:
         width = len(rows[order[0]].ids)
@@ -89,7 +89,7 @@ def batches(
 
 
 def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
-    """The ids of a text in which [MASK], or the tokenizer's own word for it, stands for hidden words."""
+    """Return the ids of a text in which [MASK], or the tokenizer's own mask token, stands for masked words."""
     own = tokenizer.pieces([mask_id])[0]
     text = text.replace(own, MASK) if own else text
     if isinstance(tokenizer, HFTokenizer):
@@ -103,12 +103,14 @@ def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
 
 
 def _around_stand_ins(tokenizer: SentencePieceTokenizer, text: str, mask_id: int) -> list[int]:
-    """A character that is in no piece is written in bytes: where those stand, the mask comes in, with the space that a
-    hidden word would have. So the words around it are cut as in the whole text.
+    """Encode with a stand-in character for each mask, so that the words around it get the tokens of the whole text.
+
+    A character that is in no piece is encoded as bytes; these are replaced by the mask, and the space that would
+    belong to the masked word is removed.
     """
     stand_in = next((character for character in _STAND_INS if character not in text), None)
     if stand_in is None:
-        raise UserError("the text holds every character that could stand for a hidden word; take one of U+E000 out")
+        raise UserError("the text has all of U+E000, U+E001, U+F8FE and U+F8FF; remove one of them")
     spelled = tokenizer.encode(stand_in)
     spelled = [number for number, piece in zip(spelled, tokenizer.pieces(spelled), strict=True) if piece != "▁"]
     ids = tokenizer.encode(text.replace(MASK, stand_in))
@@ -134,7 +136,7 @@ IMAGES_AT_ONCE = 32
 
 
 def image_tensor(model: Vit, files: Sequence[Picture]) -> Tensor:
-    """Resized, normalised, (B, C, H, W)."""
+    """Read images and make the input of a ViT: resized and normalised, (B, C, H, W)."""
     config = model.config
     pixels = [
         torch.from_numpy(read_image(file, n_channels=config.n_channels, size=config.image_size, resize=config.resize))

@@ -1,4 +1,4 @@
-"""What may stand in a text where a word is hidden: `FillMask.load(MODEL).fill("A [MASK] runs.")`."""
+"""Predict masked words: `FillMask.load(MODEL).fill("A [MASK] runs.")`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,23 @@ from heedful.text.tokenizer import decode_generated
 
 @dataclass(frozen=True)
 class Candidate:
-    """One word for one hidden place."""
+    """One word for one mask."""
 
-    score: float  # its probability
+    score: float  # the probability
     token: int
     token_text: str
-    text: str  # the whole, with this word in its place and what else is hidden left out
-    ids: tuple[int, ...]  # the same as the model reads it: with its marks, and what else is hidden still hidden
+    text: str  # the whole text with this word; other masks are left out
+    ids: tuple[int, ...]  # of the text as the model reads it: with special tokens and other masks
 
 
 class FillMask:
-    """A BERT that was trained for hidden words, and its tokenizer."""
+    """A BERT that was trained to predict masked words, and its tokenizer."""
 
     def __init__(self, model: Bert, tokenizer: Tokenizer, *, where: str = "this model") -> None:
         if model.config.head != "masked":
             raise UserError(
-                f"{where}: has the head '{model.config.head}', which finds no hidden words; that needs head = 'masked'"
+                f"{where}: has the head '{model.config.head}', which predicts no masked words; that needs head = "
+                "'masked' (heedful train RUN --family bert --text FILE)"
             )
         mask_id = model.config.special_ids.mask_id
         if mask_id is None:
@@ -44,6 +45,7 @@ class FillMask:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "FillMask":
+        """Load the model of a run or a model folder."""
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         model = loaded.expect(Bert)
@@ -52,16 +54,16 @@ class FillMask:
         return cls(model, loaded.tokenizers.source, where=str(folder))
 
     def fill(self, text: str, *, top_k: int = 5, targets: Sequence[str] | None = None) -> list[list[Candidate]]:
-        """For each [MASK] of the text the likeliest words, the best first; with `targets` only these are compared."""
+        """Return for each [MASK] the `top_k` most probable words; with `targets`, only these are compared."""
         return self.fill_batch([text], top_k=top_k, targets=targets)[0]
 
     def fill_batch(
         self, texts: Sequence[str], *, top_k: int = 5, targets: Sequence[str] | None = None
     ) -> list[list[list[Candidate]]]:
-        """`fill` for each text, in one go."""
+        """Do the same for several texts together."""
         config = self.model.config
         if not 1 <= top_k <= config.vocab_size:
-            raise UserError(f"top_k = {top_k}: must lie between 1 and the {config.vocab_size:,} pieces there are")
+            raise UserError(f"top_k = {top_k}: must lie between 1 and {config.vocab_size:,}, the vocabulary size")
         return self._filled(texts, top_k, None if targets is None else self._target_ids(targets))
 
     @torch.inference_mode()
@@ -74,18 +76,18 @@ class FillMask:
         for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             states = self.model.hidden_states(ids.to(device), mask.to(device))
             for place, number in enumerate(numbers):
-                hidden = [i for i, one in enumerate(rows[number].ids) if one == self.mask_id]
-                if not hidden:
-                    raise _nothing_hidden(number, rows[number].n_cut)
-                shares = self.model.head(states[place, hidden]).float().softmax(dim=-1).cpu()
+                masked = [i for i, id in enumerate(rows[number].ids) if id == self.mask_id]
+                if not masked:
+                    raise _no_mask(number, rows[number].n_cut)
+                probabilities = self.model.head(states[place, masked]).float().softmax(dim=-1).cpu()
                 results[number] = [
-                    self._candidates(rows[number].ids, at, share, top_k, only)
-                    for at, share in zip(hidden, shares, strict=True)
+                    self._candidates(rows[number].ids, at, row, top_k, only)
+                    for at, row in zip(masked, probabilities, strict=True)
                 ]
-        self._say_what_was_cut(whole, rows)
+        self._warn_if_cut(whole, rows)
         return results
 
-    def _say_what_was_cut(self, whole: Sequence[list[int]], rows: Sequence[Row]) -> None:
+    def _warn_if_cut(self, whole: Sequence[list[int]], rows: Sequence[Row]) -> None:
         n_cut = sum(row.n_cut > 0 for row in rows)
         if n_cut:
             texts = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
@@ -98,23 +100,23 @@ class FillMask:
     def _ids(self, text: str, number: int) -> list[int]:
         ids = masked_ids(self.tokenizer, checked(text, number), mask_id=self.mask_id)
         if self.mask_id not in ids:
-            raise _nothing_hidden(number, 0)
+            raise _no_mask(number, 0)
         return ids
 
     def _candidates(
-        self, ids: list[int], at: int, share: torch.Tensor, top_k: int, only: list[int] | None
+        self, ids: list[int], at: int, probabilities: torch.Tensor, top_k: int, only: list[int] | None
     ) -> list[Candidate]:
         if only is not None:
-            best = sorted(only, key=lambda number: -float(share[number]))[:top_k]
+            best = sorted(only, key=lambda number: -float(probabilities[number]))[:top_k]
         else:
-            best = share.topk(min(top_k, len(share))).indices.tolist()
-        return [self._candidate(ids, at, int(number), float(share[number])) for number in best]
+            best = probabilities.topk(min(top_k, len(probabilities))).indices.tolist()
+        return [self._candidate(ids, at, int(number), float(probabilities[number])) for number in best]
 
     def _candidate(self, ids: list[int], at: int, token: int, score: float) -> Candidate:
-        hidden = self.mask_id
+        mask_id = self.mask_id
         row = (*ids[:at], token, *ids[at + 1 :])
-        filled = [one for one in row[1:-1] if one != hidden or one == token]
-        known = token < self.tokenizer.vocab_size  # a table may have spare rows
+        filled = [id for id in row[1:-1] if id != mask_id or id == token]
+        known = token < self.tokenizer.vocab_size  # an embedding may have spare rows
         return Candidate(
             score=score,
             token=token,
@@ -124,7 +126,7 @@ class FillMask:
         )
 
     def _target_ids(self, targets: Sequence[str]) -> list[int]:
-        """The piece of each word; of one that has several, the first and a warning, as in Hugging Face's pipeline."""
+        """Return the token of each word; of several tokens the first, with a warning, as in Hugging Face's pipeline."""
         ids = [self.tokenizer.encode(target) for target in targets]
         if empty := [target for target, found in zip(targets, ids, strict=True) if not found]:
             raise UserError(f"targets: {empty[0]!r} has no token")
@@ -132,16 +134,14 @@ class FillMask:
             if len(found) > 1:
                 first, *_ = pieces = self.tokenizer.pieces(found)
                 words = (
-                    f"target {target!r} is {len(found)} tokens of this model ({' '.join(pieces)}), and a hidden place "
-                    f"holds one: the first, {first!r}, is compared"
+                    f"target {target!r} is {len(found)} tokens of this model ({' '.join(pieces)}), and a mask stands "
+                    f"for one token: the first, {first!r}, is compared"
                 )
                 warn(Notice(words))
         return list(dict.fromkeys(found[0] for found in ids))
 
 
-def _nothing_hidden(number: int, n_cut: int) -> UserError:
+def _no_mask(number: int, n_cut: int) -> UserError:
     if n_cut:
-        return UserError(
-            f"text {number + 1}: every {MASK} lies beyond the length that the model takes; shorten the text"
-        )
-    return UserError(f"text {number + 1}: hides no word; write {MASK} where one is to be found")
+        return UserError(f"text {number + 1}: every {MASK} is beyond the length that the model takes; shorten the text")
+    return UserError(f"text {number + 1}: has no mask; write {MASK} in place of a word")

@@ -1,11 +1,11 @@
-"""Prompts in, texts that go on from them out.
+"""Continue prompts with a decoder-only model.
 
     generator = Generator.load("runs/book")
-    generator.generate("Once upon a time", max_len=50)                     # str -> str; list -> list, order kept
+    generator.generate("Once upon a time", max_len=50)                     # str -> str; list -> list, in order
     generator.search(prompts, sampling={"temperature": 0.8}, n_best=3)     # Generation objects
-    for text in generator.stream("Once upon a time"): ...                  # piece by piece, as it is written
+    for text in generator.stream("Once upon a time"): ...                  # piece by piece, as it is generated
 
-It holds nothing that changes, so several threads may use one at a time.
+A Generator does not change after it was loaded, so several threads may use it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,24 +26,24 @@ from heedful.text.tokenizer import decode_generated, generated_pieces
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
 
-# What options say nothing of: greedy search, and so many new tokens at most.
+# The defaults: greedy search, and at most so many new tokens.
 DEFAULTS = {"beam": 1, "max_len": 100}
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first bytes of a character are decoded
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what incomplete bytes of a character are decoded to
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One text that goes on from a prompt."""
+    """One continuation of a prompt."""
 
     prompt: str
     text: str  # what follows the prompt
-    score: float  # natural log-probability of what was written, after the prompt
+    score: float  # natural log-probability of the continuation
     tokens: tuple[str, ...]
-    complete: bool  # it ended by itself, not at the limit of its length
+    complete: bool  # whether the text ended before the length limit
 
 
 class Generator:
-    """A decoder-only model, ready to write; without a tokenizer it knows ids only."""
+    """A decoder-only model that is ready to continue prompts; without a tokenizer, it takes ids only."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Generator:
     @property
     def tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
-            raise UserError("this model has no tokenizer, so it goes on from ids only, not from text: use search_ids")
+            raise UserError("this model has no tokenizer, so it continues ids only, not text: use search_ids")
         return self._tokenizer
 
     @overload
@@ -86,11 +86,11 @@ class Generator:
     def generate(self, prompts: Iterable[str], **options: Any) -> list[str]: ...
 
     def generate(self, prompts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """What follows each prompt, in their order; the options are the fields of SearchSettings.
+        """Return the continuation of a prompt, or of each prompt; the options are the fields of SearchSettings.
 
-        `max_len` counts new tokens. Without `beam` or `sampling`, it is always the likeliest next token.
+        `max_len` counts new tokens, 100 by default. Without `beam` or `sampling`, the search is greedy.
         """
-        best = [one[0].text for one in self._blocks(prompts, generation_settings(options))]
+        best = [generations[0].text for generations in self._blocks(prompts, generation_settings(options))]
         return best[0] if isinstance(prompts, str) else best
 
     @overload
@@ -100,62 +100,62 @@ class Generator:
     def search(self, prompts: Iterable[str], **options: Any) -> list[list[Generation]]: ...
 
     def search(self, prompts: str | Iterable[str], **options: Any) -> list[Generation] | list[list[Generation]]:
-        """The `n_best` texts for each prompt, best first, with scores and tokens; options as in `generate`."""
-        found = list(self._blocks(prompts, generation_settings(options)))
-        return found[0] if isinstance(prompts, str) else found
+        """Return the `n_best` continuations of a prompt, or of each prompt, best first; options as in `generate`."""
+        results = list(self._blocks(prompts, generation_settings(options)))
+        return results[0] if isinstance(prompts, str) else results
 
     def search_ids(self, prompts: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
-        """The same for ids: each prompt has at least one, and marks where the model expects them."""
+        """Search for continuations of ids. Each prompt has at least one id, and the model's special ids."""
         return self._find(prompts, generation_settings(options), range(len(prompts)))
 
     def stream(self, prompt: str, **options: Any) -> Iterator[str]:
-        """What follows the prompt, piece by piece; a beam is written when it is decided."""
+        """Yield the continuation of a prompt piece by piece; that of a beam comes in one piece."""
         return self.stream_with(prompt, generation_settings(options))
 
     def stream_with(self, prompt: str, settings: SearchSettings) -> Iterator[str]:
-        """What `stream` does, with settings that are made."""
-        ids = self._read(prompt)  # what is wrong with it is said now, not when the first piece is asked for
-        found = self.engine.stream(Request(ids, continues=True), settings)
-        return _texts_of(found, Continuation(self.tokenizer, ids))
+        """Do the same with SearchSettings."""
+        ids = self._read(prompt)  # raise errors now, not when the first piece is requested
+        new_ids = self.engine.stream(Request(ids, continues=True), settings)
+        return _texts_of(new_ids, Continuation(self.tokenizer, ids))
 
-    def answer(
+    def generate_block(
         self, prompts: Sequence[str], settings: SearchSettings, *, numbers: Sequence[int] | None = None
     ) -> list[list[Generation]]:
-        """All about one block of prompts; `numbers` are their places among all, by default from 0 on."""
+        """Continue one block of prompts; `numbers` are their indices among all prompts, by default from 0."""
         numbers = range(len(prompts)) if numbers is None else numbers
         ids = [self._read(prompt, number=number) for number, prompt in zip(numbers, prompts, strict=True)]
-        found = self._find(ids, settings, numbers)
+        results = self._find(ids, settings, numbers)
         tokenizer = self.tokenizer
         return [
             [
                 Generation(
                     prompt=prompt,
-                    text=Continuation(tokenizer, given).whole(one.ids),
-                    score=one.score,
-                    tokens=tuple(generated_pieces(tokenizer, one.ids)),
-                    complete=one.complete,
+                    text=Continuation(tokenizer, prompt_ids).whole(hypothesis.ids),
+                    score=hypothesis.score,
+                    tokens=tuple(generated_pieces(tokenizer, hypothesis.ids)),
+                    complete=hypothesis.complete,
                 )
-                for one in best
+                for hypothesis in best
             ]
-            for prompt, given, best in zip(prompts, ids, found, strict=True)
+            for prompt, prompt_ids, best in zip(prompts, ids, results, strict=True)
         ]
 
     def _blocks(self, prompts: str | Iterable[str], settings: SearchSettings) -> Iterator[list[Generation]]:
         start = 0
         for block in in_blocks([prompts] if isinstance(prompts, str) else prompts):
-            yield from self.answer(block, settings, numbers=range(start, start + len(block)))
+            yield from self.generate_block(block, settings, numbers=range(start, start + len(block)))
             start += len(block)
 
     def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
-        """The ids of a prompt, and the start mark before them; `number` is its place, for what is wrong with it."""
+        """Return the ids of a prompt, after the start token if the model has one; `number` is its index, for errors."""
         ids = self.tokenizer.encode(checked(prompt, number))
         return self.engine.info.special_ids.with_bos(ids)
 
     def _read(self, prompt: str, *, number: int = 0) -> list[int]:
-        """The ids of a prompt that is to be gone on from; a warning if it is longer than the window."""
+        """Return the ids of a prompt, and warn if it is longer than the model's window."""
         ids, window = self.prompt_ids(prompt, number=number), self.engine.info.window
         if len(ids) > window:
-            warn(f"a prompt of {len(ids):,} tokens: the model reads {window:,} at once, and so the last of them")
+            warn(f"a prompt has {len(ids):,} tokens: the model reads the last {window:,} of them")
         return ids
 
     def _find(
@@ -163,7 +163,7 @@ class Generator:
     ) -> list[list[Hypothesis]]:
         size = self.engine.info.vocab_size
         for number, ids in enumerate(prompts):
-            if not ids or not all(0 <= one < size for one in ids):
+            if not ids or not all(0 <= id < size for id in ids):
                 raise UserError(
                     f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
                 )
@@ -174,38 +174,38 @@ class Generator:
 
 
 class Continuation:
-    """The text of ids that come after others. How an id is written may depend on what stands before it."""
+    """The text of ids that follow a prompt. How an id is decoded may depend on the ids before it."""
 
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         self._before = list(before)
         self._prompt = tokenizer.decode(self._before)
-        self._said = ""
+        self._returned = ""
         self.ids: list[int] = []
 
     def whole(self, ids: Sequence[int]) -> str:
-        """The text of all that came after."""
+        """Return the text of all ids after the prompt."""
         text = decode_generated(self._tokenizer, [*self._before, *ids])
         return text[len(self._prompt) :] if text.startswith(self._prompt) else decode_generated(self._tokenizer, ids)
 
     def add(self, ids: Sequence[int]) -> str:
-        """What further ids add; characters of which only some bytes are there wait for the rest."""
+        """Add ids, and return the new text. A character whose bytes are incomplete is returned later."""
         self.ids += ids
         return self._new(self.whole(self.ids).rstrip(UNFINISHED))
 
     def finish(self) -> str:
-        """What is still to be said, with all ids known."""
+        """Return the rest of the text, after all ids were added."""
         return self._new(self.whole(self.ids))
 
     def _new(self, text: str) -> str:
-        if not text.startswith(self._said):  # an older piece is written differently now: wait for more
+        if not text.startswith(self._returned):  # earlier text is decoded differently now: wait for more ids
             return ""
-        new, self._said = text[len(self._said) :], text
+        new, self._returned = text[len(self._returned) :], text
         return new
 
 
-def _texts_of(found: Iterable[list[int]], continuation: Continuation) -> Iterator[str]:
-    for new in found:
+def _texts_of(new_ids: Iterable[list[int]], continuation: Continuation) -> Iterator[str]:
+    for new in new_ids:
         if text := continuation.add(new):
             yield text
     if text := continuation.finish():
@@ -213,12 +213,12 @@ def _texts_of(found: Iterable[list[int]], continuation: Continuation) -> Iterato
 
 
 def generation_settings(options: dict[str, Any], *, where: str = "generate") -> SearchSettings:
-    """Settings from options by name; an unknown one is refused with the nearest name."""
+    """Make settings from options by name; an unknown name is refused with the most similar one."""
     settings = search_settings({**DEFAULTS, **options}, where=where)
     if settings.shortlist:
         raise UserError(
-            "shortlist = true: a text that goes on from a prompt has none, since a shortlist holds what the words of "
-            "another language call for; leave it out"
+            "shortlist = true: decoder-only models have no shortlist, which holds the target words that fit a source; "
+            "leave it out"
         )
     return settings
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from heedful.decoding.decoding_stats import SUMMARIES, TRANSLATIONS, OutputNoun
 from heedful.decoding.generator import Generation, Generator
-from heedful.decoding.search.settings import SearchSettings
-from heedful.decoding.segmentation import SUMMARIES, TRANSLATIONS, Long, OutputNoun
+from heedful.decoding.search.settings import HUGGING_FACE_NAMES, SearchSettings
+from heedful.decoding.segmentation import Long
 from heedful.decoding.translation import Translation
 from heedful.decoding.translator import Translator
 from heedful.errors import UserError, did_you_mean, warn
@@ -30,16 +31,6 @@ if TYPE_CHECKING:  # these import torch
     from heedful.decoding.classifier import Classifier, Labelled, Text
     from heedful.decoding.fill_mask import Candidate, FillMask
 
-# Theirs -> the field of SearchSettings.
-SEARCH = {
-    "num_beams": "beam",
-    "num_return_sequences": "n_best",
-    "length_penalty": "length_penalty",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "max_new_tokens": "max_len",
-    "min_new_tokens": "min_len",
-}
 SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "seed": "seed"}
 STOPS = {True: "patience", False: "estimated", "never": "proven"}  # of early_stopping
 # Taken and not needed: batches are made by length, padding is no token, and what a model cannot take whole is always
@@ -72,7 +63,7 @@ def search_options(
     `lengths` has further names, which count less than those of new tokens; `also` what else the pipeline takes.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    names = {**(lengths or {}), **SEARCH}
+    names = {**(lengths or {}), **HUGGING_FACE_NAMES}
     check_options(options, [*names, "do_sample", "early_stopping", *SAMPLING, *also])
     settings = {ours: options[theirs] for theirs, ours in names.items() if theirs in options}
     given = {ours: options[theirs] for theirs, ours in SAMPLING.items() if theirs in options}
@@ -360,10 +351,10 @@ def _translation(model: Any, running: Running) -> Pipeline:
 
 
 def _summarization(model: Any, running: Running) -> Pipeline:
-    return SummarizationPipeline(_translator(model, running, long="extract", written=SUMMARIES))
+    return SummarizationPipeline(_translator(model, running, long="extract", noun=SUMMARIES))
 
 
-def _translator(model: Any, running: Running, *, long: Long, written: OutputNoun = TRANSLATIONS) -> Translator:
+def _translator(model: Any, running: Running, *, long: Long, noun: OutputNoun = TRANSLATIONS) -> Translator:
     if isinstance(model, Translator):
         if running.prefix is not None:
             raise UserError("pipeline: this Translator is loaded already; give prefix= to Translator.load")
@@ -372,7 +363,7 @@ def _translator(model: Any, running: Running, *, long: Long, written: OutputNoun
     translator = Translator.load(
         model, engine=running.engine, compute=running.compute, device=running.device, long=long, prefix=prefix
     )
-    translator.written = written._replace(option="max_length")  # Hugging Face's name for it
+    translator.output_noun = noun._replace(option="max_length")  # Hugging Face's name for it
     return translator
 
 

@@ -1,20 +1,20 @@
-"""Texts as they come in: checked one by one, and cut into blocks."""
+"""Check the texts of a call, and divide them into blocks."""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from heedful.errors import UserError
 
-# What `str.splitlines` breaks at: other programs do too, so none of them may go to the model inside of a line.
+# The characters at which `str.splitlines`, and other programs, break lines: none of them may be inside of a line.
 LINE_BREAK = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
-# A block is translated at once: large enough to sort its texts by length, small enough for memory.
+# A block is translated together: it is large enough to sort its texts by length, and small enough for memory.
 BLOCK_TEXTS, BLOCK_CHARACTERS = 1024, 1 << 20
 
 
 class BadText(UserError):
-    """A text that cannot be translated; `number` counts the texts of one call from 0."""
+    """A text that cannot be translated; `number` is its index among the texts of the call."""
 
     def __init__(self, number: int, what: str) -> None:
         self.number, self.what = number, what
@@ -22,7 +22,7 @@ class BadText(UserError):
 
 
 def checked(text: str, number: int) -> str:
-    """The text, with halves of surrogate pairs joined; a lone half is refused, since no UTF-8 can hold it."""
+    """Return the text with the halves of surrogate pairs joined. A lone half is refused: UTF-8 cannot represent it."""
     if not isinstance(text, str):
         raise BadText(number, f"expected a str, found {type(text).__name__}")
     if text.isascii() or not _SURROGATE.search(text):
@@ -40,7 +40,7 @@ def checked(text: str, number: int) -> str:
 def in_blocks(
     texts: Iterable[str], *, n_texts: int = BLOCK_TEXTS, n_characters: int = BLOCK_CHARACTERS
 ) -> Iterator[list[str]]:
-    """Cut after so many texts, or so many characters."""
+    """Yield blocks of at most `n_texts` texts; a block ends when it has `n_characters` characters."""
     block: list[str] = []
     size = 0
     for number, text in enumerate(texts):

@@ -1,25 +1,14 @@
-"""A line of text into sentences, and a sentence into what fits. Joined again, the parts are the line, blanks and all.
+"""Segment texts: divide them into lines, sentences and parts that fit into the model, and join their translations.
 
-Where a sentence ends is sentencex's to say (MIT, no dependencies, about 300 languages). It keeps every character of
-text without line breaks, and this is checked here all the same: text that came back changed would stay whole.
+    text ── lines ──┬── short enough: whole
+                    └── too long ── split: sentences, and parts of those that are still too long
+                                    truncate: its beginning · extract: its most important sentences
+                                    error: refused · whole: whole, if positions have no end
 
-The most important parts of a text that is too long: those that have most in common with the whole.
-
-Each part is a vector of its tokens, weighted by TF-IDF: a token counts the more often it stands in the part, and the
-rarer it is in the others. The part nearest to the sum of all is the most central (Radev et al. 2004). Tokens, not
-words, so that it works for every language that the model reads.
-
-Texts into what the model takes at once, and its answers back into texts. Nothing is ever cut in silence.
-
-    text ── lines ──┬── within the model's reach: whole
-                    └── beyond it ── split: sentences, in parts where one is still too long
-                                     truncate: its beginning · extract: its most important sentences
-                                     error: refused · whole: as it is, where positions have no last one
-
-Blanks and line breaks between the parts never reach the model; they stand in the result where they stood in the text.
+Spaces and line breaks between the segments are not shown to the model, and are the same in the result. Nothing is cut
+without a count in `DecodingStats`.
 """
 
-import dataclasses
 import itertools
 import math
 import re
@@ -27,10 +16,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import sentencex
 
+from heedful.decoding.decoding_stats import DecodingStats
 from heedful.decoding.input_text import LINE_BREAK, BadText, checked
 from heedful.errors import UserError
 from heedful.models.model_info import SourceLimit
@@ -38,52 +28,60 @@ from heedful.models.model_info import SourceLimit
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
 
-# A line is looked at in windows: sentencex compares each mark with each quotation, which takes time by the square.
+# Lines are read in windows: sentencex compares each punctuation mark with each quotation, in quadratic time.
 WINDOW = 4096
 
-# Where a sentence that is too long is cut first: after a mark that ends a clause. The Latin ones only before a blank:
-# 3,5 and 10:30 are one word.
+# A sentence that is too long is cut after the end of a clause, if it has one. A Latin mark must be before a space,
+# since 3,5 and 10:30 are one word.
 _CLAUSE = re.compile(r"(?:[，、；：。！？،؛؟।…—–]+|[,;:.!?]+(?=\s))\s*")
 _SPACES = re.compile(r"\s+")
 _ODD_BLANK = re.compile(r"[^\S ]")
-_MOST_MARKS = 32  # on one letter; more are not kept together
+_MOST_MARKS = 32  # combining marks of one letter that are kept together
 
-Lengths = Callable[[Sequence[str]], list[int]]  # how many tokens each of the texts has
+Lengths = Callable[[Sequence[str]], list[int]]  # texts -> the number of tokens of each
 
 
 def split_sentences(line: str, *, language: str = "en") -> list[str]:
-    """The sentences of a text without line breaks, each with the blanks that follow it."""
+    """Return the sentences of a text without line breaks, each with the spaces after it.
+
+    sentencex finds them (about 300 languages). If it should change a text, which is checked, that text stays whole.
+
+    >>> split_sentences("Dr. Smith ran. He fell.")
+    ['Dr. Smith ran. ', 'He fell.']
+    """
     sentences: list[str] = []
     start = 0
     while start < len(line):
         window = line[start : start + WINDOW]
-        found = _segment(window, language)
+        sentences_here = _segment(window, language)
         if start + len(window) < len(line):
-            if len(found) > 1:
-                found.pop()  # it may go on beyond the window
+            if len(sentences_here) > 1:
+                sentences_here.pop()  # it may continue after the window
             else:
-                found = [_up_to_a_gap(window)]
-        sentences += found
-        start += sum(map(len, found))
+                sentences_here = [_up_to_a_gap(window)]
+        sentences += sentences_here
+        start += sum(map(len, sentences_here))
     return sentences
 
 
 def _up_to_a_gap(window: str) -> str:
-    """The window up to its last clause mark, else its last blank, so that it ends inside no word that has an end."""
+    """Return the window up to its last clause or, if it has none, its last space, so that no word is cut."""
     for mark in (_CLAUSE, _SPACES):
         ends = [match.end() for match in mark.finditer(window)]
         if ends:
             return window[: ends[-1]]
-    return window[: _with_its_marks(window, 0, len(window) - 1)]  # what stands last may have a mark in the next window
+    return window[: _with_its_marks(window, 0, len(window) - 1)]  # the last letter may have a mark in the next window
 
 
 def _segment(window: str, language: str) -> list[str]:
-    # It takes each blank before a full stop for one byte, and panics at U+00A0 (1.0.32): so it is shown plain spaces.
+    # sentencex 1.0.32 assumes that a space before a full stop has one byte, and panics at U+00A0.
     plain = _ODD_BLANK.sub(" ", window)
     try:
         found = sentencex.segment(language, plain)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # Rust's panics are no Exception, and have no name to import
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # a panic of Rust is no Exception, and its class cannot be imported
             raise
         return [window]
     if "".join(found) != plain:
@@ -93,9 +91,9 @@ def _segment(window: str, language: str) -> list[str]:
 
 
 def cut_to_fit(text: str, *, room: int, lengths: Lengths) -> list[str]:
-    """`text` in parts of at most `room` tokens: cut at clauses, else between words, else between characters.
+    """Cut a text into parts of at most `room` tokens: after clauses, else between words, else between characters.
 
-    A single character of more than `room` tokens is left as it is.
+    A single character of more than `room` tokens stays as it is.
     """
     parts = [text]
     for cut in (_after_clauses, _between_words, _between_characters):
@@ -120,15 +118,15 @@ def _after(mark: re.Pattern[str], text: str) -> list[str]:
 
 
 def _pack(atoms: list[str], room: int, lengths: Lengths) -> list[str]:
-    """Neighbours joined into as few groups as can be, and of like lengths, so that no word is left alone."""
+    """Join neighbours into as few groups as possible, of similar lengths, so that no word is left alone."""
     measured = lengths(atoms)
     fewest = len(_fill(atoms, measured, room))
-    low, high = 1, room  # the smallest groups, of which there are just as many
+    low, high = 1, room  # the smallest size with the same number of groups
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if len(_fill(atoms, measured, middle)) <= fewest else (middle + 1, high)
     groups = _fill(atoms, measured, high)
-    # Together they may have more tokens than each alone: rare, and then the group is halved.
+    # Joined texts may have more tokens than the sum; this is rare, and such a group is halved.
     while True:
         measured = lengths(["".join(group) for group in groups])
         if all(length <= room or len(group) == 1 for group, length in zip(groups, measured, strict=True)):
@@ -162,12 +160,12 @@ def _between_characters(text: str, room: int, lengths: Lengths) -> list[str]:
             size = max(1, min(size - 1, size * room // length))
         end = _with_its_marks(text, start, start + size)
         parts.append(text[start:end])
-        start, size = end, 2 * size  # a token may be one character or twenty: feel the way
+        start, size = end, 2 * size  # a token has between one and twenty characters: adapt the size
     return parts
 
 
 def _with_its_marks(text: str, start: int, end: int) -> int:
-    """The same end, or an earlier one where it would part a letter from its marks, or the halves of an emoji."""
+    """Return `end`, or an earlier one that does not separate a letter from its marks, or the parts of an emoji."""
     for back in range(end, max(start, end - _MOST_MARKS), -1):
         if back >= len(text) or not _belongs_to_the_last(text, back):
             return back
@@ -185,10 +183,14 @@ Vector = dict[int, float]
 
 
 def centrality(parts: Sequence[Sequence[int]]) -> list[float]:
-    """The cosine between each part and the sum of all parts; 0 for a part of nothing but what all have."""
+    """Return the cosine between the TF-IDF vector of each part and the sum of all (Radev et al. 2004).
+
+    Tokens instead of words make it work for every language that the model reads. A part of nothing but tokens that all
+    parts have gets 0.
+    """
     counts = [Counter(ids) for ids in parts]
     n_parts_with = Counter(token for count in counts for token in count)
-    # 1 + n: with two parts, what stands in both must still count for something.
+    # 1 + n: with two parts, a token of both must still count.
     weights = {token: math.log((1 + len(parts)) / n) for token, n in n_parts_with.items()}
     vectors = [_unit({token: n * weights[token] for token, n in count.items()}) for count in counts]
     whole: Vector = {}
@@ -200,10 +202,10 @@ def centrality(parts: Sequence[Sequence[int]]) -> list[float]:
 
 
 def most_important(parts: Sequence[Sequence[int]], *, room: int) -> list[int]:
-    """Which parts to keep, in their order: the most central first, as long as their tokens fit into `room`."""
+    """Return the indices of the parts to keep, ascending: the most central parts that together have `room` tokens."""
     scores = centrality(parts)
     kept: list[int] = []
-    for number in sorted(range(len(parts)), key=lambda number: -scores[number]):  # of equals the first
+    for number in sorted(range(len(parts)), key=lambda number: -scores[number]):  # the first of equal ones
         if len(parts[number]) <= room:
             kept.append(number)
             room -= len(parts[number])
@@ -218,19 +220,23 @@ def _unit(vector: Vector) -> Vector:
 Long = Literal["split", "truncate", "extract", "error", "whole"]
 
 _BLANKS = re.compile(r"\s+")
-# Scripts that write no space between sentences: Chinese and Japanese, with their marks and full-width forms.
+# Scripts without spaces between sentences: Chinese and Japanese, with their punctuation and full-width forms.
 UNSPACED = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60]")
-_BRAILLE = re.compile("[\u2801-\u28ff]")  # letters, which Unicode counts among the signs
+_BRAILLE = re.compile("[\u2801-\u28ff]")  # letters, although Unicode counts them among the symbols
 
 
-# In ASCII: where no space is written between words, a sentence may follow at once.
+# ASCII only: in a script without spaces, a sentence may follow directly.
 _ADDRESS = re.compile(
     r"[(<\[\"']*(?:(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.|mailto:)[!-~]+|[!-?A-~]+@[!-?A-~]+\.[!-?A-~]+)"
 )
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to translate: letters or digits, not signs, emoji and addresses alone."""
+    """Whether there is anything to translate: letters or digits, and not only symbols, emoji and addresses.
+
+    >>> has_words("→ https://example.org"), has_words("see https://example.org")
+    (False, True)
+    """
     if not (any(map(str.isalnum, text)) or _BRAILLE.search(text)):
         return False
     if not any(mark in text for mark in ("://", "@", "www.")):
@@ -241,7 +247,7 @@ def has_words(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Segment:
-    """What the model gets at once."""
+    """A part of a text that is one input of the model."""
 
     text: str
     ids: list[int]
@@ -249,22 +255,23 @@ class Segment:
 
 @dataclass
 class SegmentedText:
-    """A text as pieces, and what stands around them: gaps[i] before piece i, the last gap after all."""
+    """A text as segments and the gaps around them: gaps[i] is before segment i, the last gap after all segments."""
 
-    pieces: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
     gaps: list[str] = field(default_factory=lambda: [""])
 
     def copy(self, text: str) -> None:
-        """Goes into the result as it is."""
+        """Add text that is copied into the result."""
         self.gaps[-1] += text
 
-    def translate(self, piece: Segment) -> None:
-        self.pieces.append(piece)
+    def add(self, segment: Segment) -> None:
+        """Add a segment to translate."""
+        self.segments.append(segment)
         self.gaps.append("")
 
     def join(self, translations: Sequence[str]) -> str:
-        """The translations of the pieces with the gaps between them; of a text without any piece, what was copied."""
-        if not self.pieces:
+        """Join the translations of the segments with the gaps; without segments, return the copied text."""
+        if not self.segments:
             return "" if self.gaps[0].isspace() else self.gaps[0]
         parts = [self.gaps[0]]
         for number, translation in enumerate(translations):
@@ -274,130 +281,26 @@ class SegmentedText:
         return "".join([*parts, self.gaps[-1]])
 
     def _gap(self, number: int, translations: Sequence[str]) -> str:
-        """As in the source, unless source and translation differ in whether a space stands between sentences."""
+        """Return the gap of the source, unless only one of source and translation has spaces between sentences."""
         gap = self.gaps[number]
         if gap not in ("", " "):
             return gap
-        source = _is_unspaced(self.pieces[number - 1].text, self.pieces[number].text)
+        source = _is_unspaced(self.segments[number - 1].text, self.segments[number].text)
         target = _is_unspaced(translations[number - 1], translations[number])
         return gap if source is None or target is None or source == target else "" if target else " "
 
 
 def _is_unspaced(left: str, right: str) -> bool | None:
-    """Whether the characters around a gap are of a script without spaces; None where they are of two minds."""
+    """Whether the characters around a gap belong to a script without spaces; None if they differ in that."""
     sides = {bool(UNSPACED.match(character)) for character in (left[-1:], right[:1]) if character}
     return sides.pop() if len(sides) == 1 else None
 
 
-class OutputNoun(NamedTuple):
-    """What is made of the texts, in the words of whoever asked for it."""
-
-    one: str
-    several: str
-    done: str
-    option: str  # that allows more tokens
-
-    def were(self, n: int) -> str:
-        return f"{n:,} {self.one} was" if n == 1 else f"{n:,} {self.several} were"
-
-
-TRANSLATIONS = OutputNoun("translation", "translations", "translated", "max_len")
-SUMMARIES = OutputNoun("summary", "summaries", "summarised", "max_len")
-
-
-@dataclass(frozen=True)
-class DecodingStats:
-    """What became of texts beyond the model's reach, and of translations beyond theirs."""
-
-    limit: int = 0
-    n_split: int = 0
-    n_truncated: int = 0
-    n_cut_tokens: int = 0
-    n_extracted: int = 0
-    n_sentences: int = 0  # of the extracted lines
-    n_kept: int = 0
-    n_beyond: int = 0  # texts of which a piece has more source tokens than the model was made for
-    n_copied: int = 0  # characters that alone have more tokens than the model takes
-    max_len: int = 0  # tokens that the model was made to write
-    n_cut: int = 0  # texts of which a translation was ended at its limit
-    first_cut: int | None = None  # the number of the first of them, from 0
-    n_far: int = 0  # texts of which a translation has more than `max_len` tokens
-    first_far: int | None = None
-
-    def __add__(self, other: "DecodingStats") -> "DecodingStats":
-        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        largest = {name: max(getattr(self, name), getattr(other, name)) for name in ("limit", "max_len")}
-        return DecodingStats(
-            **sums,
-            **largest,
-            first_cut=_first(self.first_cut, other.first_cut),
-            first_far=_first(self.first_far, other.first_far),
-        )
-
-    def warnings(self, *, of: str = "text", written: OutputNoun = TRANSLATIONS) -> list[str]:
-        """What a user must know: whatever of the input is not in the output, or was translated at a risk.
-
-        `of` is what the numbers count: a call has texts, a file has lines.
-        """
-        words = self._of_sources(written)
-        if self.first_cut is not None:
-            words.append(
-                f"{written.were(self.n_cut)} cut off at the longest length allowed, without an end: "
-                f"{_which(of, self.first_cut, self.n_cut)}. More tokens are allowed by {written.option}, as far as the "
-                f"model's positions go; shorter texts have shorter {written.several}"
-            )
-        if self.first_far is not None:
-            words.append(
-                f"{written.were(self.n_far)} longer than the {self.max_len:,} tokens that the model was made for: "
-                f"{_which(of, self.first_far, self.n_far)}. Positions beyond were never learned, and the {written.one} "
-                "may be poor there"
-            )
-        return words
-
-    def _of_sources(self, written: OutputNoun) -> list[str]:
-        words = []
-        if self.n_truncated:
-            words.append(
-                f"{_lines(self.n_truncated)} cut to the {self.limit:,} tokens that the model takes; "
-                f"{self.n_cut_tokens:,} tokens were not {written.done}"
-            )
-        if self.n_extracted:
-            words.append(
-                f"{_lines(self.n_extracted)} reduced to the most important sentences, "
-                f"{self.n_kept:,} of {self.n_sentences:,}, so that they fit into {self.limit:,} tokens"
-            )
-        if self.n_beyond:
-            words.append(
-                f"{_lines(self.n_beyond)} {written.done} whole beyond {self.max_len:,} tokens, the length that the "
-                f"model was made for: positions beyond it were never learned, and the {written.one} may be poor there"
-            )
-        if self.n_copied:
-            words.append(
-                f"{self.n_copied:,} characters copied, not {written.done}: each alone has more tokens than the "
-                f"{self.limit:,} that the model takes"
-            )
-        return words
-
-
-_COUNTS = tuple(one.name for one in dataclasses.fields(DecodingStats) if one.name.startswith("n_"))
-
-
-def _first(one: int | None, other: int | None) -> int | None:
-    return min((number for number in (one, other) if number is not None), default=None)
-
-
-def _lines(n: int) -> str:
-    return f"{n:,} line was" if n == 1 else f"{n:,} lines were"
-
-
-def _which(of: str, first: int, n: int) -> str:
-    return f"that of {of} {first + 1:,}" if n == 1 else f"the first is that of {of} {first + 1:,}"
-
-
 class Segmenter:
-    """Makes the plans. The limit counts the source tokens of a line and the end mark after them.
+    """Divides texts into segments of less than `limit` source tokens; the limit also counts the end of the source.
 
-    `prefix` goes to the model before everything, as T5 is told what to do: "summarize: ". It is never split off.
+    `long` says how to treat lines that are too long. `prefix` is put before every segment: T5 is told its task in that
+    way ("summarize: ").
     """
 
     def __init__(
@@ -410,10 +313,10 @@ class Segmenter:
         language: str = "en",
         prefix: str = "",
     ) -> None:
-        taken = reach.max_len if limit is None or long == "whole" else limit  # a limit is for what is split
+        taken = reach.max_len if limit is None or long == "whole" else limit  # `limit` is for texts that are split
         if taken < 2:
             raise UserError(
-                f"{'max_len' if limit is None else 'limit'} = {taken}: must be at least 2, the end mark counted"
+                f"{'max_len' if limit is None else 'limit'} = {taken}: must be at least 2, with the end of the source"
             )
         if reach.is_hard and taken > reach.max_len:
             raise UserError(f"limit = {limit}: the learned positions of this model end at max_len = {reach.max_len}")
@@ -428,27 +331,29 @@ class Segmenter:
         if taken < 2 + self.n_prefix:
             raise UserError(f"prefix = {prefix!r}: has {self.n_prefix} tokens, and the model takes {taken} at once")
 
-    def plan(self, texts: Sequence[str]) -> tuple[list[SegmentedText], DecodingStats]:
-        """A plan for each text; a text that is refused is a BadText with its number."""
-        plans, tally = [], DecodingStats(limit=self.limit, max_len=self.reach.max_len)
+    def segment(self, texts: Sequence[str]) -> tuple[list[SegmentedText], DecodingStats]:
+        """Return the segments of each text, and the counts. A text that is refused raises a BadText with its index."""
+        plans, stats = [], DecodingStats(limit=self.limit, max_len=self.reach.max_len)
         cut = [split_lines(checked(text, number)) for number, text in enumerate(texts)]
         ids_of = iter(self._encode([line for parts in cut for line in parts[1::2]]))
         for number, parts in enumerate(cut):
             plan = SegmentedText()
-            for place, part in enumerate(parts):
-                if place % 2 == 0:
+            for index, part in enumerate(parts):
+                if index % 2 == 0:
                     plan.copy(part)
                     continue
                 line = Segment(part, next(ids_of))
                 if not line.ids or not has_words(line.text):
-                    plan.copy(line.text)  # nothing in it could be translated, and a model would make something up
+                    plan.copy(line.text)  # nothing can be translated, and a model would hallucinate
                 elif len(line.ids) < self.limit:
-                    plan.translate(line)
+                    plan.add(line)
                 else:
-                    tally += self._shorten(plan, line, number)
-            tally += DecodingStats(n_beyond=int(any(len(piece.ids) >= self.reach.max_len for piece in plan.pieces)))
+                    stats += self._shorten(plan, line, number)
+            stats += DecodingStats(
+                n_beyond=int(any(len(segment.ids) >= self.reach.max_len for segment in plan.segments))
+            )
             plans.append(plan)
-        return plans, tally
+        return plans, stats
 
     def _shorten(self, plan: SegmentedText, line: Segment, number: int) -> DecodingStats:
         length = len(line.ids) + 1
@@ -457,12 +362,12 @@ class Segmenter:
         if self.long == "extract":
             return self._extract(plan, line)
         if self.long == "truncate":
-            plan.translate(Segment(line.text, line.ids[: self.limit - 1]))
+            plan.add(Segment(line.text, line.ids[: self.limit - 1]))
             return DecodingStats(n_truncated=1, n_cut_tokens=length - self.limit)
         if self.long == "whole" and not self.is_hard:
-            plan.translate(line)
+            plan.add(line)
             return DecodingStats()
-        taken = f"{length:,} tokens with the end mark, and the model takes {self.limit:,} at once"
+        taken = f"{length:,} tokens with the end of the source, and the model takes {self.limit:,} at once"
         if self.long == "whole":
             raise BadText(number, f"{taken}: its learned positions end there. Split it: --long split")
         raise BadText(number, f"{taken}. Shorten it, or pass --long extract, truncate or, to translate it, split")
@@ -477,7 +382,7 @@ class Segmenter:
             core = part.strip()
             before, _, after = part.partition(core)
             plan.copy(before)
-            plan.translate(Segment(core, ids))
+            plan.add(Segment(core, ids))
             plan.copy(after)
         return DecodingStats(n_split=1, n_copied=n_copied)
 
@@ -486,17 +391,16 @@ class Segmenter:
         kept = most_important([ids[self.n_prefix :] for _, ids in parts], room=self.limit - 1 - self.n_prefix)
         text = "".join(parts[number][0] for number in kept).strip()
         [ids] = self._encode([text])
-        while len(ids) >= self.limit and len(kept) > 1:  # joined, they may have more tokens than each alone
+        while len(ids) >= self.limit and len(kept) > 1:  # joined, they may have more tokens than the sum
             kept.pop()
             text = "".join(parts[number][0] for number in kept).strip()
             [ids] = self._encode([text])
         if kept:
-            plan.translate(Segment(text, ids))
+            plan.add(Segment(text, ids))
         return DecodingStats(n_extracted=1, n_sentences=len(parts), n_kept=len(kept))
 
     def _parts(self, line: str) -> list[tuple[str, list[int]]]:
-        """Sentences, and parts of those that are too long, each with its ids; joined they are the line."""
-
+        """Divide a line into sentences, or parts of those that are too long, each with its ids."""
         parts: list[str] = []
         sentences = split_sentences(line, language=self.language)
         for sentence, length in zip(sentences, self._lengths(sentences), strict=True):
@@ -507,23 +411,27 @@ class Segmenter:
         return list(zip(parts, self._encode(parts), strict=True))
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, after the prefix; none of a text in which the tokenizer sees nothing."""
+        """Return the ids of each text after the prefix; none if the tokenizer finds no token in the text itself."""
         stripped = [text.strip() for text in texts]
-        found = self.tokenizer.encode_batch(stripped)
+        encoded = self.tokenizer.encode_batch(stripped)
         if not self.prefix:
-            return found
-        wanted = [number for number, ids in enumerate(found) if ids]
-        with_prefix = self.tokenizer.encode_batch([self.prefix + stripped[number] for number in wanted])
-        for number, ids in zip(wanted, with_prefix, strict=True):
-            found[number] = ids
-        return found
+            return encoded
+        indices = [index for index, ids in enumerate(encoded) if ids]
+        with_prefix = self.tokenizer.encode_batch([self.prefix + stripped[index] for index in indices])
+        for index, ids in zip(indices, with_prefix, strict=True):
+            encoded[index] = ids
+        return encoded
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._encode(texts)]
 
 
 def split_lines(text: str) -> list[str]:
-    """Gap, line, gap, line, …, gap: the gaps are blanks with the line breaks, and those at both ends of the text."""
+    """Divide a text into gap, line, gap, line, …, gap. Gaps are the spaces with the line breaks, and at both ends.
+
+    >>> split_lines("One.\\n\\n  Two. ")
+    ['', 'One.', '\\n\\n  ', 'Two.', ' ']
+    """
     core = text.strip()
     if not core:
         return [text]

@@ -1,4 +1,4 @@
-"""What a translation must begin with, must hold and must not hold, given as text: into the ids that a search knows."""
+"""Constraints on a translation that are given as text: how it begins, and words that it must or must not contain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,87 +13,89 @@ from heedful.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TextConstraints:
-    """Texts in the target language."""
+    """Constraints as texts in the target language."""
 
-    target_prefix: str = ""  # what each translation begins with
-    target_prefixes: tuple[str, ...] = ()  # one for each text, in place of it
-    required: tuple[str, ...] = ()  # each must be in it somewhere
-    forbidden: tuple[str, ...] = ()  # none may be in it
+    target_prefix: str = ""  # each translation begins with it
+    target_prefixes: tuple[str, ...] = ()  # one for each text, instead of `target_prefix`
+    required: tuple[str, ...] = ()  # each of these words occurs in the translation
+    forbidden: tuple[str, ...] = ()  # none of these words occurs in the translation
 
 
 NO_CONSTRAINTS = TextConstraints()
 
 
 def pop_text_constraints(options: dict[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
-    """What of the options of a search is text, and the rest; ids that are forbidden belong to the rest."""
+    """Divide the options of a search into those that are text, and the rest; forbidden ids belong to the rest."""
     rest = dict(options)
     prefix = rest.pop("target_prefix", "")
     required, forbidden = rest.pop("required", ()), rest.get("forbidden", ())
     if not isinstance(prefix, str | list | tuple):
-        raise UserError(f"target_prefix = {prefix!r}: expected a text; numbers stand in quotes: '\"{prefix}\"'")
+        raise UserError(f"target_prefix = {prefix!r}: expected a text; write a number in quotes: '\"{prefix}\"'")
     for name, value in (("required", required), ("forbidden", forbidden)):
         if not isinstance(value, list | tuple):
             raise UserError(f"{name} = {value!r}: expected a list of words")
-    words = tuple(one for one in forbidden if isinstance(one, str))
+    words = tuple(each for each in forbidden if isinstance(each, str))
     if words:
-        rest["forbidden"] = [one for one in forbidden if not isinstance(one, str)]
-    each = () if isinstance(prefix, str) else tuple(prefix)
-    wording = TextConstraints(prefix if isinstance(prefix, str) else "", each, tuple(required), words)
-    for name, values in (("target_prefix", each), ("required", required), ("forbidden", words)):
+        rest["forbidden"] = [each for each in forbidden if not isinstance(each, str)]
+    prefixes = () if isinstance(prefix, str) else tuple(prefix)
+    constraints = TextConstraints(prefix if isinstance(prefix, str) else "", prefixes, tuple(required), words)
+    for name, values in (("target_prefix", prefixes), ("required", required), ("forbidden", words)):
         for value in values:
             if not isinstance(value, str) or (name != "target_prefix" and not value.strip()):
                 raise UserError(f"{name}: expected words, found {value!r}")
-    if both := set(wording.required) & set(words):
-        raise UserError(f"required and forbidden: {sorted(both)[0]!r} stands in both")
+    if both := set(constraints.required) & set(words):
+        raise UserError(f"required and forbidden: {sorted(both)[0]!r} is in both lists")
     if required and rest.get("sampling") is not None:
-        raise UserError("required: words can be required of a beam only, not of draws; leave out sampling")
-    return wording, rest
+        raise UserError("required: words can be required of a beam only, not of samples; leave out sampling")
+    return constraints, rest
 
 
 class TokenConstraints:
-    """A wording in the ids of one tokenizer."""
+    """Constraints in the ids of a tokenizer."""
 
-    def __init__(self, wording: TextConstraints, tokenizer: Tokenizer) -> None:
-        self.wording, self._tokenizer = wording, tokenizer
-        self.required = [_inside(word, tokenizer) for word in wording.required]
-        runs = [ids for word in wording.forbidden for ids in (_inside(word, tokenizer), tokenizer.encode(word.strip()))]
-        self.forbidden = [list(run) for run in dict.fromkeys(map(tuple, runs))]
-        for word, ids in zip(wording.required, self.required, strict=True):
+    def __init__(self, constraints: TextConstraints, tokenizer: Tokenizer) -> None:
+        self._constraints, self._tokenizer = constraints, tokenizer
+        self.required = [_ids_inside(word, tokenizer) for word in constraints.required]
+        banned = [
+            ids
+            for word in constraints.forbidden
+            for ids in (_ids_inside(word, tokenizer), tokenizer.encode(word.strip()))
+        ]
+        self.forbidden = [list(ids) for ids in dict.fromkeys(map(tuple, banned))]
+        for word, ids in zip(constraints.required, self.required, strict=True):
             if tokenizer.special_ids.unk_id in ids:
                 raise UserError(f"required: the model has no token for a character of {word!r}, so it cannot write it")
 
-    def requests(self, plan: SegmentedText, number: int, *, drawn: bool) -> list[Request]:
-        """One for each piece of text `number`. The prefix belongs to the first piece."""
-        if self.required and len(plan.pieces) > 1:
+    def requests(self, plan: SegmentedText, number: int, *, is_sampled: bool) -> list[Request]:
+        """Make a request for each segment of text `number`. The prefix belongs to the first segment."""
+        if self.required and len(plan.segments) > 1:
             raise BadText(
                 number,
-                f"it is translated in {len(plan.pieces)} pieces, and nobody knows which of them the required words "
-                "belong to; give each as a text of its own",
+                f"it is translated in {len(plan.segments)} pieces, and the required words could belong to any of them; "
+                "give each piece as a text of its own",
             )
         return [
             Request(
-                piece.ids,
-                prefix=() if at else self._prefix(number),
+                segment.ids,
+                prefix=() if index else self._prefix(number),
                 required=self.required,
                 forbidden=self.forbidden,
-                sample_key=(number, at) if drawn else None,
+                sample_key=(number, index) if is_sampled else None,
             )
-            for at, piece in enumerate(plan.pieces)
+            for index, segment in enumerate(plan.segments)
         ]
 
     def _prefix(self, number: int) -> Sequence[int]:
-        """A translation begins as every text does; the blank after the prefix belongs to the word that follows."""
-        wording = self.wording
-        if wording.target_prefixes and number >= len(wording.target_prefixes):
-            raise BadText(
-                number, f"target_prefix: there are {len(wording.target_prefixes):,}, and more texts than that"
-            )
-        text = wording.target_prefixes[number] if wording.target_prefixes else wording.target_prefix
+        """Return the ids of the prefix, without a space at its end, which belongs to the next word."""
+        prefixes = self._constraints.target_prefixes
+        if prefixes and number >= len(prefixes):
+            raise BadText(number, f"target_prefix: there are {len(prefixes):,} prefixes, and more texts than that")
+        text = prefixes[number] if prefixes else self._constraints.target_prefix
         return self._tokenizer.encode(text.strip()) if text.strip() else ()
 
 
-def _inside(word: str, tokenizer: Tokenizer) -> list[int]:
-    """The ids of a word as it stands inside of a sentence: after a blank, unless its script has none."""
+def _ids_inside(word: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of a word inside of a sentence: after a space, unless its script has none."""
     word = word.strip()
     before, gap = ("。", "") if UNSPACED.match(word) else ("a", " ")
     alone, together = tokenizer.encode(before), tokenizer.encode(before + gap + word)

@@ -15,8 +15,8 @@ from heedful.evaluation.metrics import Counts, Score, Tokenize, count_bleu, coun
 from heedful.evaluation.significance import RESAMPLES, SEED, Comparison, compare, intervals
 
 if TYPE_CHECKING:
+    from heedful.decoding.decoding_stats import DecodingStats
     from heedful.decoding.search.settings import SearchSettings
-    from heedful.decoding.segmentation import DecodingStats
     from heedful.decoding.translator import Translator
     from heedful.evaluation.perplexity import Likelihood
 
@@ -101,14 +101,14 @@ def model_system(
 def _translated(
     translator: "Translator", sources: Sequence[str], settings: "SearchSettings", *, tell: Callable[[int], None]
 ) -> "tuple[list[str], DecodingStats]":
-    from heedful.decoding.segmentation import DecodingStats
+    from heedful.decoding.decoding_stats import DecodingStats
 
     hypotheses: list[str] = []
     tally = DecodingStats()
     tell(0)
     for start in range(0, len(sources), TOLD):
         answer = translator.translate_block(sources[start : start + TOLD], settings, start=start)
-        tally += answer.tally
+        tally += answer.stats
         hypotheses += (best[0].text for best in answer.outputs)
         tell(len(hypotheses))
     return hypotheses, tally

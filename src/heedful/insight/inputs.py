@@ -68,16 +68,18 @@ def open_look_model(model: LookModel | Translator | LoadedModel | str | Path, *,
     if isinstance(model, LookModel):
         return model
     if isinstance(model, Translator):
-        name = "model" if model.opening is None else Path(model.opening.path).resolve().name
+        name = "model" if model.load_spec is None else Path(model.load_spec.path).resolve().name
         if isinstance(model.engine, TorchEngine):
             if model.engine.others:
                 raise UserError("look shows one model, and this Translator has several; give the folder of one of them")
-            return LookModel(_require_encoder_decoder(model.engine.model, name), model.tokenizers, name, model.planner)
-        if model.opening is None:
+            return LookModel(
+                _require_encoder_decoder(model.engine.model, name), model.tokenizers, name, model.segmenter
+            )
+        if model.load_spec is None:
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the model's folder"
             )
-        return replace(open_look_model(model.opening.path), planner=model.planner)
+        return replace(open_look_model(model.load_spec.path), planner=model.segmenter)
     if isinstance(model, LoadedModel):
         return _with_tokenizers(model, "model", long)
     folder = find_model_folder(model)
@@ -161,12 +163,12 @@ class Part:
 def choose_part(look_model: LookModel, text: str, target: str | None, number: int | None) -> Part:
     """Choose segment `number` of a text, by default the first, and its part of the given translation."""
     plan = _plan(look_model, text)
-    n = len(plan.pieces)
+    n = len(plan.segments)
     index = 0 if number is None else number
     if not 0 <= index < n:
         raise UserError(f"piece: {index} would be segment {index + 1}, but this text has {n}")
     if n == 1:
-        return Part(plan.pieces[0], target, None)
+        return Part(plan.segments[0], target, None)
     targets = None if target is None else _lines_of(target, plan)
     if targets is not None:
         target = targets[index]
@@ -175,16 +177,16 @@ def choose_part(look_model: LookModel, text: str, target: str | None, number: in
             f"target: this text has {n} segments, and it is unknown which words of the target belong to the first; "
             "choose with `piece` which segment the target translates, or look at this segment alone"
         )
-    return Part(plan.pieces[index], target, Pieces(index, tuple(piece.text for piece in plan.pieces), targets))
+    return Part(plan.segments[index], target, Pieces(index, tuple(piece.text for piece in plan.segments), targets))
 
 
 def _plan(look_model: LookModel, text: str) -> SegmentedText:
     planner = look_model.planner or Segmenter(look_model.tokenizers.source, source_limit_of(look_model.model))
     try:
-        [plan], tally = planner.plan([text])
+        [plan], tally = planner.segment([text])
     except BadText as error:
         raise UserError(f"look: {error.what}") from None
-    if not plan.pieces:
+    if not plan.segments:
         problem = "has no word to translate" if text.strip() else "is empty"
         raise UserError(f"look: the text {problem}; give a sentence to translate")
     for message in tally.warnings():
@@ -196,4 +198,4 @@ def _lines_of(target: str, plan: SegmentedText) -> tuple[str, ...] | None:
     """Split a target into one line per segment; None if the segments are no lines or the numbers differ."""
     lines: Sequence[str] = split_lines(target)[1::2]
     is_each_a_line = all(LINE_BREAK.search(gap) for gap in plan.gaps[1:-1])
-    return tuple(lines) if is_each_a_line and len(lines) == len(plan.pieces) else None
+    return tuple(lines) if is_each_a_line and len(lines) == len(plan.segments) else None

@@ -135,7 +135,7 @@ class EncoderLook(LookFile):
             answers.append({"place": position, "top": top})
         for word in self.answer:
             if isinstance(word, LabelledWord):
-                answers.append({"place": word.place, "top": [{"token": word.label, "probability": word.score}]})
+                answers.append({"place": word.position, "top": [{"token": word.label, "probability": word.score}]})
         return answers
 
     def _draw(self, file: BinaryIO, format: str, *, layer: int | None, head: int | None, kind: str) -> None:

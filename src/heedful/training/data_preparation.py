@@ -249,11 +249,11 @@ class Extractor:
         self.n_reduced = 0
 
     def __call__(self, text: str) -> str:
-        [segmented], stats = self._segmenter.plan([text])
-        if not stats.n_extracted or not segmented.pieces:  # no sentence fits: the loader leaves the pair out
+        [segmented], stats = self._segmenter.segment([text])
+        if not stats.n_extracted or not segmented.segments:  # no sentence fits: the loader leaves the pair out
             return text
         self.n_reduced += 1
-        return " ".join(piece.text for piece in segmented.pieces)
+        return " ".join(piece.text for piece in segmented.segments)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,13 @@
-"""Requests in, hypotheses out.
+"""Engines: requests in, hypotheses out.
 
-    engine          what every engine does
-    torch_engine    the reference, for every model
-    ct2_engine      CTranslate2, for models that map onto it
-    ct2_limits      what it does not do as torch does
-    ct2_speed       how it is fastest on this machine
-    own_shortlist   the few words that it has to look at for a text, learned from what a model says
-    choose          which of them runs a model
+    base                       the protocol that all engines follow
+    auto                       choose an engine; CTranslate2 with torch for what it cannot do
+    torch_engine               every model in PyTorch
+    ctranslate2_engine         encoder-decoder models in CTranslate2
+    ctranslate2_generator      decoder-only models in CTranslate2
+    ctranslate2_support        what CTranslate2 cannot do, and why
+    ctranslate2_tuning         the fastest threads and batches of this machine, measured once
+    lexical_shortlist          learn which target words fit a source from a model's own output
 
-For models that go on from a prompt:
-
-    writer          what such an engine does
-    torch_writer    the reference
-    ct2_writer      CTranslate2
-    choose_writer   which of them runs a model, and which a request
-
-Whoever gets CTranslate2 imports no torch.
+Only `torch_engine` imports torch.
 """

@@ -1,7 +1,7 @@
-"""The CTranslate2 engine of decoder-only models, for searches that come out as torch's. Imports no torch.
+"""The CTranslate2 engine of decoder-only models. Imports no torch.
 
-Prompts of one batch are read at once up to the end of the shortest; what the others have more, CTranslate2 reads token
-by token. So they are sorted by length, and a batch holds what is of nearly one length.
+CTranslate2 reads the prompts of a batch at once up to the length of the shortest, and the rest token by token. So
+prompts are sorted by length, and a batch holds prompts of similar length.
 """
 
 import queue
@@ -81,17 +81,17 @@ class CTranslate2Generator:
             return
         self._check([request], settings)
         written: queue.SimpleQueue[int] = queue.SimpleQueue()
-        given_up = threading.Event()
+        is_closed = threading.Event()
 
-        def tell(result: Any) -> bool:
+        def on_token(result: Any) -> bool:  # whether to stop
             written.put(result.token_id)
-            return given_up.is_set()
+            return is_closed.is_set()
 
-        [future] = self._submit(self._generator(1), [request], settings, callback=tell)
+        [future] = self._submit(self._generator(1), [request], settings, callback=on_token)
         try:
-            yield from _as_they_come(written, future, self.info.ends)
+            yield from _tokens_of(written, future, self.info.ends)
         finally:
-            given_up.set()
+            is_closed.set()
 
     def _check(self, requests: Sequence[Request], settings: SearchSettings) -> None:
         self.info.check(requests, settings)
@@ -100,7 +100,7 @@ class CTranslate2Generator:
             raise UserError(f"CTranslate2 cannot do this: {reason}. Use engine = 'torch'")
 
     def _submit(self, generator: Any, requests: Sequence[Request], settings: SearchSettings, **more: Any) -> list[Any]:
-        """One batch on its way; all its requests have one limit."""
+        """Submit one batch, whose requests all have the same length limit."""
         futures: list[Any] = generator.generate_batch(
             [[self._names[number] for number in request.source] for request in requests],
             asynchronous=True,
@@ -115,21 +115,21 @@ class CTranslate2Generator:
         return futures
 
     def _hypotheses(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
-        """A beam's score comes divided by length^alpha, that of greedy search as the sum."""
+        """Make hypotheses; CTranslate2's score of a beam is sum / length^alpha, of greedy search the sum."""
         hypotheses = []
-        for ids, found in zip(result.sequences_ids, result.scores, strict=True):
+        for ids, ct2_score in zip(result.sequences_ids, result.scores, strict=True):
             norm = length_norm(len(ids), settings)
-            score = found * norm if settings.beam > 1 else found
+            score = ct2_score * norm if settings.beam > 1 else ct2_score
             complete = ids[-1] in self.info.ends
             hypotheses.append(Hypothesis(ids[:-1] if complete else ids, score, score / norm, complete))
         return hypotheses
 
     def _generator(self, inter: int) -> Any:
-        """So many batches at a time. A single one has all threads, but in int8: there they only wait for each other."""
+        """Open the model for so many batches at a time. A single batch gets all threads; in int8, one is faster."""
         is_divided = self.compute == "float32" and self.threads > inter
         intra = threads_for_one(self.converted.folder, self.threads // inter) if is_divided else 1
         if intra == 1:
-            inter = self.threads  # whoever comes with a single prompt may not come alone
+            inter = self.threads  # several calls with a single prompt may come at the same time
         with self._opening:
             if (inter, intra) not in self._opened:
                 self._opened[inter, intra] = library().Generator(
@@ -143,10 +143,11 @@ class CTranslate2Generator:
 
 
 def _batches(requests: Sequence[Request], settings: SearchSettings, rows: int) -> list[list[int]]:
-    """The numbers of the requests in batches, the longest first: of one limit, and of nearly one length.
+    """Divide requests into batches of one limit and similar lengths, the longest first; return their indices.
 
-    In a beam of exactly one: after a prompt that it reads token by token, CTranslate2 lets a beam's text end at once
-    only in its first row. So, too, beside a prompt of one token: it would count the others' as written.
+    The prompts of a beam's batch have exactly the same length: after a prompt that it reads token by token, CTranslate2
+    lets only the first row of a beam end at once. The same holds for prompts beside one of a single token, since the
+    other prompts' tokens would count as generated.
     """
     batches: list[list[int]] = []
     before, longest = None, 0  # the limit of the last batch, and how long its prompts may be
@@ -159,14 +160,14 @@ def _batches(requests: Sequence[Request], settings: SearchSettings, rows: int) -
     return batches[::-1]
 
 
-def _as_they_come(written: "queue.SimpleQueue[int]", future: Any, ends: Sequence[int]) -> Iterator[list[int]]:
-    """Until the future is done; what went wrong there is raised here."""
+def _tokens_of(written: "queue.SimpleQueue[int]", future: Any, ends: Sequence[int]) -> Iterator[list[int]]:
+    """Yield tokens until the future is done, and raise its error, if there is one."""
     while True:
-        over = future.done()  # before the queue is looked at, so that nothing is left in it
+        is_done = future.done()  # before reading the queue, so that nothing is left in it
         try:
-            token = written.get(timeout=0 if over else 0.1)
+            token = written.get(timeout=0 if is_done else 0.1)
         except queue.Empty:
-            if over:
+            if is_done:
                 future.result()
                 return
             continue

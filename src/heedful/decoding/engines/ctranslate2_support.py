@@ -1,4 +1,4 @@
-"""What CTranslate2 does not do as the torch engine does: each with its reason, so that `auto` can choose for itself."""
+"""What CTranslate2 cannot do with the results of the torch engine, each with the reason, so that `auto` can decide."""
 
 from heedful.decoding.engines.base import DecoderOnlyInfo
 from heedful.decoding.search.request import Request
@@ -7,15 +7,15 @@ from heedful.interop.ctranslate2.conversion import ConversionInfo
 from heedful.interop.ctranslate2.library import devices
 
 PARALLEL = "it generates one token at a time, so that it has no parallel decoding"
-RANDOM = "its random numbers cannot be set for each text, so that draws would depend on what else is translated"
+RANDOM = "its random numbers cannot be set for each text, so that samples would depend on the other texts"
 
 
 def why_not_device(device: str) -> str | None:
-    """Why it cannot compute on a device; None if it can."""
+    """Return why CTranslate2 cannot compute on a device; None if it can."""
     if device == "cpu":
-        return None  # without asking for GPUs, which takes its time where there are some
+        return None  # without looking for GPUs, which takes time
     if device == "mps":
-        return "it computes on processors and on CUDA devices, not on mps"
+        return "it computes on CPUs and CUDA devices, not on mps"
     there = devices()
     if device in there:
         return None
@@ -23,7 +23,7 @@ def why_not_device(device: str) -> str | None:
 
 
 def is_filtered(settings: SearchSettings) -> bool:
-    """Whether some tokens are ruled out or made less likely on the way."""
+    """Whether some tokens are ruled out or made less probable."""
     return bool(
         settings.min_len > 0
         or settings.repetition_penalty != 1.0
@@ -33,7 +33,7 @@ def is_filtered(settings: SearchSettings) -> bool:
 
 
 def why_not_settings(settings: SearchSettings, facts: ConversionInfo) -> str | None:
-    """Why it cannot search so with equal results; None if it can."""
+    """Return why CTranslate2 cannot search with these settings; None if it can."""
     if settings.sampling is not None:
         return RANDOM
     if settings.parallel:
@@ -42,13 +42,13 @@ def why_not_settings(settings: SearchSettings, facts: ConversionInfo) -> str | N
 
 
 def _why_not_beam(settings: SearchSettings, vocab_size: int) -> str | None:
-    # Its log-softmax comes after the filters; heedful's scores are log-probabilities of the model.
-    spread = "it gives the probability of what must not be written to the rest, so that a beam ranks differently"
+    # It computes log-softmax after ruling tokens out; heedful's scores are log-probabilities of the model.
+    spread = "it gives the probability of what must not be written to other tokens, so that beams differ"
     half = f"a beam must be below half the vocabulary of {vocab_size:,}"
     refusals = {
         "it knows length^alpha, not GNMT's length penalty": settings.length_rule != "power",
-        "it stops when enough hypotheses have finished, whatever is still to come": settings.stop != "patience",
-        "it has no penalty for hypotheses that are alike": settings.diversity > 0,
+        "it stops when enough hypotheses have finished, even if better ones could follow": settings.stop != "patience",
+        "it has no penalty for hypotheses that are alike (diversity)": settings.diversity > 0,
         spread: is_filtered(settings),
         "its length penalty would leave the range of float32": abs(settings.length_penalty) > 5,
         half: 2 * settings.beam > vocab_size,
@@ -57,33 +57,33 @@ def _why_not_beam(settings: SearchSettings, vocab_size: int) -> str | None:
 
 
 def why_not_request(request: Request, settings: SearchSettings, facts: ConversionInfo) -> str | None:
-    """Why it cannot search for this request; None if it can."""
+    """Return why CTranslate2 cannot run this request; None if it can."""
     if request.required:
-        return "it cannot be made to use given words"
+        return "it has no constraint for given words"
     if request.forbidden:
-        return "it cannot be kept from words of some texts"
+        return "it cannot forbid words of some texts only"
     if request.prefix and settings.beam > 1:
-        return "a beam leaves the prefix out of its ranks"
+        return "its beams leave the prefix out of the scores"
     most, needed = facts.n_positions, settings.limit(len(request))
     if most is not None and len(request) > most:
-        return f"{len(request):,} tokens are more than the {most:,} positions that it was given"
+        return f"{len(request):,} tokens are more than the {most:,} positions of the converted model"
     if most is not None and needed > most and not facts.learned_positions:
-        return f"{needed:,} target tokens are more than the {most:,} positions that it was given"
+        return f"{needed:,} target tokens are more than the {most:,} positions of the converted model"
     return None
 
 
 def why_not_prompt(request: Request, settings: SearchSettings, info: DecoderOnlyInfo) -> str | None:
-    """Why it cannot go on from this prompt with the torch engine's results; None if it can."""
+    """Return why CTranslate2 cannot continue this prompt; None if it can."""
     several = len(info.ends) > 1 and settings.beam > 1
-    n_read = len(request.source) + settings.limit(len(request)) - 1  # what is written last is not read
+    n_read = len(request.source) + settings.limit(len(request)) - 1  # the last token is not read
     refusals = {
         RANDOM: settings.sampling is not None,
         PARALLEL: settings.parallel,
-        "filters do not see the prompt there, and change its scores": is_filtered(settings)
+        "its repetition rules do not see the prompt, and banned tokens change its scores": is_filtered(settings)
         or bool(info.special_ids.forbidden_ids),
-        "it looks at no source, so that there is no coverage": settings.coverage_penalty > 0,
-        "it cannot be made to use given words": bool(request.required or request.prefix),
-        "a beam of texts that end in several ways holds some of them twice": several,
+        "a decoder-only model has no attention to a source, and so no coverage": settings.coverage_penalty > 0,
+        "it has no constraint for given words": bool(request.required or request.prefix),
+        "its beam contains a text that can end with several ids more than once": several,
         f"{n_read:,} tokens are more than the {info.window:,} that the model reads at once": n_read > info.window,
     }
     reason = next((reason for reason, applies in refusals.items() if applies), None)

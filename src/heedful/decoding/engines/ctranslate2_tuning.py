@@ -1,6 +1,7 @@
-"""How many batches at a time, threads for each, tokens in a batch: measured once on this machine, and kept.
+"""The fastest threads and batch sizes of CTranslate2 on this machine: measured once, and stored.
 
-It matters five-fold: on two cores, int8 with two batches at a time is five times as fast as one batch on two threads.
+They matter: on two cores, int8 with two batches at a time is five times as fast as with one batch on two threads.
+`python -m heedful.decoding.engines.ctranslate2_tuning FOLDER COMPUTE [DEVICE]` measures, in a process without torch.
 """
 
 import contextlib
@@ -25,15 +26,17 @@ from heedful.text import SPECIAL_IDS
 
 LENGTH = 12  # tokens of each sentence that is measured, and of its translation
 BATCHES = (256, 512, 1024, 2048)  # source tokens
-GPU_BATCHES = (512, 2048, 8192, 16_384)  # a GPU is filled by more
+GPU_BATCHES = (512, 2048, 8192, 16_384)  # a GPU needs larger batches
 BEAM = 5
 
 
 @dataclass(frozen=True)
 class Speed:
+    """Threads and batch sizes."""
+
     inter: int = 1  # batches at a time
     intra: int = 1  # threads for each
-    batch: int = 1024  # source tokens of a batch, padding counted: long sentences come in small numbers
+    batch: int = 1024  # source tokens of a batch, with padding
     beam_batch: int = 512  # the same with a beam
 
     def __post_init__(self) -> None:
@@ -43,38 +46,38 @@ class Speed:
 
 
 def speed_for(folder: Path, compute: str, device: str = "cpu") -> Speed:
-    """The fastest settings for a converted model; measured, which takes seconds, if they are not known yet."""
+    """Return the fastest settings for a converted model; if they are not known, measure for some seconds."""
     known = known_speed(folder, compute, device)
     if known is not None:
         return known
     speed = _measured(folder, compute, device)
-    for path in _places(folder, compute, device):
+    for path in _files(folder, compute, device):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside = path.with_name(f"{path.name}-{os.getpid()}")
             aside.write_text(json.dumps(config_to_dict(speed)) + "\n", encoding="utf-8")
             aside.replace(path)
             break
-        except OSError:  # read-only: the next place, or measured again next time
+        except OSError:  # read-only: try the next file, or measure again next time
             continue
     return speed
 
 
 def known_speed(folder: Path, compute: str, device: str = "cpu") -> Speed | None:
-    """What was measured on as many cores, or on that GPU; None if nothing was, or its file is damaged."""
-    for path in _places(folder, compute, device):
+    """Return what was measured for this number of cores, or this GPU; None if there is no valid file."""
+    for path in _files(folder, compute, device):
         with contextlib.suppress(UserError):
             return config_from_dict(Speed, read_json(path), where=str(path))
     return None
 
 
-def _places(folder: Path, compute: str, device: str) -> list[Path]:
+def _files(folder: Path, compute: str, device: str) -> list[Path]:
     name = f"speed-{compute}-{n_cores() if device == 'cpu' else device.replace(':', '-')}.json"
     return [folder / name, user_cache() / f"{folder.name.lstrip('.')}-{name}"]
 
 
 def _measured(folder: Path, compute: str, device: str) -> Speed:
-    """In a child: this process may have loaded torch, whose OpenMP runtime gets in the way."""
+    """Measure in a child process: the OpenMP runtime of torch, if this process has loaded it, would slow it down."""
     command = [sys.executable, "-P", "-m", "heedful.decoding.engines.ctranslate2_tuning", str(folder), compute, device]
     child = subprocess.run(command, capture_output=True, check=False)
     if child.returncode != 0:
@@ -83,32 +86,34 @@ def _measured(folder: Path, compute: str, device: str) -> Speed:
 
 
 def measure(folder: Path, compute: str, device: str = "cpu") -> Speed:
-    """Try the ways to share the cores, then sizes of batches; a GPU is not shared, and has the clock alone.
+    """Try ways to divide the cores, then batch sizes. A GPU is not divided, and only wall-clock time counts.
 
-    Other programs may be busy meanwhile. So one batch for each core, which suffers least from them, is given up only
-    for a way that is better by the clock and by the time of all threads together; sizes are compared by the latter.
+    Other programs may be busy meanwhile. One batch for each core suffers least from them; it is replaced only by a way
+    that is better both in wall-clock time and in CPU time. Batch sizes are compared by CPU time.
     """
     n, sizes = n_cores(), BATCHES if device == "cpu" else GPU_BATCHES
     sources = _sources(read_json(folder / INFO)["source_vocab_size"], n_sentences=max(sizes) // LENGTH)
     if device != "cpu":
         return Speed(1, 1, *_best_sizes(_Trial(folder, compute, 1, 1, device), sources, sizes))
     few = sources[::4]
-    way, best = (n, 1), _Trial(folder, compute, n, 1).cost(few)
+    division, best = (n, 1), _Trial(folder, compute, n, 1).cost(few)
     for intra in sorted({2, 4, n} & set(range(2, n + 1))):
         cost = _Trial(folder, compute, n // intra, intra).cost(few)
         if cost.clock < 0.9 * best.clock and cost.threads < 0.9 * best.threads:
-            way, best = (n // intra, intra), cost
-    return Speed(*way, *_best_sizes(_Trial(folder, compute, 1, 1), sources, sizes))
+            division, best = (n // intra, intra), cost
+    return Speed(*division, *_best_sizes(_Trial(folder, compute, 1, 1), sources, sizes))
 
 
 @dataclass(frozen=True)
 class Cost:
-    clock: float  # seconds
-    threads: float  # seconds of all threads together
+    """The cost of a run."""
+
+    clock: float  # wall-clock seconds
+    threads: float  # CPU seconds of all threads
 
 
 class _Trial:
-    """A model opened in one way."""
+    """A model opened with some threads."""
 
     def __init__(self, folder: Path, compute: str, inter: int, intra: int, device: str = "cpu") -> None:
         self.inter, self.device = inter, device
@@ -117,7 +122,7 @@ class _Trial:
         )
 
     def cost(self, sources: list[list[str]], *, batch: int = 512, beam: int = 1) -> Cost:
-        """Of a run in which every sentence has the same length, whatever the model would say; after a shorter one."""
+        """Measure a run, after a shorter one to warm up. All translations have the same forced length."""
         self._run(sources[::8], batch, beam)
         clock, threads = time.perf_counter(), time.process_time()
         self._run(sources, batch, beam)
@@ -135,7 +140,7 @@ class _Trial:
 
 
 def _best_sizes(trial: _Trial, sources: list[list[str]], sizes: Sequence[int]) -> tuple[int, int]:
-    """Of a batch in greedy search, and in a beam."""
+    """Return the best batch size of greedy search, and of a beam."""
     costs = {size: trial.cost(sources, batch=size) for size in sizes}
     beam_costs = {size: trial.cost(sources[::2], batch=size, beam=BEAM) for size in sizes[:-1]}
     return _cheapest(costs, trial.device), _cheapest(beam_costs, trial.device)

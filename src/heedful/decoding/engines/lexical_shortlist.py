@@ -1,7 +1,7 @@
-"""A shortlist from what a model itself says: which target tokens it ever writes for which source tokens.
+"""Learn a lexical shortlist: which target tokens a model generates for which source tokens.
 
-Parallel text shows what people write. A model writes less: lists that are learned from its own translations are half as
-long as those from references, miss fewer of its words, and need text in one language only.
+Parallel text shows what people write. A model generates less: lists from its own translations are half as long as those
+from references, miss fewer of the model's words, and need text in the source language only.
 """
 
 import time
@@ -26,31 +26,33 @@ from heedful.models.model_info import (
     require_family,
 )
 
-BEAMS = (1, 5)  # both kinds of search must find their words in it
-MOST_TEXTS = 50_000  # more hardly change it
-LEAST_TEXTS = 1_000  # fewer would leave words out that the model knows
+BEAMS = (1, 5)  # the list must have the words of greedy and of beam search
+MOST_TEXTS = 50_000  # more texts hardly change the list
+LEAST_TEXTS = 1_000  # with fewer, the list would lack words of the model
 BLOCK = 1_000
 
-Progress = Callable[[str, int, float], None]  # what, how many, share of the whole
+Progress = Callable[[str, int, float], None]  # what is done, how many, fraction of the whole
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Texts that the list was not learned from, searched with and without it."""
+class Comparison:
+    """A comparison of searches with and without the list, on texts that it was not learned from."""
 
     beam: int
     texts: int
-    same: int  # translations that the list does not change
-    speed: float  # × the speed without it
+    same: int  # equal translations
+    speed: float  # with the list / without it
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedShortlist:
+    """What was learned, and how good it is."""
+
     path: Path
     texts: int
-    too_long: int  # texts that it did not learn from
-    candidates: float  # for one source token, in the mean
-    judged: list[Judged]
+    too_long: int  # texts that were not used
+    candidates: float  # mean number for a source token
+    comparisons: list[Comparison]
 
 
 def learn_own_shortlist(
@@ -61,10 +63,10 @@ def learn_own_shortlist(
     n_candidates: int = 100,
     least_texts: int = LEAST_TEXTS,
     progress: Progress = lambda what, done, share: None,
-) -> Learned:
-    """Translate the texts, learn the model's shortlist from that, and see on some of them what it is worth.
+) -> LearnedShortlist:
+    """Translate texts, learn the model's shortlist from the translations, and compare searches with and without it.
 
-    It is kept beside the model's conversion; searches use it with `SearchSettings(shortlist=True)`.
+    The list is stored with the model's conversion; `SearchSettings(shortlist=True)` uses it.
     """
     for name, number, least in (("candidates", n_candidates, 1), ("always", n_always, 0)):
         if number < least:
@@ -75,7 +77,7 @@ def learn_own_shortlist(
     engine = _open(folder)
     converted, tokenizers = engine.converted, open_tokenizers(folder, engine)
     if tokenizers is None:
-        raise UserError(f"{folder}: has no tokenizers, so there is no text for it to learn from")
+        raise UserError(f"{folder}: has no tokenizers, and a shortlist is learned from text")
     whole = [Request(ids) for ids in tokenizers.source.encode_batch(distinct)]
     requests = _within_reach(whole, engine, read_source_limit(folder))
     too_long = len(whole) - len(requests)
@@ -91,12 +93,12 @@ def learn_own_shortlist(
     )
     written = write_shortlist(converted, shortlist)
     mean = sum(map(len, shortlist.candidates.values())) / max(1, len(shortlist.candidates))
-    judged = _judge(CTranslate2Engine(converted, compute="int8"), held_out)
-    return Learned(written, len(learned_from), too_long, mean, judged)
+    comparisons = _compare(CTranslate2Engine(converted, compute="int8"), held_out)
+    return LearnedShortlist(written, len(learned_from), too_long, mean, comparisons)
 
 
 def _open(folder: Path) -> CTranslate2Engine:
-    """Refuse a model that CTranslate2, which alone has shortlists, cannot search with."""
+    """Open a model in CTranslate2, the only engine with shortlists, or refuse it."""
     require_family(folder, *ENCODER_DECODERS)
     reason = why_not(read_config(folder)[1])
     if reason is None:
@@ -109,7 +111,7 @@ def _open(folder: Path) -> CTranslate2Engine:
 
 
 def _within_reach(requests: Sequence[Request], engine: CTranslate2Engine, reach: SourceLimit) -> list[Request]:
-    """Those that a Translator would not split: what a model says of longer ones is not what it says of sentences."""
+    """Return the requests that a Translator would not split, since a model treats longer ones differently."""
     settings = SearchSettings()
     return [one for one in requests if len(one) <= reach.max_len and engine.why_not([one], settings) is None]
 
@@ -119,36 +121,36 @@ def _require_texts(n_texts: int, least: int, too_long: int = 0) -> None:
         return
     long = f". Another {too_long:,} are longer than the model takes at once: give sentences" if too_long else ""
     raise UserError(
-        f"a shortlist needs at least {least:,} different lines of text, found {n_texts:,}: "
-        f"it would leave out words that the model knows{long}"
+        f"a shortlist needs at least {least:,} different lines of text, found {n_texts:,}; "
+        f"with fewer, words of the model would be missing{long}"
     )
 
 
 def _own_pairs(
     engine: CTranslate2Engine, requests: Sequence[Request], progress: Progress
 ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-    """Each source with what the model says, in the order of the texts: learning may stop before the last."""
+    """Yield each source with each translation of the model, in order: learning may stop before the last."""
     for start in range(0, len(requests), BLOCK):
         block = requests[start : start + BLOCK]
-        found = [engine.search(block, SearchSettings(beam=beam)) for beam in BEAMS]
-        for request, *results in zip(block, *found, strict=True):
+        searches = [engine.search(block, SearchSettings(beam=beam)) for beam in BEAMS]
+        for request, *results in zip(block, *searches, strict=True):
             for [best] in results:
                 yield request.source, best.ids
         progress("translating", start + len(block), (start + len(block)) / len(requests))
 
 
-def _judge(engine: CTranslate2Engine, requests: Sequence[Request]) -> list[Judged]:
+def _compare(engine: CTranslate2Engine, requests: Sequence[Request]) -> list[Comparison]:
     engine.scores = False
-    judged = []
+    comparisons = []
     for beam in BEAMS:
-        found, seconds = {}, {}
+        results, seconds = {}, {}
         for shortlist in (False, True):
             settings = SearchSettings(beam=beam, shortlist=shortlist)
-            engine.search(requests[:50], settings)  # warms up
+            engine.search(requests[:50], settings)  # warm up
             start = time.perf_counter()
-            found[shortlist] = engine.search(requests, settings)
+            results[shortlist] = engine.search(requests, settings)
             seconds[shortlist] = time.perf_counter() - start
-        pairs = zip(found[False], found[True], strict=True)
+        pairs = zip(results[False], results[True], strict=True)
         same = sum(whole[0].ids == short[0].ids for whole, short in pairs)
-        judged.append(Judged(beam, len(requests), same, seconds[False] / seconds[True]))
-    return judged
+        comparisons.append(Comparison(beam, len(requests), same, seconds[False] / seconds[True]))
+    return comparisons

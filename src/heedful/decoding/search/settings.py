@@ -6,6 +6,16 @@ from typing import Any, Literal
 from heedful.config import config_from_dict, config_to_dict
 from heedful.errors import UserError
 
+# Names of Hugging Face's generate -> the fields of SearchSettings.
+HUGGING_FACE_NAMES = {
+    "num_beams": "beam",
+    "num_return_sequences": "n_best",
+    "length_penalty": "length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "max_new_tokens": "max_len",
+    "min_new_tokens": "min_len",
+}
 LARGEST_BEAM = 1_000
 LARGEST_LEN = 10**6
 LARGEST_SEED = 10**18
@@ -109,6 +119,9 @@ def length_norm(length: float, settings: SearchSettings) -> float:
 
 def search_settings(options: dict[str, Any], *, where: str = "translate") -> SearchSettings:
     """Make settings from options by name; an unknown name is refused with the most similar one."""
+    for name, ours in HUGGING_FACE_NAMES.items():
+        if name in options and name != ours:
+            raise UserError(f"{where}: unknown option '{name}'; did you mean '{ours}'?")
     sampling = options.get("sampling")
     if isinstance(sampling, Sampling):
         options = {**options, "sampling": config_to_dict(sampling)}
