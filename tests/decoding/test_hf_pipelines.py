@@ -43,7 +43,7 @@ def test_what_is_cut_off_is_called_by_its_name(
     whole = engine.search
     ended = lambda *given: [[replace(one, complete=False) for one in best] for best in whole(*given)]  # noqa: E731
     monkeypatch.setattr(engine, "search", ended)
-    with pytest.warns(UserWarning, match=rf"1 {word} was cut off[^$]*allowed by max_length"):
+    with pytest.warns(UserWarning, match=rf"1 {word} was cut off[^$]*Allow more tokens with max_length"):
         heedful.pipeline(task, model_folder(tmp_path))("A dog.")
 
 

@@ -244,7 +244,7 @@ def plan_of(*pieces: str, gap: str) -> SegmentedText:
     plan = SegmentedText()
     for number, text in enumerate(pieces):
         plan.copy(gap if number else "")
-        plan.add(planner(100).segment([text])[0][0].pieces[0])
+        plan.add(planner(100).segment([text])[0][0].segments[0])
     return plan
 
 
