@@ -103,9 +103,7 @@ def export_huggingface(folder: str | Path, output: str | Path) -> Path:
 def read_config(folder: Path) -> tuple[str, Any]:
     """Return the model type of a checkpoint's folder, and heedful's config for it."""
     if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it"
-        )
+        raise UserError(f"{folder}: no such folder; give one with {CONFIG} and {WEIGHTS}, as save_pretrained writes it")
     if not (folder / CONFIG).is_file() and (other := explain_unsupported_folder(folder)) is not None:
         raise UserError(f"{folder}: {other}")
     values, where = read_json(folder / CONFIG), str(folder / CONFIG)
