@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from forked import run_file
 from heedful.models.model_io import save_model
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.text import TokenizerConfig, learn_tokenizers
@@ -65,6 +66,7 @@ def test_decode_measures_all_programs_and_their_translations_agree(model: Path, 
     assert "| heedful, auto, shortlist | int8 | beam 5 |" in output
 
 
+@pytest.mark.long
 def test_parallel_decoding_gives_the_results_of_greedy_search(model: Path, text: Path) -> None:
     rows = run_benchmark("parallel_decoding", "--model", model, "--rounds", "1", "--source", text).splitlines()[2:]
     assert len(rows) == 5
@@ -97,6 +99,7 @@ def test_loss_measures_every_method() -> None:
     assert output.count("| 500 |") == 4  # with and without R-Drop, over the whole batch and over a few rows
 
 
+@pytest.mark.long
 def test_shards_takes_a_small_corpus_through_all_stages(tmp_path: Path) -> None:
     args = ["--gigabytes", "0.002", "--batches", "3", "--workers", "1", "--folder", tmp_path]
     output = run_benchmark("shards", *args)
@@ -107,6 +110,16 @@ def test_shards_takes_a_small_corpus_through_all_stages(tmp_path: Path) -> None:
         assert 0 < pss <= rss
     assert "pairs" in output.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SCRIPTS if "ArgumentParser" in path.read_text()], ids=lambda path: path.stem
+)
+def test_a_benchmark_shows_its_help(path: Path, tmp_path: Path) -> None:
+    run_file(path, "--help", folder=tmp_path)
 
 
 def test_scale_counts_the_parameters_of_the_published_models(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def corpus(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_heedful_and_the_plain_loop_are_measured_and_a_missing_peer_is_reported(corpus, tmp_path):
     command = [sys.executable, BENCHMARKS / "train.py", "--data", corpus, "--peers", "heedful,plain,eole"]
     quick = ["--quick", "--threads", "1", "--rounds", "1", "--seconds", "0.5", "--warm-up", "0.1"]

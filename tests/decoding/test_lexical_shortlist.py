@@ -3,12 +3,14 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ct2_models import make_model
+from ct2_models import count_conversions, make_model
 from echo_engine import tokenizers
 from heedful.cli.main import run
+from heedful.decoding.engines import lexical_shortlist
 from heedful.decoding.engines.auto import open_engine
 from heedful.decoding.engines.lexical_shortlist import learn_own_shortlist
 from heedful.decoding.search.request import Request
@@ -18,6 +20,11 @@ from heedful.interop.ctranslate2.shortlist import VMAP
 from heedful.models.model_io import save_model
 
 WORDS = ["the", "dog", "cat", "runs", "sees", "a", "house", "in", "big", "red", "park", "walks", "old", "street"]
+
+
+@pytest.fixture(autouse=True)
+def converted_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_conversions(monkeypatch)
 
 
 @pytest.fixture
@@ -117,26 +124,30 @@ def test_auto_gives_to_torch_what_ctranslate2_cannot_do(folder: Path) -> None:
     assert listed == engine.search([Request([5, 6])], SearchSettings(**settings))  # type: ignore[arg-type]
 
 
-def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = tmp_path / "text"
+def test_the_command(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, few = tmp_path / "text", tmp_path / "few"
     text.write_text("".join(f"{line}\n" for line in [*lines(1_300), "dog " * 2_000]), encoding="utf-8")
-    translate = [
-        "translate",
-        str(text),
-        "-m",
-        str(folder),
-        "--output",
-        str(tmp_path / "out"),
-        "--set",
-        "shortlist=true",
-    ]
+    few.write_text("".join(f"{line}\n" for line in [*lines(20), "dog " * 2_000]), encoding="utf-8")
+    output = tmp_path / "out"
+    translate = ["translate", str(few), "-m", str(folder), "--output", str(output), "--set", "shortlist=true"]
     assert run(translate) == 1
     assert f"heedful shortlist {folder} TEXT" in capsys.readouterr().err
+
+    results: list[object] = []
+
+    def learn_once(*args: Any, **options: Any) -> object:
+        if not results:
+            results.append(learn_own_shortlist(*args, **options))
+        return results[0]
+
+    monkeypatch.setattr(lexical_shortlist, "learn_own_shortlist", learn_once)
     assert run(["shortlist", str(folder), str(text), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [one["beam"] for one in said["judged"]] == [1, 5] and said["too_long"] == 1
+    values = json.loads(capsys.readouterr().out)
+    assert [judged["beam"] for judged in values["judged"]] == [1, 5] and values["too_long"] == 1
     assert run(translate) == 0
-    assert len((tmp_path / "out").read_bytes().split(b"\n")) == 1_302
+    assert len(output.read_bytes().splitlines()) == 21
     assert run(["shortlist", str(folder), str(text)]) == 0
     out = capsys.readouterr().out
-    assert "use it: heedful translate FILE" in out and "lines left out, longer than the model takes at once: 1\n" in out
+    assert "use it: heedful translate FILE" in out and "lines left out, longer than the model's limit: 1\n" in out

@@ -7,14 +7,12 @@ SAMPLES. A block that cannot run here has `<!-- not run: reason -->` on the line
 import gzip
 import json
 import lzma
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forked import run_file
 from heedful.models.model_io import save_model
 from look_models import look_model, tokenizers
 
@@ -59,26 +57,15 @@ def python_blocks(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(PROJECT).as_posix())
-def test_the_python_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_the_python_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = python_blocks(page.read_text(encoding="utf-8"))
     if not program.strip():
         pytest.skip("the page has no Python")
     (tmp_path / page.with_suffix(".py").name).write_text(program, encoding="utf-8")
     (tmp_path / "folder").mkdir()
     write_samples(tmp_path / "folder")
-    process = subprocess.run(
-        [sys.executable, tmp_path / page.with_suffix(".py").name],
-        cwd=tmp_path / "folder",
-        env={
-            **os.environ,
-            "PYTHONSAFEPATH": "1",
-        },  # otherwise statistics.py, made from statistics.md, would hide Python's module
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # otherwise a file made from statistics.md would hide Python's module
+    run_file(tmp_path / page.with_suffix(".py").name, folder=tmp_path / "folder")
 
 
 def test_the_examples_of_looks_run_with_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Child processes that start at once: forks of a server process that has imported torch and heedful already."""
 
-import contextlib
 import multiprocessing
 import os
 import runpy
@@ -36,9 +35,9 @@ def run_all(function: Callable[..., None], calls: Sequence[tuple[Any, ...]]) -> 
                 process.join()
 
 
-def run_file(path: Path, folder: Path) -> None:
-    """Run a Python file in a folder, as `python path` does."""
-    run_all(_run_file, [(path, folder)])
+def run_file(path: Path, *args: str, folder: Path) -> None:
+    """Run a Python file in a folder, as `python path args` does."""
+    run_all(_run_file, [(path, args, folder)])
 
 
 def run_command(*processes: tuple[Sequence[str], Mapping[str, str]]) -> None:
@@ -55,11 +54,11 @@ def _call(environment: dict[str, str], log: Path, function: Callable[..., None],
     function(*args)
 
 
-def _run_file(path: Path, folder: Path) -> None:
+def _run_file(path: Path, args: tuple[str, ...], folder: Path) -> None:
     os.chdir(folder)
-    with contextlib.suppress(ValueError):
-        sys.path.remove("")
-    sys.argv = [str(path)]
+    if "PYTHONSAFEPATH" not in os.environ:
+        sys.path.insert(0, str(path.parent))
+    sys.argv = [str(path), *args]
     runpy.run_path(str(path), run_name="__main__")
 
 
