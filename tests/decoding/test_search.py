@@ -128,8 +128,9 @@ def test_lanes_stop_when_one_fails() -> None:
     assert step.calls < 10_000
 
 
-def test_beam_1_is_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, requests = tiny_model(seed=3), sentences(1000, seed=3)
+@pytest.mark.parametrize("n_sentences", [300, pytest.param(1000, marks=pytest.mark.long)])
+def test_beam_1_is_greedy(n_sentences: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, requests = tiny_model(seed=3), sentences(n_sentences, seed=3)
     step = FastSeq2SeqStep(model)
     greedy = search(step, requests, SearchSettings(beam=1))
     monkeypatch.setattr(continuous_batching, "strategy_for", lambda settings, callback: extend_beam)
@@ -140,10 +141,10 @@ def test_beam_1_is_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert a.complete == b.complete
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_a_beam_that_drops_nothing_finds_the_best_of_all(penalty: float) -> None:
-    for seed in range(200):
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.long)])
+def test_a_beam_that_drops_nothing_finds_the_best_of_all(seeds: range, penalty: float) -> None:
+    for seed in seeds:
         model = random_model(seed, vocab_size=5, n_layers=1, d_model=8)
         (request,) = sentences(1, seed=seed, vocab_size=5, longest=3)
         settings = SearchSettings(beam=400, max_len=3, length_penalty=penalty, stop="proven")

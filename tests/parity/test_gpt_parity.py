@@ -198,14 +198,16 @@ def test_greedy_texts_of_a_padded_batch_are_equal() -> None:
 
 @pytest.mark.parametrize("case", ["gpt2, not tied", "llama 3"])
 @pytest.mark.parametrize(("length_penalty", "early"), [(1.0, True), (0.6, False)])
-def test_beams_are_equal(case: str, length_penalty: float, early: bool) -> None:
+@pytest.mark.parametrize("n_prompts", [50, pytest.param(200, marks=pytest.mark.long)])
+def test_beams_are_equal(n_prompts: int, case: str, length_penalty: float, early: bool) -> None:
     """If texts differ, theirs must not score better: a near-tie can be rounded either way."""
     theirs = reference(case, dtype=torch.float64)
     stop = "patience" if early else "estimated"
     generator = Generator(converted(theirs), None)
-    found = generator.search_ids(PROMPTS, max_len=10, beam=4, length_penalty=length_penalty, stop=stop)
+    prompts = PROMPTS[:n_prompts]
+    found = generator.search_ids(prompts, max_len=10, beam=4, length_penalty=length_penalty, stop=stop)
     how = {"num_beams": 4, "do_sample": False, "pad_token_id": 0, "length_penalty": length_penalty}
-    for prompt, best in zip(PROMPTS, found, strict=True):
+    for prompt, best in zip(prompts, found, strict=True):
         there = theirs.generate(torch.tensor([prompt]), max_new_tokens=10, early_stopping=early, **how)
         assert best[0].ids == [id for id in there[0, len(prompt) :].tolist() if id != 3], prompt
 
