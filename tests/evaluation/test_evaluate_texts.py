@@ -4,7 +4,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from evaluation_outputs import references, spoiled
-from heedful.evaluation.evaluate import SentenceScores, evaluate
+from heedful.evaluation.evaluate import SentenceScores, evaluate_texts
 from heedful.evaluation.metrics import notes_on, tokenize_for
 
 LINES = references(50)
@@ -13,7 +13,7 @@ OUTPUT = spoiled(LINES, 0.2)
 
 def test_scores_and_signatures_are_those_of_sacrebleu_with_an_interval() -> None:
     metrics = [BLEU(force=True), CHRF(), BLEU(lowercase=True, force=True), CHRF(lowercase=True)]
-    found = evaluate(OUTPUT, [LINES], lowercase=True)
+    found = evaluate_texts(OUTPUT, [LINES], lowercase=True)
     assert len(found.scores) == 4
     for score, metric in zip(found.scores, metrics, strict=True):
         expected = metric.corpus_score(OUTPUT, [LINES], n_bootstrap=1000)
@@ -24,14 +24,14 @@ def test_scores_and_signatures_are_those_of_sacrebleu_with_an_interval() -> None
 
 
 def test_without_another_output_nothing_is_compared() -> None:
-    found = evaluate(OUTPUT, [LINES])
+    found = evaluate_texts(OUTPUT, [LINES])
     assert (found.other_scores, found.other_sentences, found.comparisons) == ([], None, [])
     assert len(found.scores) == 2
 
 
 def test_the_other_output_has_the_scores_that_it_has_alone() -> None:
     other = spoiled(LINES, 0.5, seed=8)
-    found, alone = evaluate(OUTPUT, [LINES], against=other), evaluate(other, [LINES])
+    found, alone = evaluate_texts(OUTPUT, [LINES], against=other), evaluate_texts(other, [LINES])
     assert (found.other_scores, found.other_sentences) == (alone.scores, alone.sentences)
     for comparison, ours, theirs in zip(found.comparisons, found.scores, found.other_scores, strict=True):
         assert comparison.difference == pytest.approx(ours.value - theirs.value)

@@ -86,7 +86,9 @@ def test_pairs_beyond_what_a_model_was_made_for_are_scored_and_counted(tokenizer
     found = likelihood(make(tokenizers, max_len=20), tokenizers, ENGLISH, GERMAN)
     assert (found.left_out, found.beyond) == ((), (1, 3, 5))
     assert found.log_probs == pytest.approx(likelihood(make(tokenizers), tokenizers, ENGLISH, GERMAN).log_probs)
-    assert "3 pairs, the first in line 2, are longer than the 20 tokens that the model was made for" in found.notes()[0]
+    assert (
+        "3 pairs, the first in line 2, are longer than the 20 tokens that the model was trained for" in found.notes()[0]
+    )
 
 
 def test_no_pair_that_fits(tokenizers: Tokenizers) -> None:

@@ -73,8 +73,7 @@ def evaluate(
     per_sentence
         Write the scores of each sentence to this file, one JSON object a line.
     """
-    from heedful.evaluation.evaluate import evaluate as evaluate_texts
-    from heedful.evaluation.evaluate import read_texts
+    from heedful.evaluation.evaluate import evaluate_texts, read_texts
 
     system = _system_to_score(model, hypotheses, source)
     _check_options(worst, per_sentence, [system, source, against, *(target or ())])
@@ -142,7 +141,7 @@ def _systems(paths: list[Path], texts: "Texts", beam: int, compute: Compute, dev
             progress.update(activity, done, done / max(1, len(texts)))
 
         return [
-            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, tell=tell)
+            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, on_progress=tell)
             for path in paths
         ]
 

@@ -1,7 +1,4 @@
-"""Who is evaluated on what: aligned files in, the translations of a model or of a file out.
-
-Translations in, all that can be said of them out: scores, how sure they are, what differs, what is worst.
-"""
+"""Evaluate systems on a test set: read files, translate with models, score, compare, and find the worst sentences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,17 +18,17 @@ if TYPE_CHECKING:
     from heedful.evaluation.perplexity import Likelihood
 
 Compute = Literal["float32", "int8"]
-Tell = Callable[[str, int], None]  # what is being done, and to how many sentences it has been
-TOLD = 512  # sentences that are translated before it is told again; enough for full batches
+OnProgress = Callable[[str, int], None]  # what is being done, and for how many sentences it is done
+BLOCK = 512  # sentences between two reports of progress; enough for full batches
 
 
 @dataclass(frozen=True)
 class Texts:
-    """What is translated and how: line n of each belongs to line n of the others."""
+    """A test set: line n of the sources and of each list of references belong together."""
 
     sources: list[str] | None
     references: list[list[str]]
-    place: Path  # the file of the first references, for messages
+    path: Path  # of the first references, for messages
 
     def __len__(self) -> int:
         return len(self.references[0])
@@ -39,14 +36,16 @@ class Texts:
 
 @dataclass(frozen=True)
 class System:
+    """A model or a file whose translations are evaluated."""
+
     name: str
     hypotheses: list[str]
-    likelihood: "Likelihood | None" = None  # of the first references; only a model has one
-    notes: tuple[str, ...] = ()  # what became of lines that were too long, and of translations
+    likelihood: "Likelihood | None" = None  # of the first references; None for a file
+    notes: tuple[str, ...] = ()  # on lines that were too long, and translations that were cut off
 
 
 def read_texts(source: Path | None, targets: Sequence[Path]) -> Texts:
-    """The files of a test set, refused if they do not have the same number of lines."""
+    """Read the files of a test set; they must have the same number of lines."""
     references = [_lines(target) for target in targets]
     texts = Texts(None if source is None else _lines(source), references, targets[0])
     for path, lines in zip(targets, references, strict=True):
@@ -57,7 +56,7 @@ def read_texts(source: Path | None, targets: Sequence[Path]) -> Texts:
 
 
 def file_system(path: Path, texts: Texts) -> System:
-    """Translations that somebody else made: plain text, or JSONL with "text"."""
+    """Read translations from a file: plain text, or JSONL with "text"."""
     lines = _lines(path)
     _require_as_many(path, lines, texts)
     return System(str(path), lines)
@@ -70,9 +69,9 @@ def model_system(
     beam: int = 5,
     compute: Compute = "float32",
     device: str = "cpu",
-    tell: Tell = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> System:
-    """What a model makes of the sources, and how likely it finds the references (in float32, whatever it computes)."""
+    """Translate the sources with a model, and compute the likelihood of the references (in float32)."""
     from heedful.decoding.search.settings import SearchSettings
     from heedful.decoding.translator import Translator
     from heedful.evaluation.perplexity import likelihood
@@ -83,41 +82,45 @@ def model_system(
     if texts.sources is None:
         raise UserError(f"{path}: a model needs text to translate: give --source")
     translator = Translator.load(path, compute=compute, device=device)
-    hypotheses, tally = _translated(
-        translator, texts.sources, SearchSettings(beam=beam), tell=lambda done: tell(f"{path}: translating", done)
+    hypotheses, stats = _translate(
+        translator,
+        texts.sources,
+        SearchSettings(beam=beam),
+        on_progress=lambda done: on_progress(f"{path}: translating", done),
     )
     loaded = load_model(find_model_folder(path), device=device)
-    assert loaded.tokenizers is not None  # the translator would have refused it
-    likely = likelihood(
+    assert loaded.tokenizers is not None  # else the translator would have refused the model
+    reference_likelihood = likelihood(
         encoder_decoder(loaded),
         loaded.tokenizers,
         texts.sources,
         texts.references[0],
-        tell=lambda done: tell(f"{path}: reading the references", done),
+        on_progress=lambda done: on_progress(f"{path}: reading the references", done),
     )
-    return System(str(path), hypotheses, likely, (*tally.warnings(of="line"), *likely.notes()))
+    notes = (*stats.warnings(of="line"), *reference_likelihood.notes())
+    return System(str(path), hypotheses, reference_likelihood, notes)
 
 
-def _translated(
-    translator: "Translator", sources: Sequence[str], settings: "SearchSettings", *, tell: Callable[[int], None]
+def _translate(
+    translator: "Translator", sources: Sequence[str], settings: "SearchSettings", *, on_progress: Callable[[int], None]
 ) -> "tuple[list[str], DecodingStats]":
     from heedful.decoding.decoding_stats import DecodingStats
 
     hypotheses: list[str] = []
-    tally = DecodingStats()
-    tell(0)
-    for start in range(0, len(sources), TOLD):
-        answer = translator.translate_block(sources[start : start + TOLD], settings, start=start)
-        tally += answer.stats
-        hypotheses += (best[0].text for best in answer.outputs)
-        tell(len(hypotheses))
-    return hypotheses, tally
+    stats = DecodingStats()
+    on_progress(0)
+    for start in range(0, len(sources), BLOCK):
+        result = translator.translate_block(sources[start : start + BLOCK], settings, start=start)
+        stats += result.stats
+        hypotheses += (best[0].text for best in result.outputs)
+        on_progress(len(hypotheses))
+    return hypotheses, stats
 
 
 def _lines(path: Path) -> list[str]:
     try:
         return [example.source for example in read_text(path, keep_empty=True)]
-    except BadData as error:  # its remedy ends with how to leave lines out of training: here none may be left out
+    except BadData as error:  # the rest of its remedy is how to leave lines out, which is for training only
         remedy = error.remedy.split("\n")[0]
         raise BadData(error.kind, error.place, error.value, remedy=remedy) from None
 
@@ -125,22 +128,22 @@ def _lines(path: Path) -> list[str]:
 def _require_as_many(path: Path, lines: Sequence[str], texts: Texts) -> None:
     if len(lines) != len(texts):
         raise UserError(
-            f"{path}: {len(lines):,} lines, but {texts.place} has {len(texts):,}. Line n of one must belong to line n "
-            "of the other: from a missing line on, every score would be that of other sentences"
+            f"{path}: {len(lines):,} lines, but {texts.path} has {len(texts):,}. Line n of one must belong to line n "
+            "of the other; after a missing line, every sentence would be compared with another one"
         )
 
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """One number for each sentence, 0 to 100, cased."""
+    """The scores of each sentence, 0 to 100, cased."""
 
     bleu: list[float]
     chrf: list[float]
 
     def worst(self, n: int) -> list[int]:
-        """The numbers of the n sentences of lowest chrF, the worst first; of two alike the lower BLEU, then the first.
+        """Return the indices of the n sentences with the lowest chrF, the worst first; of equal ones, the lower BLEU.
 
-        By chrF, since most short sentences have a BLEU of nearly nothing.
+        It is chrF, since most short sentences have a BLEU near 0.
         """
         order = sorted(range(len(self.chrf)), key=lambda i: (self.chrf[i], self.bleu[i], i))
         return order[:n]
@@ -148,15 +151,17 @@ class SentenceScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    scores: list[Score]  # BLEU and chrF2; lower-cased once more where asked
+    """The result of `evaluate_texts`."""
+
+    scores: list[Score]  # BLEU and chrF2, and with `lowercase` both again in lower case
     sentences: SentenceScores
-    notes: list[str]  # what to know before one believes the scores
-    other_scores: list[Score]  # of the output that was compared with; none without one
+    notes: list[str]  # what may make the scores misleading
+    other_scores: list[Score]  # of the other output, if there is one
     other_sentences: SentenceScores | None
     comparisons: list[Comparison]  # one for each score
 
 
-def evaluate(
+def evaluate_texts(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
@@ -166,10 +171,14 @@ def evaluate(
     n_resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Evaluation:
-    """Score translations, and compare them with others of the same sentences (`against`).
+    """Score translations, and compare them with other translations of the same sentences (`against`).
 
-    `references` holds one list for each set of references. Scores are cased, of detokenised text; with `lowercase` the
-    lower-cased ones follow.
+    `references` has one list for each set of references. Texts are detokenised and cased; with `lowercase`, scores of
+    lower-cased text follow. `n_resamples` and `seed` are those of the bootstrap.
+
+    >>> result = evaluate_texts(["a dog runs fast"], [["a dog runs fast"]])
+    >>> [round(score.value) for score in result.scores]
+    [100, 100]
     """
     metrics = _count(hypotheses, references, tokenize, lowercase)
     others = [] if against is None else _count(against, references, tokenize, lowercase)
@@ -197,10 +206,10 @@ def _count(
 
 
 def _scores(metrics: list[Counts], n_resamples: int, seed: int) -> list[Score]:
-    """With the signature that sacreBLEU gives to a score with an interval."""
-    found = intervals(metrics, n_resamples=n_resamples, seed=seed) if metrics else []
+    """Make scores with intervals, and the signatures that sacreBLEU gives them."""
+    bounds = intervals(metrics, n_resamples=n_resamples, seed=seed) if metrics else []
     scores = []
-    for counts, interval in zip(metrics, found, strict=True):
+    for counts, interval in zip(metrics, bounds, strict=True):
         references, _, rest = counts.signature.partition("|")
         signature = f"{references}|bs:{n_resamples}|seed:{seed}|{rest}"
         scores.append(Score(counts.name, counts.value, signature, interval))

@@ -1,7 +1,7 @@
-"""One translation out of several: for each sentence the one that the others agree with most.
+"""Consensus: from several translations of a sentence, choose the one that the others agree with most.
 
-Minimum Bayes risk (Kumar and Byrne 2004) with the outputs of several models, or several outputs of one, as the voters:
-what is likely to be right is like most of what was said. It needs no model, no vocabulary in common and no reference.
+This is minimum Bayes risk decoding (Kumar and Byrne 2004) over the outputs of several models, or several outputs of
+one. It needs no model, no common vocabulary and no reference.
 """
 
 import math
@@ -22,9 +22,9 @@ def consensus(
     tokenize: Tokenize = "13a",
     votes: Sequence[float] | None = None,
 ) -> list[str]:
-    """Of line n of each output, the one that is most like all of them; the earliest of equals."""
-    likes = agreement(outputs, likeness=likeness, tokenize=tokenize, votes=votes)
-    return [max(of_line, key=of_line.__getitem__) for of_line in likes]
+    """Return for each line the output that is most like all outputs; the first of equal ones."""
+    likenesses = agreement(outputs, likeness=likeness, tokenize=tokenize, votes=votes)
+    return [max(line, key=line.__getitem__) for line in likenesses]
 
 
 def agreement(
@@ -34,36 +34,36 @@ def agreement(
     tokenize: Tokenize = "13a",
     votes: Sequence[float] | None = None,
 ) -> list[dict[str, float]]:
-    """For each line what is said of it, in the order of the outputs, and how like all of them it is: 0 to 100, a mean.
+    """Return for each line its distinct outputs, in order, and how like all outputs each is: the mean, 0 to 100.
 
-    `likeness` is sentence BLEU (of words by `tokenize`) or chrF2, with the candidate as the translation and each voter
-    as its reference. Who says the same votes for each other. `votes`: how much each output counts, one if not given;
-    models that learned from each other err together, and may share one vote.
+    `likeness` is sentence BLEU (of words by `tokenize`) or chrF2, with the candidate as the translation and each output
+    as its reference. Equal outputs vote for each other. `votes` are the weights of the outputs, by default 1; models
+    that were trained on each other's output make the same mistakes, and may share one vote.
     """
     if likeness not in LIKENESSES:
         raise invalid_choice("likeness", likeness, LIKENESSES)
     _require_aligned(outputs)
     votes = [1.0] * len(outputs) if votes is None else votes
     _require_votes(votes, len(outputs))
-    said = [_votes_for(line, votes) for line in zip(*outputs, strict=True)]
-    pairs = [(one, other) for of_line in said for one in of_line for other in of_line]
-    likes = iter(_likenesses(pairs, likeness, tokenize)) if pairs else iter(())
+    lines = [_votes_for(line, votes) for line in zip(*outputs, strict=True)]
+    pairs = [(text, other) for line in lines for text in line for other in line]
+    likenesses = iter(_likenesses(pairs, likeness, tokenize)) if pairs else iter(())
     return [
-        {one: float(sum(next(likes) * vote for vote in of_line.values())) / sum(votes) for one in of_line}
-        for of_line in said
+        {text: float(sum(next(likenesses) * vote for vote in line.values())) / sum(votes) for text in line}
+        for line in lines
     ]
 
 
 def _votes_for(line: Sequence[str], votes: Sequence[float]) -> dict[str, float]:
-    """What is said, each once, in the order in which it first stands, and how many votes say it."""
-    said = dict.fromkeys(line, 0.0)
+    """Return the distinct texts of a line, in order, and the votes for each."""
+    sums = dict.fromkeys(line, 0.0)
     for text, vote in zip(line, votes, strict=True):
-        said[text] += vote
-    return said
+        sums[text] += vote
+    return sums
 
 
 def _likenesses(pairs: Sequence[tuple[str, str]], likeness: Likeness, tokenize: Tokenize) -> FloatArray:
-    candidates, voters = [one for one, _ in pairs], [[other for _, other in pairs]]
+    candidates, voters = [text for text, _ in pairs], [[other for _, other in pairs]]
     if likeness == "chrf":
         return count_chrf(candidates, voters).of_sentences
     return count_bleu(candidates, voters, tokenize=tokenize).of_sentences

@@ -1,4 +1,4 @@
-"""How likely a model finds the references: teacher-forced, token by token."""
+"""The likelihood of reference translations under a model: teacher-forced, token by token."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,21 +16,21 @@ from heedful.models.encoder_decoder import EncoderDecoder, device_of
 from heedful.text import Tokenizers
 from heedful.text.special_ids import SpecialIds
 
-ROWS = 512  # rows of logits alive at a time
+ROWS = 512  # rows of logits in memory at a time
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Of each reference the log-probability (natural) and how many tokens it has, the end mark counted.
+    """The natural log-probability of each reference, and its number of tokens with the end of the text.
 
-    Both are 0 for those that were left out: learned positions end with their table.
+    Both are 0 for pairs that were left out because they have more tokens than a model has learned positions.
     """
 
     log_probs: list[float]
     n_tokens: list[int]
-    left_out: tuple[int, ...] = ()  # the numbers of pairs with more tokens than the model has positions, from 0
-    beyond: tuple[int, ...] = ()  # of pairs longer than it was made for, scored all the same
-    max_len: int = 0  # tokens that it was made for
+    left_out: tuple[int, ...] = ()  # indices of pairs with more tokens than the model has positions
+    beyond: tuple[int, ...] = ()  # indices of pairs longer than the model was trained for, but scored
+    max_len: int = 0  # tokens that the model was trained for
 
     @property
     def n_scored(self) -> int:
@@ -38,21 +38,21 @@ class Likelihood:
 
     @property
     def loss(self) -> float:
-        """Nats per token."""
+        """The mean negative log-probability of a token, in nats."""
         return -math.fsum(self.log_probs) / max(1, sum(self.n_tokens))
 
     @property
     def perplexity(self) -> float:
-        """Among how many words, on average, the model is undecided."""
+        """exp(loss): among how many equally probable tokens the model chooses, on average."""
         return math.exp(min(700.0, self.loss))
 
     @property
     def nats_per_sentence(self) -> float:
-        """Comparable between models with different vocabularies, which perplexity is not."""
+        """Nats per sentence: comparable between models with different vocabularies, unlike perplexity."""
         return -math.fsum(self.log_probs) / max(1, self.n_scored)
 
     def notes(self) -> list[str]:
-        """What to know before one believes the perplexity."""
+        """Return what may make the perplexity misleading."""
         notes = []
         if self.left_out:
             notes.append(
@@ -61,8 +61,8 @@ class Likelihood:
             )
         if self.beyond:
             notes.append(
-                f"{_pairs(self.beyond)} longer than the {self.max_len:,} tokens that the model was made for: positions "
-                "beyond were never learned, which makes the perplexity worse"
+                f"{_pairs(self.beyond)} longer than the {self.max_len:,} tokens that the model was trained for: it has "
+                "not learned positions beyond, which makes the perplexity worse"
             )
         return notes
 
@@ -82,43 +82,42 @@ def likelihood(
     references: Sequence[str],
     *,
     batch_tokens: int = 4096,
-    tell: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Likelihood:
-    """The references under the model, in batches of about `batch_tokens` target tokens, padding counted.
+    """Compute the likelihood of references, in batches of about `batch_tokens` target tokens with padding.
 
-    Where positions end, pairs with more tokens than those are left out, and counted.
-    `tell` is called with the number of those that are done, from 0 upwards.
-    The model is used as it is: call `.eval()` first, unless dropout is wanted.
+    If the model has learned positions, longer pairs are left out. `on_progress` is called with the number of pairs that
+    are done, first with 0. The mode of the model is not changed: call `model.eval()` before, to switch dropout off.
     """
     if len(sources) != len(references):
         raise UserError(f"{len(sources):,} sources, but {len(references):,} references")
     device = device_of(model)
     log_probs, n_tokens = [0.0] * len(sources), [0] * len(sources)
-    pairs = _encoded(model, tokenizers, sources, references)
+    pairs = _encode(model, tokenizers, sources, references)
     too_long = tuple(number for number, pair in enumerate(pairs) if pair.length > model.config.max_len)
     left_out = () if model.max_length is None else too_long
-    tell(n_done := len(left_out))
+    on_progress(n_done := len(left_out))
     for batch in _batches(pairs, model.config.special_ids, batch_tokens, left_out=set(left_out)):
         for row, log_prob in zip(batch.indices.tolist(), _of_rows(model, batch.to(device)).tolist(), strict=True):
             log_probs[row] = log_prob
         for row, n in zip(batch.indices.tolist(), batch.target_mask.sum(dim=1).tolist(), strict=True):
             n_tokens[row] = n
-        tell(n_done := n_done + len(batch))
+        on_progress(n_done := n_done + len(batch))
     beyond = too_long if model.max_length is None else ()
     return Likelihood(log_probs, n_tokens, left_out, beyond, model.config.max_len)
 
 
 def _of_rows(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """(B,) float64: the log-probability of each row of `target_out`."""
+    """Return the log-probability of each row of `target_out`, (B,) float64."""
     memory = model.encode(batch.source, batch.source_mask)
     states = model.hidden_states(batch.target_in, memory, target_mask=batch.target_mask)
-    real, wanted = states[batch.target_mask], batch.target_out[batch.target_mask]  # (M, D), (M,)
+    real, tokens = states[batch.target_mask], batch.target_out[batch.target_mask]  # (M, D), (M,)
     parts = []
     for start in range(0, len(real), ROWS):
         logits = model.head(real[start : start + ROWS])  # (at most ROWS, V)
-        parts.append(logits.log_softmax(dim=-1).gather(1, wanted[start : start + ROWS, None]).squeeze(1))
+        parts.append(logits.log_softmax(dim=-1).gather(1, tokens[start : start + ROWS, None]).squeeze(1))
     of_tokens = torch.cat(parts).cpu().double()  # mps has no float64
-    rows = batch.target_mask.nonzero()[:, 0].cpu()  # (M,): of which sentence each token is
+    rows = batch.target_mask.nonzero()[:, 0].cpu()  # (M,): the sentence of each token
     return of_tokens.new_zeros(len(batch)).index_add_(0, rows, of_tokens)
 
 
@@ -128,11 +127,11 @@ class _Pair(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Of the longer side, its mark counted."""
+        """The tokens of the longer side, with its special token."""
         return max(len(self.source), len(self.target)) + 1
 
 
-def _encoded(
+def _encode(
     model: EncoderDecoder, tokenizers: Tokenizers, sources: Sequence[str], references: Sequence[str]
 ) -> list[_Pair]:
     special_ids = model.config.special_ids
@@ -148,7 +147,7 @@ def _encoded(
 def _batches(
     pairs: Sequence[_Pair], special_ids: SpecialIds, batch_tokens: int, *, left_out: set[int]
 ) -> Iterator[Batch]:
-    """Pairs of like lengths together."""
+    """Yield batches of pairs with similar lengths."""
     lengths = [pair.length for pair in pairs]
     order = sorted((i for i in range(len(pairs)) if i not in left_out), key=lengths.__getitem__)
     start = 0

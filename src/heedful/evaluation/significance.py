@@ -1,6 +1,6 @@
-"""How sure a score is, and whether a difference is more than chance: by drawing the test set again and again.
+"""Confidence intervals of scores, and tests of differences, by resampling the test set.
 
-With the same seed the draws are sacreBLEU's, and so are the intervals.
+With the same seed, the resamples and intervals are those of sacreBLEU.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,22 +13,22 @@ from heedful.evaluation.metrics import Counts, FloatArray, Interval
 
 RESAMPLES, TRIALS, SEED = 1_000, 10_000, 12_345  # sacreBLEU's defaults
 LARGEST_BLOCK = 1 << 22  # numbers in memory at a time
-WORD = 32  # booleans are drawn from words of so many bits: a block ends where a word does
-TIE = 1e-9  # two scores that differ by less are the same, rounded twice
+WORD = 32  # random booleans come from words of 32 bits; blocks of draws end where a word ends
+TIE = 1e-9  # scores that differ by less are equal up to rounding
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One output against another, by one metric."""
+    """The difference of two outputs in one metric."""
 
     name: str
-    difference: float  # the first's score minus the other's
+    difference: float  # the score of the first output minus that of the other
     interval: Interval  # of the difference, on the same resamples for both
-    p_value: float  # how often mere chance would give a difference as large, in either direction
+    p_value: float  # the probability of a difference at least as large by chance, in either direction
 
 
 def intervals(metrics: Sequence[Counts], *, n_resamples: int = RESAMPLES, seed: int = SEED) -> list[Interval]:
-    """The interval of each metric, by bootstrap: sentences are drawn with replacement, the same for all metrics."""
+    """Return the interval of each metric, by bootstrap: the same sentences are drawn for all metrics."""
     return [_interval(scores) for scores in _resampled(metrics, n_resamples, seed)]
 
 
@@ -40,7 +40,7 @@ def compare(
     n_trials: int = TRIALS,
     seed: int = SEED,
 ) -> list[Comparison]:
-    """Paired: the interval by bootstrap, the p-value by approximate randomisation (Riezler & Maxwell 2005)."""
+    """Compare outputs: paired bootstrap, and approximate randomisation for p-values (Riezler, Maxwell 2005)."""
     for a, b in zip(ours, others, strict=True):
         if a.signature != b.signature or a.rows.shape != b.rows.shape:
             raise UserError(f"{a.name} ({a.signature}) and {b.name} ({b.signature}) cannot be compared")
@@ -61,47 +61,47 @@ def _interval(scores: FloatArray) -> Interval:
 
 
 def _resampled(metrics: Sequence[Counts], n_resamples: int, seed: int) -> list[FloatArray]:
-    """The scores of each resample (n_resamples,), for each metric."""
+    """Return for each metric the scores of the resamples, (n_resamples,)."""
     joined, n_sentences = np.concatenate([metric.rows for metric in metrics], axis=1), len(metrics[0].rows)
     random, blocks = np.random.default_rng(seed), []
     for size in _blocks(n_resamples, n_sentences, unit=1):
         drawn = random.choice(n_sentences, size=(size, n_sentences), replace=True)
-        # How often each sentence was drawn: as weights, they make the sums of all metrics in one product.
+        # With the number of times each sentence was drawn, one product computes the sums of all metrics.
         weights = np.stack([np.bincount(row, minlength=n_sentences) for row in drawn]).astype(np.float64)
         blocks.append(weights @ joined)
     return _scores(metrics, np.concatenate(blocks))
 
 
 def _randomised(ours: Sequence[Counts], others: Sequence[Counts], n_trials: int, seed: int) -> list[float]:
-    """Exchange the two outputs sentence by sentence, at random: how often is the difference as large as the real one?
+    """Exchange sentences of the two outputs at random, and count how often the difference is as large as the real one.
 
-    Where sacreBLEU counts only larger ones, this counts equal ones too: two outputs that are alike differ by nothing
-    in every trial, and their p-value is 1, not 0.0001.
+    sacreBLEU counts only larger differences; this counts equal ones too, so that the p-value of two equal outputs is 1
+    instead of 0.0001.
     """
     a, b = (np.concatenate([metric.rows for metric in side], axis=1) for side in (ours, others))
     total, random = a.sum(axis=0) + b.sum(axis=0), np.random.default_rng(seed)
-    found = np.zeros(len(ours))
+    counts = np.zeros(len(ours))
     real = np.array([abs(x.value - y.value) for x, y in zip(ours, others, strict=True)])
     for size in _blocks(n_trials, len(a), unit=WORD):
         kept = random.integers(2, size=(size, len(a)), dtype=bool)
         mixed = kept.astype(np.float64) @ (a - b) + b.sum(axis=0)
         first, second = _scores(ours, mixed), _scores(ours, total - mixed)
         differences = np.array([np.abs(x - y) for x, y in zip(first, second, strict=True)])  # (metrics, trials)
-        found += (differences >= real[:, None] - TIE).sum(axis=1)
-    return [float(p_value) for p_value in (found + 1) / (n_trials + 1)]
+        counts += (differences >= real[:, None] - TIE).sum(axis=1)
+    return [float(p_value) for p_value in (counts + 1) / (n_trials + 1)]
 
 
 def _scores(metrics: Sequence[Counts], sums: FloatArray) -> list[FloatArray]:
-    """Sums of all metrics side by side (draws, counts) -> the scores of each (draws,)."""
+    """Turn the sums of all metrics, (draws, counts) side by side, into the scores of each, (draws,)."""
     ends = np.cumsum([metric.rows.shape[1] for metric in metrics])
     parts = np.split(sums, ends[:-1], axis=1)
     return [metric.formula(part) for metric, part in zip(metrics, parts, strict=True)]
 
 
 def _blocks(n_draws: int, n_sentences: int, *, unit: int) -> Iterator[int]:
-    """Draws in blocks that fit into memory, each but the last a multiple of `unit`."""
+    """Yield the sizes of blocks of draws that fit into memory; all but the last are multiples of `unit`."""
     if n_draws < 1:
-        raise UserError(f"{n_draws} draws: at least one is needed, a thousand are usual")
+        raise UserError(f"{n_draws} draws: at least 1 is needed, and 1,000 are usual")
     size = max(1, LARGEST_BLOCK // (n_sentences * unit)) * unit
     for start in range(0, n_draws, size):
         yield min(size, n_draws - start)
