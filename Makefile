@@ -10,14 +10,15 @@ WORKERS ?= 2
 help:
 	@echo "make demo       install into .venv, train on the built-in corpus and show the result (some minutes)"
 	@echo "make test       install into .venv and run the tests"
-	@echo "make test-all   make test, the tests marked 'long', and the tests of the scripts: the grammar of the demo corpus"
+	@echo "make test-all   make test, and what takes too long for it: a whole demo, ten killed runs, torch.compile, full-size"
+	@echo "                searches, every benchmark program, and the grammar of the demo corpus (scripts/)"
 	@echo "make lint       ruff and the strict type checker"
-	@echo "make demo-corpus write the tables of the demo corpus again, byte for byte, from their grammar"
-	@echo "make reference write docs/reference again from the code"
-	@echo "make mutants    plant bugs one by one and see the tests catch each (some minutes)"
-	@echo "make kill-test  kill a run 100 times with -9 and see it end as if it had never been (some minutes)"
+	@echo "make demo-corpus  write the tables of the demo corpus again, byte for byte, from their grammar"
+	@echo "make reference  write docs/reference again from the code"
+	@echo "make mutants    plant bugs one by one and check that the tests catch each (an hour)"
+	@echo "make kill-test  kill runs 100 times with -9 and check that they end as if they had never been killed (some minutes)"
 	@echo "make serve-test a server under load, overload, attack and stops, 1,000 random requests for each path (half an hour)"
-	@echo "make clean      remove what the others made"
+	@echo "make clean      remove what the other targets made"
 
 # The stamp is newer than what the environment is made from, or the environment is made again.
 .venv/ready: pyproject.toml constraints.txt

@@ -163,8 +163,8 @@ IN_ENCODERS = [
     Mutant(
         "both texts of a pair have the first segment",
         "decoding/encoder_inputs.py",
-        "(places >= begins[:, None])",
-        "(places < 0)",
+        "(positions >= begins[:, None])",
+        "(positions < 0)",
         ("decoding/test_classifier_embedder.py",),
     ),
     Mutant(

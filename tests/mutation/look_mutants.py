@@ -35,8 +35,8 @@ IN_LOOKS = [
     Mutant(
         "a look uses heedful's special ids instead of the model's",
         "insight/look.py",
-        "ids = (*special_ids.with_source_bos(given), special_ids.eos_id)",
-        "ids = (*given, 3)",
+        "ids = (*special_ids.with_source_bos(part.piece.ids), special_ids.eos_id)",
+        "ids = (*part.piece.ids, 3)",
         LOOKS,
     ),
     Mutant(
@@ -70,8 +70,8 @@ IN_LOOKS = [
     Mutant(
         "a look shows a word's label at the next word",
         "insight/look_encoder.py",
-        '"place": word.place,',
-        '"place": word.place + 1,',
+        "\"place\": word.position,",
+        "\"place\": word.position + 1,",
         ENCODERS,
     ),
     Mutant(
