@@ -70,8 +70,8 @@ IN_LOOKS = [
     Mutant(
         "a look shows a word's label at the next word",
         "insight/look_encoder.py",
-        "\"place\": word.position,",
-        "\"place\": word.position + 1,",
+        '"place": word.position,',
+        '"place": word.position + 1,',
         ENCODERS,
     ),
     Mutant(
