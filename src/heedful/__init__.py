@@ -1,6 +1,10 @@
-"""heedful trains, runs and shows Transformers.
+"""heedful trains, runs, serves and shows Transformers.
 
-The public names are imported when they are first used, so that `import heedful` takes no time and no torch.
+>>> import heedful
+>>> heedful.Translator.load("en-fr").translate(["Thank you!"])  # doctest: +SKIP
+['Merci !']
+
+Each public name is imported when it is first used, so that `import heedful` is fast and does not import torch.
 """
 
 import importlib
@@ -33,3 +37,7 @@ def __getattr__(name: str) -> object:
     if name in _WHERE:
         return getattr(importlib.import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__  # for tab completion

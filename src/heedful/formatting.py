@@ -1,4 +1,4 @@
-"""How a run's numbers, times and changes are written for people."""
+"""Format numbers, durations, sizes, changes of text and curves for people to read."""
 
 import difflib
 import itertools
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 NOTHING = "–"
 
-# Chinese and Japanese put no spaces between words: there each character counts as one.
+# Chinese and Japanese have no spaces between words: each character counts as a word.
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"\s*(?:[{_IDEOGRAPH}]|[^\s{_IDEOGRAPH}]+)")
 _TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # bidirectional overrides
@@ -42,7 +42,7 @@ def size(n_bytes: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Two units at most: 0.8 s, 48 s, 12 m 05 s, 1 h 04 m, 2 d 03 h."""
+    """Format a duration with at most two units: 0.8 s, 48 s, 12 m 05 s, 1 h 04 m, 2 d 03 h."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     if 0.05 <= seconds < 9.95:
@@ -58,7 +58,7 @@ def duration(seconds: float | None) -> str:
 
 
 def too_long(n_left_out: int, n_all: int, unit: str, max_len: int, *, what: str) -> str:
-    """That some examples fit into no batch; `what` is left without them."""
+    """Return the warning that some examples fit into no batch and are left out of `what`, such as "training"."""
     be = "is" if n_left_out == 1 else "are"
     return (
         f"{n_left_out:,} of {n_all:,} {unit} {be} too long for data.max_len = {max_len}, or for data.batch_tokens, and "
@@ -67,7 +67,7 @@ def too_long(n_left_out: int, n_all: int, unit: str, max_len: int, *, what: str)
 
 
 def escape_control_chars(text: str) -> str:
-    """The text on one line, with nothing in it that would move the cursor or turn the text around."""
+    """Put a text on one line and escape characters that move the cursor or change the direction of text."""
     text = " ".join(re.split(r"[\t\r\n\x0b\x0c\x85\u2028\u2029]+", text))
     if text.isprintable():
         return text
@@ -79,7 +79,7 @@ def _escaped(character: str) -> str:
 
 
 class DiffSpan(NamedTuple):
-    """Words that stayed (old == new), came (no old), went (no new) or were replaced; and the space before them."""
+    """Words that are equal (old == new), inserted (no old), deleted (no new) or replaced, and the space before them."""
 
     space: str
     old: str
@@ -87,16 +87,16 @@ class DiffSpan(NamedTuple):
 
 
 def word_diff(before: str | None, after: str) -> list[DiffSpan]:
-    """`after` in pieces, each with what stood there before. Words count, not letters; without a `before` all stayed."""
+    """Compare two texts word by word; without `before`, all words are equal."""
     old, new = _WORD.findall(after if before is None else before), _WORD.findall(after)
     matcher = difflib.SequenceMatcher(None, [w.strip() for w in old], [w.strip() for w in new], autojunk=False)
     pieces = []
     for kind, i, i_end, j, j_end in matcher.get_opcodes():
-        was, now = "".join(old[i:i_end]), "".join(new[j:j_end])
-        space = _leading_space(now or was)
-        if kind == "delete" and i == 0 and i_end < len(old):  # the first words went, and with them the space after them
-            was += _leading_space(old[i_end])
-        pieces.append(DiffSpan(space, now.lstrip() if kind == "equal" else was.lstrip(), now.lstrip()))
+        deleted, inserted = "".join(old[i:i_end]), "".join(new[j:j_end])
+        space = _leading_space(inserted or deleted)
+        if kind == "delete" and i == 0 and i_end < len(old):  # the first words are deleted, with the space after them
+            deleted += _leading_space(old[i_end])
+        pieces.append(DiffSpan(space, inserted.lstrip() if kind == "equal" else deleted.lstrip(), inserted.lstrip()))
     return pieces
 
 
@@ -105,7 +105,11 @@ def _leading_space(text: str) -> str:
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """A curve in one line of text, the lowest value at the bottom; several values that share a column are averaged."""
+    """Draw a curve with block characters in one line; values that share a column are averaged.
+
+    >>> sparkline([1.0, 2.0, 4.0], width=3)
+    '▁▃█'
+    """
     if not values:
         return ""
     n_columns = min(width, len(values))

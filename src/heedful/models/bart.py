@@ -99,7 +99,7 @@ class Bart(nn.Module):
         self.head.share(self.embedding.table)
 
     def check_length(self, length: int) -> None:
-        """Refuse more tokens than there are learned positions."""
+        """Raise a UserError for more tokens than there are learned positions."""
         check_positions(length, self.config.max_len)
 
 

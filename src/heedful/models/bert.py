@@ -71,7 +71,7 @@ class Bert(nn.Module):
             self.head.share(self.embedding.table)
 
     def check_length(self, length: int) -> None:
-        """Refuse more tokens than there are positions."""
+        """Raise a UserError for more tokens than there are positions."""
         check_positions(length, self.config.max_len)
 
 

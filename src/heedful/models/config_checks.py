@@ -28,7 +28,7 @@ MOST_LABELS = 10**6
 
 
 def check_sizes(config: object, **largest: int) -> None:
-    """Refuse sizes below 1 or above LARGEST, or above `largest` for the fields that it names.
+    """Raise a UserError for sizes below 1 or above LARGEST; `largest` has other limits for some fields.
 
     Fields that the config does not have, or that are None, are not checked.
     """
@@ -39,7 +39,7 @@ def check_sizes(config: object, **largest: int) -> None:
 
 
 def check_shares(config: object, *names: str) -> None:
-    """Refuse a field, such as dropout, that does not lie in [0, 1). None is not checked."""
+    """Raise a UserError for a field, such as dropout, that does not lie in [0, 1). None is not checked."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not 0.0 <= value < 1.0:
@@ -47,7 +47,7 @@ def check_shares(config: object, *names: str) -> None:
 
 
 def check_positions(length: int, max_len: int) -> None:
-    """Refuse a text of `length` tokens for a model with `max_len` learned positions."""
+    """Raise a UserError for a text of `length` tokens for a model with `max_len` learned positions."""
     if length > max_len:
         raise UserError(
             f"the text has {length} tokens, but this model has learned only {max_len} positions; "
@@ -56,7 +56,7 @@ def check_positions(length: int, max_len: int) -> None:
 
 
 def check_labels(head: str, labels: tuple[str, ...], *, needed_by: tuple[str, ...], multi_label: bool) -> None:
-    """Refuse a classifier without labels, and labels for any other head.
+    """Raise a UserError for a classifier without labels, and labels for any other head.
 
     Two labels may have the same name: ImageNet has two classes called "crane".
     """

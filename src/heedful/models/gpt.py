@@ -99,7 +99,7 @@ class Gpt(nn.Module):
             self.head.share(self.embedding.table)
 
     def _check_length(self, positions: Tensor, n_past: int) -> None:
-        """Refuse more tokens than there are learned positions."""
+        """Raise a UserError for more tokens than there are learned positions."""
         if self.config.has_learned_positions and positions.numel():
             # For positions (T,) the shape is enough, so that the model can be exported as a graph.
             length = n_past + len(positions) if positions.dim() == 1 else int(positions.max()) + 1

@@ -60,7 +60,7 @@ def find_model_folder(path: str | Path) -> Path:
 
 
 def refuse_other_formats(folder: Path) -> None:
-    """Refuse the folder of a Hugging Face model or of an earlier heedful; the error says what to do with it."""
+    """Raise a UserError for the folder of a Hugging Face model or of an earlier heedful; it names the remedy."""
     try:
         values = read_json(folder / CONFIG)
     except UserError:  # missing or damaged: the error comes when the model is loaded
@@ -81,7 +81,7 @@ def refuse_other_formats(folder: Path) -> None:
 
 
 def explain_unsupported_folder(folder: Path) -> str | None:
-    """Say what a folder without config.json holds instead of a model, and what to do; None if it is unknown."""
+    """Return what a folder without config.json holds instead of a model, and what to do; None if it is unknown."""
     if (folder / ADAPTER).is_file():
         return (
             f"holds an adapter ({ADAPTER}), which changes another model. Merge the two with peft's merge_and_unload() "
@@ -97,9 +97,9 @@ def explain_unsupported_folder(folder: Path) -> str | None:
 
 
 def require_family(folder: Path, *families: str) -> None:
-    """Refuse a model of another family, by its config.json alone; the error names the command that runs it.
+    """Raise a UserError for a model of another family; it names the command that runs this one. Reads config.json only.
 
-    An unknown family is not refused here: loading the model gives the better error.
+    An unknown family raises no error here, because loading the model gives a better one.
     """
     family = read_json(folder / CONFIG).get("family")
     if isinstance(family, str) and family in COMMANDS and family not in families:

@@ -166,14 +166,14 @@ class _NoRandomWeights(TorchFunctionMode):
 
 
 def _check_listed(folder: Path, listed: frozenset[str]) -> None:
-    """Refuse files that will be read but are not in the manifest: nobody has checked them."""
+    """Raise a UserError for files that will be read but are not in the manifest, and so are unchecked."""
     for name in (CONFIG, WEIGHTS, *TOKENIZER_FILES):
         if name not in listed and (name in (CONFIG, WEIGHTS) or (folder / name).exists()):
             raise UserError(f"{folder / name}: is not listed in {MANIFEST}; copy the folder again")
 
 
 def check_vocabulary(folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> None:
-    """Refuse a tokenizer whose vocabulary does not fit the model's."""
+    """Raise a UserError for a tokenizer whose vocabulary does not fit the model's."""
     if isinstance(config, (Seq2SeqConfig, UniversalConfig)):
         sizes = {
             "source tokenizer": (tokenizers.source.vocab_size, config.source_vocab_size),
@@ -181,8 +181,8 @@ def check_vocabulary(folder: Path, config: ModelConfig, tokenizers: Tokenizers) 
         }
         for name, (n_pieces, vocab_size) in sizes.items():
             if n_pieces != vocab_size:
-                raise UserError(f"{folder}: the {name} has {n_pieces:,} pieces, but {CONFIG} says {vocab_size:,}")
+                raise UserError(f"{folder}: the {name} has {n_pieces:,} pieces, but {CONFIG} has {vocab_size:,}")
     else:  # the embedding may have more rows: public models round its size up
         n_pieces, vocab_size = tokenizers.source.vocab_size, getattr(config, "vocab_size", 0)
         if n_pieces > vocab_size:
-            raise UserError(f"{folder}: the tokenizer has {n_pieces:,} pieces, but {CONFIG} says {vocab_size:,}")
+            raise UserError(f"{folder}: the tokenizer has {n_pieces:,} pieces, but {CONFIG} has {vocab_size:,}")

@@ -127,7 +127,7 @@ class Seq2Seq(nn.Module):
             self.head.share(self.target_embedding.table)
 
     def check_length(self, length: int) -> None:
-        """Refuse more tokens than there are learned positions."""
+        """Raise a UserError for more tokens than there are learned positions."""
         if self.max_length is not None:
             check_positions(length, self.max_length)
 

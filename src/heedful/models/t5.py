@@ -6,8 +6,8 @@ target ids ── embed ── Decoder, + bias by distance ── norm ───
 Differences from the Transformer of 2017: nothing is added to the embeddings; each stack learns one table of biases, by
 head and by distance, that all of its layers add to their scores. RMS norms before each part, no bias anywhere, and no
 division by sqrt(K), since queries have small initial weights. Version 1.0 has a ReLU network and shares the embedding
-with the output layer, whose input is divided by sqrt(D). Version 1.1 has a gated GELU network, an output layer of its
-own, and no division.
+with the output layer, whose input is divided by sqrt(D). Version 1.1 has a gated GELU network, a separate output
+layer, and no division.
 """
 
 import torch

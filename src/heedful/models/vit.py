@@ -90,7 +90,7 @@ class Vit(nn.Module):
         """Do nothing: this family shares no weights. `load_model` calls `tie` for every family."""
 
     def check_size(self, pixels: Tensor) -> None:
-        """Refuse images of another size: there is a learned position for each patch."""
+        """Raise a UserError for images of another size: there is a learned position for each patch."""
         config = self.config
         expected = (config.n_channels, config.image_size, config.image_size)
         if tuple(pixels.shape[1:]) != expected:

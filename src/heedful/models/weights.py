@@ -41,7 +41,7 @@ def from_int8(numbers: Tensor, scale: Tensor) -> Tensor:
     return numbers.float() * scale[:, None]
 
 
-PRECISIONS = ("F64", "F32", "F16", "BF16")  # in safetensors' names; beside them, I8 for matrices with scales
+PRECISIONS = ("F64", "F32", "F16", "BF16")  # in safetensors' names; and I8 for matrices with scales
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def _check_precision(path: Path, precisions: dict[str, str]) -> None:
 
 
 def _check_unique(path: Path) -> None:
-    """Refuse a name that occurs twice: safetensors would keep the last such tensor, other readers the first."""
+    """Raise a UserError for a name that occurs twice: safetensors would keep the last, other readers the first."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

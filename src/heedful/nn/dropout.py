@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """In training, set each element to zero with probability p, and multiply the others by 1 / (1 - p)."""
+    """In training, set each element to zero with probability p, and multiply the remaining elements by 1 / (1 - p)."""
 
     def __init__(self, p: float) -> None:
         super().__init__()

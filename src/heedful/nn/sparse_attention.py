@@ -1,6 +1,6 @@
 """Sparse attention: each query reads a few keys, so that long texts cost less than their square.
 
-A pattern says which pairs of positions may attend (`may_attend`) and how to compute just those pairs (`attend`).
+A pattern defines which pairs of positions may attend (`may_attend`) and how to compute just those pairs (`attend`).
 `PatternAttention(pattern)` is an `attend` for a multi-head layer. Its result equals full attention under the pattern's
 mask (`pattern_mask`). A pattern with `causal=True` hides future positions itself.
 
@@ -121,7 +121,7 @@ class Strided:
         return (query - key) % self.span == 0
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, *, scale: float, dropout: float) -> Tensor:
-        # Positions with the same remainder attend to each other, as a sequence of their own.
+        # Positions with the same remainder attend to each other, as one shorter sequence.
         length = q.size(2)
         span = min(self.span, length)  # a longer stride gives the same pairs but costs more
         exists = torch.ones(q.size(0), length, dtype=torch.bool, device=q.device) if real is None else real
@@ -330,7 +330,7 @@ class _Mix(torch.autograd.Function):
 
 
 def _mix_back(weights: Tensor, x: Tensor, distances: Sequence[int]) -> Tensor:
-    """Return the sums over d of weights[t - d, d] x[t - d], which position t contributes to the others."""
+    """Return the sums over d of weights[t - d, d] x[t - d], the gradients of the values that each position read."""
     turned = []
     for i, d in enumerate(distances):
         here, there = _meeting(x.size(2), d)

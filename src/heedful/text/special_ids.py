@@ -71,7 +71,7 @@ class SpecialIds:
         return [self.bos_id, *ids] if adds_bos or not ids else ids
 
     def check(self, vocab_size: int) -> None:
-        """Refuse ids that are not in the vocabulary."""
+        """Raise a UserError for ids that are not in the vocabulary."""
         largest = max(*self.all_ids, *self.forbidden_ids)
         if largest >= vocab_size:
             raise UserError(
