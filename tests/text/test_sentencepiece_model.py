@@ -60,7 +60,7 @@ BAD = {
     "no escapes": (BASE + message(3, b"\x28\x00"), "escape_whitespaces"),
     "settings": (BASE + BPE + message(2000, b'{"kind": '), "settings inside"),
     "unknown setting": (BASE + BPE + message(2000, b'{"kynd": "bpe"}'), "did you mean 'kind'"),
-    "other kind": (BASE + BPE + message(2000, b'{"kind": "unigram"}'), "'bpe', its settings say 'unigram'"),
+    "other kind": (BASE + BPE + message(2000, b'{"kind": "unigram"}'), "'bpe', but its settings have 'unigram'"),
     "foreign ids": (piece(b"<unk>", kind=2) + piece(b"<s>", kind=3) + piece(b"a"), "pad 0, unknown 1"),
 }
 

@@ -44,7 +44,7 @@ MARK = "▁"  # U+2581, SentencePiece's sign for a space
 _NO_RULES = b"\x1a\x06\x12\x00\x18\x00\x20\x00"
 _NO_ADDED_SPACE = b"\x1a\x02\x18\x00"
 
-_STRETCH = 8192
+_CHUNK = 8192
 _TEXTS_PER_THREAD = 32  # for fewer texts, starting a thread takes longer than it saves
 
 # Sampling takes memory for each position in a word, so longer words are split after 255 characters.
@@ -68,10 +68,10 @@ class SentencePieceTokenizer:
         self.model = model
         self.config = config
         self.info = info
-        self._normaliser = config.normalizer
+        self._normalizer = config.normalizer
         self._before, self._after = _edges(info)
-        self._texts = [_text_of(info, number) for number in range(len(info.pieces))]
-        self._ids = {piece: number for number, piece in enumerate(info.pieces)}
+        self._texts = [_text_of(info, id) for id in range(len(info.pieces))]
+        self._ids = {piece: id for id, piece in enumerate(info.pieces)}
         self._byte_ids = [self._ids.get(f"<0x{byte:02X}>", SPECIAL_IDS.unk_id) for byte in range(256)]
         self.special_ids = replace(
             SPECIAL_IDS, mask_id=self._ids.get(MASK_PIECE) if MASK_PIECE in config.special_tokens else None
@@ -100,7 +100,7 @@ class SentencePieceTokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def normalize(self, text: str) -> str:
-        text = self._normaliser(text)
+        text = self._normalizer(text)
         if self._rules is None:
             return text
         return str(self._rules.normalize(text)).replace(MARK, " ")
@@ -129,8 +129,8 @@ class SentencePieceTokenizer:
             return self._decode_with_specials(ids)
         try:
             # In chunks: for one list of a million parts, each part takes twice as long as for ten lists.
-            stretches = (ids[start : start + _STRETCH] for start in range(0, len(ids), _STRETCH))
-            data = b"".join([b"".join([self._texts[number] for number in stretch]) for stretch in stretches])
+            chunks = (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+            data = b"".join([b"".join([self._texts[id] for id in chunk]) for chunk in chunks])
         except IndexError:
             raise self._bad_id(ids) from None
         if min(ids, default=0) < 0:  # Python would count from the end
@@ -142,10 +142,10 @@ class SentencePieceTokenizer:
         return [self.decode(ids) for ids in batch]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        given = list(ids)
-        if any(not 0 <= number < self.vocab_size for number in given):
-            raise self._bad_id(given)
-        return [self.info.pieces[number] for number in given]
+        ids = list(ids)
+        if any(not 0 <= id < self.vocab_size for id in ids):
+            raise self._bad_id(ids)
+        return [self.info.pieces[id] for id in ids]
 
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
@@ -220,7 +220,7 @@ class SentencePieceTokenizer:
         return text.removeprefix(self._before).removesuffix(self._after)
 
     def _bad_id(self, ids: Sequence[int]) -> UserError:
-        bad = next(number for number in ids if not 0 <= number < self.vocab_size)
+        bad = next(id for id in ids if not 0 <= id < self.vocab_size)
         return UserError(
             f"id {int(bad)} is not in the vocabulary, which has 0 to {self.vocab_size - 1}: "
             "the ids were made with another tokenizer"
@@ -264,8 +264,8 @@ def _processor(model: bytes, *, where: str) -> sentencepiece.SentencePieceProces
 
 
 def _check_special_ids(info: SentencePieceInfo, *, where: str) -> None:
-    found = info.types[: SPECIAL_IDS.eos_id + 1]
-    if found != [CONTROL, UNKNOWN, CONTROL, CONTROL]:
+    types = info.types[: SPECIAL_IDS.eos_id + 1]
+    if types != [CONTROL, UNKNOWN, CONTROL, CONTROL]:
         raise UserError(
             f"{where}: the first four pieces are {', '.join(info.pieces[:4])}; heedful needs the special tokens "
             "there: pad 0, unknown 1, start 2, end 3. Convert a model of another program with heedful convert"
@@ -303,9 +303,9 @@ def _edges(info: SentencePieceInfo) -> tuple[str, str]:
     return ("", " ") if info.suffix else (" ", "")
 
 
-def _text_of(info: SentencePieceInfo, number: int) -> bytes:
+def _text_of(info: SentencePieceInfo, id: int) -> bytes:
     """Return the bytes that an id contributes to a text."""
-    piece, kind = info.pieces[number], info.types[number]
+    piece, kind = info.pieces[id], info.types[id]
     if kind == BYTE:
         return bytes([byte_of(piece)])
     if kind == CONTROL:
@@ -319,10 +319,10 @@ def _text_of(info: SentencePieceInfo, number: int) -> bytes:
 def _sampler(info: SentencePieceInfo, config: TokenizerConfig, spell: Callable[[str], list[int]]) -> Sampler | None:
     if config.kind not in SAMPLING_KINDS or not config.sample_alpha:
         return None
-    numbers = [number for number, kind in enumerate(info.types) if kind in (NORMAL, USER_DEFINED)]
+    ids = [id for id, kind in enumerate(info.types) if kind in (NORMAL, USER_DEFINED)]
     vocabulary = Vocabulary(
-        ids={info.pieces[number]: number for number in numbers},
-        scores={info.pieces[number]: info.scores[number] for number in numbers},
+        ids={info.pieces[id]: id for id in ids},
+        scores={info.pieces[id]: info.scores[id] for id in ids},
         spell=spell,
     )
     if config.kind == "bpe":

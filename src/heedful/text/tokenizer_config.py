@@ -58,13 +58,13 @@ class TokenizerConfig:
 
 
 def _check_names(config: TokenizerConfig) -> None:
-    for name, given, allowed in (
+    for name, value, allowed in (
         ("kind", config.kind, KINDS),
         ("whitespace", config.whitespace, ("prefix", "suffix")),
         ("unicode_form", config.unicode_form, ("none", "nfc", "nfkc")),
     ):
-        if given not in allowed:
-            raise invalid_choice(f"tokenizer.{name}", given, allowed)
+        if value not in allowed:
+            raise invalid_choice(f"tokenizer.{name}", value, allowed)
 
 
 def _check_numbers(config: TokenizerConfig) -> None:

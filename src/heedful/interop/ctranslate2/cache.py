@@ -67,9 +67,9 @@ def convert(model: str | Path, *, kept: bool = False) -> Converted:
     """
     model = Path(model)
     key = key_of(model)
-    found = find_conversion(model)
-    if found is not None:
-        return found
+    kept_conversion = find_conversion(model)
+    if kept_conversion is not None:
+        return kept_conversion
     from heedful.interop.ctranslate2.model_config import why_not
     from heedful.models.configs import read_config
 

@@ -61,20 +61,20 @@ def learn_shortlist(
     if not targets:
         raise UserError("a shortlist needs parallel text: there was no pair with tokens on both sides")
     links = _link(sources, targets, target_vocab_size)
-    chances = _align(links, target_vocab_size, n_rounds=n_rounds)
-    candidates = _likeliest(links, chances, target_vocab_size, n_candidates=n_candidates, least=least)
+    probabilities = _align(links, target_vocab_size, n_rounds=n_rounds)
+    candidates = _likeliest(links, probabilities, target_vocab_size, n_candidates=n_candidates, least=least)
     if joint:
-        for number in candidates:
-            candidates[number] = sorted({number, *candidates[number]})
+        for id in candidates:
+            candidates[id] = sorted({id, *candidates[id]})
     counts = np.bincount(np.concatenate(targets), minlength=target_vocab_size)
-    always = [int(number) for number in np.argsort(-counts, kind="stable")[:n_always] if counts[number]]
+    always = [int(id) for id in np.argsort(-counts, kind="stable")[:n_always] if counts[id]]
     return Shortlist(always, candidates)
 
 
 def write_shortlist(converted: Converted, shortlist: Shortlist) -> Path:
     """Write a shortlist where CTranslate2 finds it when it opens the model again, and return the path."""
     lines = [f"\t{_tokens(shortlist.always)}\n"]  # without a source token: always
-    lines += [f"{source_token(number)}\t{_tokens(ids)}\n" for number, ids in sorted(shortlist.candidates.items())]
+    lines += [f"{source_token(id)}\t{_tokens(ids)}\n" for id, ids in sorted(shortlist.candidates.items())]
     path = converted.folder / VMAP
     aside = path.with_name(f"{VMAP}-{os.getpid()}")
     try:
@@ -115,28 +115,28 @@ def _link(sources: list[Ints], targets: list[Ints], vocab_size: int) -> Links:
 def _align(links: Links, vocab_size: int, *, n_rounds: int) -> Floats:
     """Return for each pair the probability of its target token given its source token, by expectation maximisation."""
     _, source = np.unique(links.pairs // vocab_size, return_inverse=True)
-    chances = np.ones(len(links.pairs))
+    probabilities = np.ones(len(links.pairs))
     for _ in range(n_rounds):
-        found = chances[links.which]
-        found /= np.bincount(links.occurrence, found)[links.occurrence]
-        counts = np.bincount(links.which, found, minlength=len(links.pairs))
-        chances = counts / np.bincount(source, counts)[source]
-    return chances
+        expected = probabilities[links.which]
+        expected /= np.bincount(links.occurrence, expected)[links.occurrence]
+        counts = np.bincount(links.which, expected, minlength=len(links.pairs))
+        probabilities = counts / np.bincount(source, counts)[source]
+    return probabilities
 
 
 def _likeliest(
-    links: Links, chances: Floats, vocab_size: int, *, n_candidates: int, least: float
+    links: Links, probabilities: Floats, vocab_size: int, *, n_candidates: int, least: float
 ) -> dict[int, list[int]]:
     source, target = links.pairs // vocab_size, links.pairs % vocab_size
-    order = np.lexsort((-chances, source))
+    order = np.lexsort((-probabilities, source))
     order = order[(source[order] >= 0)]
     first = np.searchsorted(source[order], source[order], side="left")
-    kept = order[(np.arange(len(order)) - first < n_candidates) & (chances[order] >= least)]
-    candidates: dict[int, list[int]] = {int(number): [] for number in np.unique(source[order])}
+    kept = order[(np.arange(len(order)) - first < n_candidates) & (probabilities[order] >= least)]
+    candidates: dict[int, list[int]] = {int(id): [] for id in np.unique(source[order])}
     for source_id, target_id in zip(source[kept].tolist(), target[kept].tolist(), strict=True):
         candidates[source_id].append(target_id)
     return candidates
 
 
 def _tokens(ids: Sequence[int]) -> str:
-    return " ".join(target_token(number) for number in ids)
+    return " ".join(target_token(id) for id in ids)
