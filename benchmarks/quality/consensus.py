@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heedful.evaluation.mbr import LIKENESSES, Likeness, agreement
+from heedful.evaluation.mbr import METRICS, Metric, expected_utility
 from heedful.evaluation.metrics import bleu
 from multi30k import Corpus, score_file
 from translations import Archive, read_archive, read_lines, write_lines
@@ -37,7 +37,7 @@ WEIGHTS = {"back": (0.0, 0.5, 1.0, 2.0), "words": (0.0, 0.5, 1.0)}
 class Rule(NamedTuple):
     """How a translation is chosen: the metric for similarity, and the weights of the other terms."""
 
-    metric: Likeness
+    metric: Metric
     back: float = 0.0
     words: float = 0.0
 
@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
     """A translation of one sentence, with what the rules weigh."""
 
     text: str
-    similarity: dict[Likeness, float]  # to the translations of all systems, 0 to 100, by metric
+    similarity: dict[Metric, float]  # to the translations of all systems, 0 to 100, by metric
     back: float  # log-probability of the source given this text
 
     def score(self, rule: Rule) -> float:
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--archive", type=Path, help="read translations from this archive instead of from folders")
     parser.add_argument("--systems", nargs="+", required=True, help="systems with one vote each")
     parser.add_argument("--family", nargs="+", action="append", default=[], help="systems that share one vote")
-    parser.add_argument("--metric", choices=LIKENESSES, help="similarity metric (default: chosen on validation)")
+    parser.add_argument("--metric", choices=METRICS, help="similarity metric (default: chosen on validation)")
     parser.add_argument("--back", type=Path, help="run or model folder of the opposite direction")
     parser.add_argument("--beam", type=int, default=5, help="which translations to use")
     parser.add_argument("--keep", type=Path, required=True, help="folder for the chosen translations and their scores")
@@ -115,7 +115,7 @@ def expand(patterns: Sequence[str], archive: Archive | None) -> list[str]:
 
 def rules_to_try(options: argparse.Namespace) -> list[Rule]:
     """List the rules that validation decides between."""
-    metrics: Sequence[Likeness] = [options.metric] if options.metric else LIKENESSES
+    metrics: Sequence[Metric] = [options.metric] if options.metric else METRICS
     if options.back is None:
         return [Rule(metric) for metric in metrics]
     return [Rule(metric, *weights) for metric in metrics for weights in itertools.product(*WEIGHTS.values())]
@@ -128,13 +128,13 @@ def candidates_of(
     name = file_name(options, corpus, split)
     outputs = [archive[name][system] if archive else read_lines(Path(system) / name) for system in votes]
     similarity = {
-        metric: agreement(outputs, likeness=metric, tokenize=corpus.tokenize, votes=list(votes.values()))
-        for metric in LIKENESSES
+        metric: expected_utility(outputs, metric=metric, tokenize=corpus.tokenize, votes=list(votes.values()))
+        for metric in METRICS
     }
-    texts = [list(translations) for translations in similarity[LIKENESSES[0]]]
+    texts = [list(translations) for translations in similarity[METRICS[0]]]
     back = backward_scores(options.back, texts, read_lines(corpus.find(split, corpus.source)))
     return [
-        [Candidate(text, {metric: similarity[metric][i][text] for metric in LIKENESSES}, next(back)) for text in row]
+        [Candidate(text, {metric: similarity[metric][i][text] for metric in METRICS}, next(back)) for text in row]
         for i, row in enumerate(texts)
     ]
 

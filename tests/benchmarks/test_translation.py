@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.evaluation.mbr import consensus as heedful_consensus
+from heedful.evaluation.mbr import mbr_decode
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "docs" / "results"
@@ -177,7 +177,7 @@ def consensus(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_the_named_metric_decides_the_consensus(metric: str, consensus: Callable[..., list[str]]) -> None:
     translations = ["runs a dogs the", "the dog a", "dog dogs runs the"]
-    expected = {name: heedful_consensus([[line] for line in translations], likeness=name) for name in ("bleu", "chrf")}
+    expected = {name: mbr_decode([[line] for line in translations], metric=name) for name in ("bleu", "chrf")}
     assert expected["bleu"] != expected["chrf"]
     systems = ["system0", "system1", "system2"]
     assert consensus(translations, "--systems", *systems, "--metric", metric) == expected[metric]

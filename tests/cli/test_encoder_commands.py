@@ -105,7 +105,7 @@ def test_a_target_of_several_tokens_gives_a_warning(folder: Path, capsys) -> Non
     assert len(pieces) > 1
     assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--target", "zebrafish", "a"]) == 0
     error = capsys.readouterr().err
-    assert error.startswith(f"heedful: target 'zebrafish' is {len(pieces)} tokens") and error.count("\n") == 1
+    assert error.startswith(f"heedful: the target 'zebrafish' has {len(pieces)} tokens") and error.count("\n") == 1
     assert f"the first, {pieces[0]!r}, is compared" in error
 
 
@@ -202,9 +202,9 @@ def test_the_header_is_numpys_and_has_a_fixed_length(n_rows: int) -> None:
 
 
 MISTAKES = {
-    "no mask": (["fill", "a dog", "-m", "bert"], "hides no word"),
+    "no mask": (["fill", "a dog", "-m", "bert"], "has no [MASK]"),
     "another family": (["fill", "a [MASK]", "-m", "vit"], "family 'vit'"),
-    "no labels": (["classify", "lines.txt", "-m", "bert"], "knows no labels"),
+    "no labels": (["classify", "lines.txt", "-m", "bert"], "labels need head"),
     "top_k": (["classify", "lines.txt", "-m", "mood", "--top-k", "0"], "--top-k"),
     "a picture": (["embed", "lines.txt", "-m", "bert", "--output", "v.png"], ".npy or .jsonl"),
     "tokens as a table": (

@@ -204,7 +204,7 @@ def test_a_file_that_does_not_fit_is_refused_before_a_model_translates(
     write(tmp_path / "short", TARGET[:3])
     test_set = ["--source", files["source"], "--target", files["target"]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("heedful.evaluation.evaluate.model_system", lambda *_, **__: pytest.fail("it translated"))
+        patch.setattr("heedful.evaluation.evaluate.system_from_model", lambda *_, **__: pytest.fail("it translated"))
         assert run(["evaluate", "-m", model, *test_set, "--against", str(tmp_path / against)]) == 1
     assert f"{against}: " in capsys.readouterr().err
 
@@ -219,7 +219,7 @@ def test_progress_is_reported(
     out, err = capsys.readouterr()
     json.loads(out)
     lines = err.splitlines()
-    for activity in ("translating", "reading the references"):
+    for activity in ("translating", "scoring the references"):
         reports = [line for line in lines if line.startswith(f"{model}: {activity}: ")]
         assert f"{model}: {activity}: 4 sentences" in reports[-1] and "100%" in reports[-1]
     assert len([line for line in lines if "translating: 4 sentences" in line]) == 2  # of both models

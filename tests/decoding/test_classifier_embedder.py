@@ -80,13 +80,13 @@ def test_words_beyond_the_longest_have_no_label_and_are_counted(tokenizers, tmp_
     classifier = Classifier.load(bert_folder(tmp_path / "m", tokenizers, head="tag", labels=("O", "B")))
     [words] = classifier.label_words(["a " * 100])
     assert [word.position for word in words] == list(range(1, 39))
-    assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
+    assert classifier.truncation.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
 
 
 def test_what_is_too_long_is_cut_and_counted(mood: Path) -> None:
     classifier = Classifier.load(mood)
     classifier.classify(["a dog runs", "a dog " * 100])
-    assert classifier.tally.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
+    assert classifier.truncation.warnings() == ["1 line was cut to the 40 tokens that the model takes"]
 
 
 def test_an_image_has_labels(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_an_image_of_pillows_is_as_its_file(tmp_path: Path) -> None:
     images = [Image.open(file) for file in files]
     assert pipe(images[0]) == pipe(files[0])
     assert pipe(images) == pipe(files) and pipe([images[1].convert("RGBA")]) == pipe([files[1]])
-    with pytest.raises(UserError, match="fetches nothing"):
+    with pytest.raises(UserError, match="downloads no images"):
         pipe("https://example.org/dog.png")
     with pytest.raises(UserError, match="no such file"):
         pipe(tmp_path / "nowhere.png")
@@ -209,9 +209,9 @@ def test_the_pipelines_take_what_changes_nothing(mood: Path, tmp_path: Path) -> 
 
 
 def test_a_model_without_labels_is_refused(tokenizers, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="knows no labels"):
+    with pytest.raises(UserError, match="labels need head"):
         Classifier.load(bert_folder(tmp_path / "model", tokenizers))
-    with pytest.raises(UserError, match="each word"):
+    with pytest.raises(UserError, match="labels the words"):
         Classifier.load(bert_folder(tmp_path / "t", tokenizers, head="tag", labels=("O", "B"))).classify(["a"])
 
 

@@ -8,7 +8,7 @@ import torch
 import heedful
 from deterministic import fill, whole_numbers
 from echo_engine import tokenizers
-from heedful.decoding.generator import Continuation, Generator
+from heedful.decoding.generator import ContinuationDecoder, Generator
 from heedful.errors import UserError
 from heedful.models.gpt import Gpt, GptConfig
 from heedful.models.model_io import save_model
@@ -127,7 +127,7 @@ def test_characters_come_whole_in_a_stream() -> None:
     before = tokenizer.encode("é is")
     after = tokenizer.encode("é is 你好 naïve")[len(before) :]
     assert len(after) > len(" 你好 naïve")  # several bytes to a character
-    continuation = Continuation(tokenizer, before)
+    continuation = ContinuationDecoder(tokenizer, before)
     said = [continuation.add([id]) for id in after]
     assert "".join(said) == " 你好 naïve"
     assert "" in said
@@ -152,7 +152,7 @@ def test_a_text_may_outgrow_the_window() -> None:
     generator = Generator(make(max_len=8), tokenizers().source)
     [[found]] = generator.search_ids([[2, 5]], max_len=50, min_len=50)
     assert len(found.ids) == 50
-    with pytest.warns(UserWarning, match="a prompt of 28 tokens: the model reads 8 at once"):
+    with pytest.warns(UserWarning, match="the prompt has 28 tokens, but the model reads at most 8 at once"):
         assert generator.generate("abcdefghijklmnopqrstuvwxyz", max_len=3)
 
 
@@ -170,7 +170,7 @@ def test_from_a_folder(generator: Generator, tmp_path: Path) -> None:
 def test_mistakes(generator: Generator) -> None:
     with pytest.raises(UserError, match="did you mean 'max_len'"):
         generator.generate("x", max_length=3)
-    with pytest.raises(UserError, match=r"has none.*leave it out"):
+    with pytest.raises(UserError, match=r"cannot use one.*leave it out"):
         generator.generate("x", shortlist=True)
     with pytest.raises(UserError, match="prompt 1: must be ids from 0 to"):
         generator.search_ids([[1], []])

@@ -67,7 +67,7 @@ def test_the_answers_are_the_models_own(folder: Path) -> None:
     seen = look_at_encoder(folder / "tags", text)
     assert list(seen.answer) == tags
     firsts = [spans[0] for spans in seen.source.words if seen.tokens[spans[0]].startswith("▁")]
-    assert [one["place"] for one in seen.to_values()["answer"]] == [one.place for one in tags] == firsts
+    assert [one["place"] for one in seen.to_values()["answer"]] == [one.position for one in tags] == firsts
 
 
 def test_attention_over_an_image(folder: Path) -> None:

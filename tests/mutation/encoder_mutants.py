@@ -79,7 +79,7 @@ IN_ENCODERS = [
     Mutant(
         "mean pooling counts padding",
         "decoding/embedder.py",
-        "(states * real[..., None]).sum(dim=1)",
+        "(states * mask[..., None]).sum(dim=1)",
         "states.sum(dim=1)",
         ANSWERS,
     ),

@@ -97,8 +97,8 @@ IN_GPT = [
     Mutant(
         "an incomplete character is streamed",
         "decoding/generator.py",
-        "self.whole(self.ids).rstrip(UNFINISHED)",
-        "self.whole(self.ids)",
+        "self.decode(self.ids).rstrip(UNFINISHED)",
+        "self.decode(self.ids)",
         GENERATOR,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Made-up references and outputs, the same on every machine: words of a small language, some of them got wrong."""
+"""Synthetic references and outputs with errors, equal on every machine."""
 
 from random import Random
 
@@ -23,12 +23,13 @@ WORDS = [
 
 
 def references(n: int, *, seed: int = 1) -> list[str]:
+    """Return n random sentences of 1 to 20 words."""
     random = Random(seed)
     return [" ".join(random.choices(WORDS, k=random.randint(1, 20))) for _ in range(n)]
 
 
 def spoiled(lines: list[str], share: float, *, seed: int = 2) -> list[str]:
-    """The same with this share of the words replaced, and now and then one left out."""
+    """Replace a share of the words, and drop the last word of a share of the lines."""
     random = Random(seed)
     result = []
     for line in lines:

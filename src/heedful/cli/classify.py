@@ -69,7 +69,7 @@ def classify(
         writer = LabelWriter(out, format, top_k)
         lines = LineFilter(source, executor, writer, on_bad_line=on_bad_line, can_keep=False, verb="classify")
         lines.run(hidden=output is None and sys.stdout.isatty())
-    for text in [*classifier.tally.warnings(), *lines.warnings()]:
+    for text in [*classifier.truncation.warnings(), *lines.warnings()]:
         print_message(text)
 
 
@@ -91,7 +91,7 @@ def _classify_block(classifier: "Classifier", texts: Sequence[str], start: int) 
     """Label each text; an error names the first text that causes it, by its number."""
     from heedful.decoding.translation import BlockResult
 
-    label = classifier.label_words if classifier.labels_tokens else classifier.classify
+    label = classifier.label_words if classifier.labels_words else classifier.classify
     try:
         return BlockResult(label(texts), DecodingStats())
     except UserError:

@@ -63,7 +63,7 @@ def embed(
     with open_output(output) as out, ProgressReporter(unit="lines") as progress:
         write = _write_npy if output.suffix == ".npy" else _write_jsonl
         write(out, embedder, _blocks(file, embedder, progress), pool)
-    for text in embedder.tally.warnings():
+    for text in embedder.truncation.warnings():
         print_message(text)
 
 

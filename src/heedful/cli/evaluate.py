@@ -18,7 +18,7 @@ from heedful.errors import UserError
 from heedful.models.model_info import builtin_folders, find_model_folder
 
 if TYPE_CHECKING:  # the evaluation needs NumPy, which the help must not wait for
-    from heedful.evaluation.evaluate import Evaluation, SentenceScores, System, Texts
+    from heedful.evaluation.evaluate import Evaluation, EvaluationSet, SentenceScores, System
     from heedful.evaluation.metrics import Interval, Score
     from heedful.evaluation.significance import Comparison
 
@@ -73,14 +73,14 @@ def evaluate(
     per_sentence
         Write the scores of each sentence to this file, one JSON object a line.
     """
-    from heedful.evaluation.evaluate import evaluate_texts, read_texts
+    from heedful.evaluation.evaluate import evaluate_texts, read_evaluation_set
 
     system = _system_to_score(model, hypotheses, source)
     _check_options(worst, per_sentence, [system, source, against, *(target or ())])
     if not target:
         raise UserError("nothing to compare with: pass --target, the reference translation of --source")
     name = resolve_device(device)
-    texts = read_texts(source, target)
+    texts = read_evaluation_set(source, target)
     systems = _systems([path for path in (system, against) if path is not None], texts, beam, compute, name)
     outputs = [each.hypotheses for each in systems]
     scores = evaluate_texts(
@@ -130,18 +130,19 @@ def _check_options(worst: int, per_sentence: Path | None, inputs: list[Path | No
     refuse_overwriting(per_sentence, *inputs, option="--per-sentence")
 
 
-def _systems(paths: list[Path], texts: "Texts", beam: int, compute: Compute, device: str) -> "list[System]":
-    from heedful.evaluation.evaluate import file_system, model_system
+def _systems(paths: list[Path], texts: "EvaluationSet", beam: int, compute: Compute, device: str) -> "list[System]":
+    from heedful.evaluation.evaluate import system_from_file, system_from_model
 
     # Files first: a problem with one is reported before a model has translated for an hour.
-    files = {path: file_system(path, texts) for path in paths if not _is_model(path)}
+    files = {path: system_from_file(path, texts) for path in paths if not _is_model(path)}
     with ProgressReporter(unit="sentences") as progress:
 
-        def tell(activity: str, done: int) -> None:
-            progress.update(activity, done, done / max(1, len(texts)))
+        def on_progress(activity: str, n_done: int) -> None:
+            progress.update(activity, n_done, n_done / max(1, len(texts)))
 
         return [
-            files.get(path) or model_system(path, texts, beam=beam, compute=compute, device=device, on_progress=tell)
+            files.get(path)
+            or system_from_model(path, texts, beam=beam, compute=compute, device=device, on_progress=on_progress)
             for path in paths
         ]
 
@@ -159,7 +160,7 @@ def _is_model(path: Path) -> bool:
 class Report:
     """The scores of one system, perhaps compared with a second."""
 
-    texts: "Texts"
+    texts: "EvaluationSet"
     systems: "list[System]"
     evaluation: "Evaluation"
     n_worst: int

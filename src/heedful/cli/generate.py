@@ -160,7 +160,7 @@ def _generate_block(
     from heedful.decoding.translation import BlockResult
 
     prompts = {start + index: text for index, text in enumerate(texts) if text.strip()}
-    generated = iter(generator.generate_block([*prompts.values()], settings, numbers=[*prompts]))
+    generated = iter(generator.generate_block([*prompts.values()], settings, indices=[*prompts]))
     outputs = [
         next(generated) if text.strip() else [Generation(text, "", 0.0, (), True)] * settings.n_best for text in texts
     ]

@@ -1,4 +1,4 @@
-"""Label texts, pairs of texts, images or words: `Classifier.load(MODEL).classify(["What a film!"])`."""
+"""Classify texts, images or the words of a text: `Classifier.load(MODEL).classify(["What a film!"])`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.decoding.encoder_inputs import (
     IMAGES_AT_ONCE,
     Row,
-    Tally,
+    Truncation,
     batches,
     encode_words,
     image_tensor,
@@ -30,7 +30,7 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:
     from heedful.data.images import Picture
 
-Text = str | tuple[str, str]  # a text, or a pair such as a question and a possible answer
+Text = str | tuple[str, str]  # one text, or a pair, such as a question and a sentence that may answer it
 
 
 @dataclass(frozen=True)
@@ -43,39 +43,40 @@ class Labelled:
 
 @dataclass(frozen=True)
 class LabelledWord:
-    """A word, its most probable label, and the probability."""
+    """A word, its likeliest label and that label's probability."""
 
     word: str
     label: str
     score: float
-    position: int  # of its first token, which the label is predicted from; the start token is at 0
+    position: int  # of its first token, at which the label is predicted; the first special token has position 0
 
 
 @dataclass
 class Classifier:
-    """A BERT or ViT with a head for labels.
+    """A BERT or a ViT with a classification head: head = "classify" for texts and images, "tag" for words.
 
-    `tally` counts the texts that were cut to the model's length.
+    [labels] = Classifier.load("runs/mood").classify(["What a film!"])
+    labels[0].label, labels[0].score
     """
 
     model: Bert | Vit
     tokenizer: Tokenizer | None = None
     where: str = "this model"
-    tally: Tally = field(default_factory=Tally)
+    truncation: Truncation = field(default_factory=Truncation)
 
     def __post_init__(self) -> None:
         head = self.model.config.head
         if head not in ("classify", "tag"):
             raise UserError(
-                f"{self.where}: has the head '{head}', which predicts no labels; that needs head = 'classify' or 'tag'"
+                f"{self.where}: has the head '{head}', but labels need head = 'classify' or, for words, head = 'tag'"
             )
         if isinstance(self.model, Bert) and self.tokenizer is None:
-            raise UserError(f"{self.where}: has no tokenizer: it takes ids only, and no text")
+            raise UserError(f"{self.where}: has no tokenizer, so it cannot read text")
         self.model.eval()
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "Classifier":
-        """Load the model of a run or a model folder."""
+        """Load the model of a run or of a model folder."""
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         model = loaded.model
@@ -86,48 +87,51 @@ class Classifier:
 
     @property
     def takes_images(self) -> bool:
+        """Whether the inputs are images instead of texts."""
         return isinstance(self.model, Vit)
 
     @property
-    def labels_tokens(self) -> bool:
+    def labels_words(self) -> bool:
+        """Whether the model labels words (`label_words`) instead of whole inputs (`classify`)."""
         return self.model.config.head == "tag"
 
     def classify(self, inputs: "Sequence[Text | Picture]", *, apply: str | None = None) -> list[list[Labelled]]:
-        """Return for each text, pair of texts or image every label with its probability, the most probable first.
+        """Return for each text, pair of texts or image all labels with their probabilities, best first.
 
-        `apply` is the function from logits to scores: "softmax", "sigmoid" or "none"; by default that of the training.
+        `apply` is the function from logits to scores: "softmax", "sigmoid" or "none"; by default "sigmoid" for a
+        multi-label model, else "softmax".
         """
-        if self.labels_tokens:
-            raise UserError(f"{self.where}: labels each word of a text, not the text; use label_words")
+        if self.labels_words:
+            raise UserError(f"{self.where}: labels the words of a text, not the text; use label_words")
         function = _function(apply, multi_label=self.model.config.multi_label)
-        pictures = cast("Sequence[Picture]", inputs)  # reading them refuses anything else
-        logits = self._of_images(pictures) if isinstance(self.model, Vit) else self._of_texts(inputs)
-        return [self._sorted(function(row.float())) for row in logits]
+        pictures = cast("Sequence[Picture]", inputs)  # for a ViT; read_image raises on other types
+        logits = self._image_logits(pictures) if isinstance(self.model, Vit) else self._text_logits(inputs)
+        return [self._ranked(function(row.float())) for row in logits]
 
     def label_words(self, texts: Sequence[str]) -> list[list[LabelledWord]]:
-        """Return the most probable label of each word of each text; words are separated by white space."""
-        if not self.labels_tokens or self.tokenizer is None:
-            raise UserError(f"{self.where}: has one label for a whole text; use classify")
+        """Return the most probable label of each word of each text; words are split at white space, as in training."""
+        if not self.labels_words or self.tokenizer is None:
+            raise UserError(f"{self.where}: labels whole inputs, not words; use classify")
         assert isinstance(self.model, Bert)
-        words = [text.split() for text in texts]
-        encoded = [encode_words(self.tokenizer, some) for some in words]
-        rows = [make_row(list(chain.from_iterable(ids)), self.model.config) for ids in encoded]
+        texts_words = [text.split() for text in texts]
+        texts_ids = [encode_words(self.tokenizer, words) for words in texts_words]
+        rows = [make_row(list(chain.from_iterable(ids)), self.model.config) for ids in texts_ids]
         results = []
-        for some, ids, logits in zip(words, encoded, self._of_rows(rows), strict=True):
-            positions = list(accumulate(map(len, ids), initial=1))  # a word's first token predicts its label
-            positions = [position for position in positions if position < len(logits) - 1]
-            results.append([self._of_word(word, logits, at) for word, at in zip(some, positions, strict=False)])
+        for words, ids, logits in zip(texts_words, texts_ids, self._row_logits(rows), strict=True):
+            starts = accumulate(map(len, ids), initial=1)  # training teaches the label at a word's first token only
+            kept = [start for start in starts if start < len(logits) - 1]  # words that were not cut off
+            results.append([self._label_word(word, logits, start) for word, start in zip(words, kept, strict=False)])
         return results
 
-    def _of_word(self, word: str, logits: Tensor, position: int) -> LabelledWord:
-        score, index = logits[position].float().softmax(dim=-1).max(dim=-1)
-        return LabelledWord(word, self.model.config.labels[int(index)], float(score), position)
+    def _label_word(self, word: str, logits: Tensor, position: int) -> LabelledWord:
+        score, label_id = logits[position].float().softmax(dim=-1).max(dim=-1)
+        return LabelledWord(word, self.model.config.labels[int(label_id)], float(score), position)
 
-    def _of_texts(self, texts: "Sequence[Text | Picture]") -> list[Tensor]:
+    def _text_logits(self, texts: "Sequence[Text | Picture]") -> list[Tensor]:
         assert isinstance(self.model, Bert) and self.tokenizer is not None
         pairs = [text if isinstance(text, tuple) else (str(text), "") for text in texts]
         firsts, seconds = (self.tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
-        return self._of_rows(
+        return self._row_logits(
             [
                 make_pair(first, second, self.model.config)
                 if isinstance(text, tuple)
@@ -137,34 +141,34 @@ class Classifier:
         )
 
     @torch.inference_mode()
-    def _of_rows(self, rows: Sequence[Row]) -> list[Tensor]:
+    def _row_logits(self, rows: Sequence[Row]) -> list[Tensor]:
         assert isinstance(self.model, Bert)
         config, device = self.model.config, self.model.embedding.table.weight.device
-        self.tally.limit = config.max_len
-        self.tally.n_cut += sum(row.n_cut > 0 for row in rows)
+        self.truncation.limit = config.max_len
+        self.truncation.n_cut += sum(row.n_cut > 0 for row in rows)
         results: dict[int, Tensor] = {}
         for indices, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             segments = segments_of([rows[index] for index in indices], ids.size(1), n_segments=config.n_segments)
             segments = None if segments is None else segments.to(device)
             logits = self.model(ids.to(device), mask.to(device), segments).cpu()
             results |= {
-                index: logits[i, : len(rows[index].ids)] if self.labels_tokens else logits[i]
+                index: logits[i, : len(rows[index].ids)] if self.labels_words else logits[i]
                 for i, index in enumerate(indices)
             }
         return [results[index] for index in range(len(rows))]
 
     @torch.inference_mode()
-    def _of_images(self, files: "Sequence[Picture]") -> list[Tensor]:
+    def _image_logits(self, files: "Sequence[Picture]") -> list[Tensor]:
         assert isinstance(self.model, Vit)
         results: list[Tensor] = []
         for start in range(0, len(files), IMAGES_AT_ONCE):
             results += self.model(image_tensor(self.model, files[start : start + IMAGES_AT_ONCE])).cpu()
         return results
 
-    def _sorted(self, scores: Tensor) -> list[Labelled]:
+    def _ranked(self, scores: Tensor) -> list[Labelled]:
         labels = self.model.config.labels
-        order = sorted(range(len(labels)), key=lambda number: -float(scores[number]))
-        return [Labelled(labels[number], float(scores[number])) for number in order]
+        order = sorted(range(len(labels)), key=lambda label_id: -float(scores[label_id]))
+        return [Labelled(labels[label_id], float(scores[label_id])) for label_id in order]
 
 
 def _function(apply: str | None, *, multi_label: bool) -> Callable[[Tensor], Tensor]:

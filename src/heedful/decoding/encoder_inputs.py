@@ -1,4 +1,4 @@
-"""The inputs of encoders: texts with special tokens in batches of similar length, masked texts, and images."""
+"""Inputs of encoders: texts with special tokens, in batches of similar length, and images as pixel tensors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from heedful.models.bert import BertConfig
 from heedful.models.vit import Vit
 from heedful.text import HFTokenizer, SentencePieceTokenizer, Tokenizer
 
-MASK = "[MASK]"  # what a user writes for a masked word, whatever the mask token of the tokenizer is
+MASK = "[MASK]"  # what a user writes for a masked word, whatever the tokenizer's mask token is
 BATCH_TOKENS = 4096
-_STAND_INS = "\ue000\ue001\uf8fe\uf8ff"  # of Unicode's private use area: no vocabulary has them
+_PLACEHOLDERS = "\ue000\ue001\uf8fe\uf8ff"  # private-use characters, which no vocabulary contains
 
 
 @dataclass(frozen=True)
 class Row:
-    """One input of an encoder."""
+    """One row of a batch: a text, or a pair of texts, as ids."""
 
     ids: list[int]  # with special tokens
-    n_cut: int = 0  # tokens that were cut off
-    second: int | None = None  # the position of the second text of a pair
+    n_cut: int = 0  # tokens that were cut off, because the model takes no more
+    second: int | None = None  # position of the first token of the second text of a pair
 
 
 @dataclass
-class Tally:
-    """The number of texts that were cut to the model's length."""
+class Truncation:
+    """Counts the texts that were cut to the model's maximum length."""
 
-    n_cut: int = 0
-    limit: int = 0
+    n_cut: int = 0  # texts
+    limit: int = 0  # tokens that the model takes
 
     def warnings(self) -> list[str]:
-        """Return a warning if texts were cut."""
+        """Return a warning with the number of texts that were cut, or none."""
         if not self.n_cut:
             return []
         lines = "1 line was" if self.n_cut == 1 else f"{self.n_cut:,} lines were"
@@ -42,13 +42,13 @@ class Tally:
 
 
 def make_row(ids: list[int], config: BertConfig) -> Row:
-    """Make the input of one text: bos ids eos, cut to the model's length."""
+    """Put the special tokens around a text and cut it to the positions that the model has."""
     room = max(config.max_len - 2, 0)
     return Row([config.special_ids.bos_id, *ids[:room], config.special_ids.eos_id], n_cut=max(0, len(ids) - room))
 
 
 def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
-    """Make the input of two texts: bos first eos second eos. If they are too long, the longer one is cut first."""
+    """Join two texts with a separator; if they are too long, tokens are cut from the longer text first."""
     n_cut = max(0, len(first) + len(second) - max(config.max_len - 3, 0))
     lengths = [len(first), len(second)]
     for _ in range(n_cut):
@@ -59,7 +59,10 @@ def make_pair(first: list[int], second: list[int], config: BertConfig) -> Row:
 
 
 def segments_of(rows: Sequence[Row], width: int, *, n_segments: int) -> Tensor | None:
-    """Return the segment ids, (B, S): 1 for the second text of a pair. None without pairs, or segments in the model."""
+    """Return the segment ids (B, S): 1 for the second text of a pair, else 0.
+
+    The result is None if no row is a pair, or if the model has no segment embeddings.
+    """
     if n_segments < 2 or all(row.second is None for row in rows):
         return None
     begins = torch.tensor([width if row.second is None else row.second for row in rows])
@@ -69,66 +72,74 @@ def segments_of(rows: Sequence[Row], width: int, *, n_segments: int) -> Tensor |
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
-    """Return the ids of each word by itself, at least one: a tagger predicts a word's label from its first token."""
+    """Return the ids of each word, encoded separately; a word without pieces becomes the unknown token.
+
+    Every word needs a token, because a token classifier labels a word at its first token.
+    """
     return [ids or [tokenizer.special_ids.unk_id] for ids in tokenizer.encode_batch(words)]
 
 
 def batches(
     rows: Sequence[Row], *, pad_id: int, batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yield (indices of the rows, ids (B, S), mask (B, S)), the longest rows first, so that memory does not grow."""
-    order = sorted(range(len(rows)), key=lambda number: -len(rows[number].ids))
+    """Yield batches of rows of similar length: (indices of the rows, ids (B, S), mask (B, S)).
+
+    The longest rows come first, so that a lack of memory shows at once.
+    """
+    order = sorted(range(len(rows)), key=lambda index: -len(rows[index].ids))
     while order:
         width = len(rows[order[0]].ids)
         chosen, order = order[: max(1, batch_tokens // width)], order[max(1, batch_tokens // width) :]
         ids = torch.full((len(chosen), width), pad_id)
-        for place, number in enumerate(chosen):
-            ids[place, : len(rows[number].ids)] = torch.tensor(rows[number].ids)
-        lengths = torch.tensor([len(rows[number].ids) for number in chosen])
+        for batch_row, index in enumerate(chosen):
+            ids[batch_row, : len(rows[index].ids)] = torch.tensor(rows[index].ids)
+        lengths = torch.tensor([len(rows[index].ids) for index in chosen])
         yield chosen, ids, torch.arange(width) < lengths[:, None]
 
 
 def masked_ids(tokenizer: Tokenizer, text: str, *, mask_id: int) -> list[int]:
-    """Return the ids of a text in which [MASK], or the tokenizer's own mask token, stands for masked words."""
-    own = tokenizer.pieces([mask_id])[0]
-    text = text.replace(own, MASK) if own else text
+    """Encode a text with masked words, which are written as [MASK] or as the tokenizer's mask token."""
+    mask_piece = tokenizer.pieces([mask_id])[0]
+    text = text.replace(mask_piece, MASK) if mask_piece else text
     if isinstance(tokenizer, HFTokenizer):
-        return tokenizer.encode(text.replace(MASK, own))
+        return tokenizer.encode(text.replace(MASK, mask_piece))
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.kind != "word" and tokenizer.info.byte_fallback:
-        return _around_stand_ins(tokenizer, text, mask_id)
+        return _encode_with_placeholder(tokenizer, text, mask_id)
     ids: list[int] = []
-    for number, part in enumerate(text.split(MASK)):
-        ids += [mask_id] * (number > 0) + tokenizer.encode(part.strip(" "))
+    for index, part in enumerate(text.split(MASK)):
+        ids += [mask_id] * (index > 0) + tokenizer.encode(part.strip(" "))
     return ids
 
 
-def _around_stand_ins(tokenizer: SentencePieceTokenizer, text: str, mask_id: int) -> list[int]:
-    """Encode with a stand-in character for each mask, so that the words around it get the tokens of the whole text.
+def _encode_with_placeholder(tokenizer: SentencePieceTokenizer, text: str, mask_id: int) -> list[int]:
+    """Encode the text with a placeholder character for each mask, then replace the placeholder's byte pieces.
 
-    A character that is in no piece is encoded as bytes; these are replaced by the mask, and the space that would
-    belong to the masked word is removed.
+    Encoding the whole text splits the words around a mask as they would be split beside a word. The mask replaces the
+    separate space piece of the placeholder too, because the piece of a word includes its space.
     """
-    stand_in = next((character for character in _STAND_INS if character not in text), None)
-    if stand_in is None:
-        raise UserError("the text has all of U+E000, U+E001, U+F8FE and U+F8FF; remove one of them")
-    spelled = tokenizer.encode(stand_in)
-    spelled = [number for number, piece in zip(spelled, tokenizer.pieces(spelled), strict=True) if piece != "▁"]
-    ids = tokenizer.encode(text.replace(MASK, stand_in))
-    space = next((number for number, piece in zip(ids, tokenizer.pieces(ids), strict=True) if piece == "▁"), None)
-    before, after = (not tokenizer.info.suffix, tokenizer.info.suffix) if tokenizer.kind != "char" else (False, False)
+    placeholder = next((character for character in _PLACEHOLDERS if character not in text), None)
+    if placeholder is None:
+        codes = ", ".join(f"U+{ord(character):04X}" for character in _PLACEHOLDERS)
+        raise UserError(f"the text contains all of the private-use characters {codes}; remove one, to mask words")
+    byte_ids = tokenizer.encode(placeholder)
+    byte_ids = [id for id, piece in zip(byte_ids, tokenizer.pieces(byte_ids), strict=True) if piece != "▁"]
+    ids = tokenizer.encode(text.replace(MASK, placeholder))
+    space = next((id for id, piece in zip(ids, tokenizer.pieces(ids), strict=True) if piece == "▁"), None)
+    space_before = tokenizer.kind != "char" and not tokenizer.info.suffix
+    space_after = tokenizer.kind != "char" and tokenizer.info.suffix
     result: list[int] = []
-    at = 0
-    while at < len(ids):
-        if ids[at : at + len(spelled)] != spelled:
-            result.append(ids[at])
-            at += 1
+    position = 0
+    while position < len(ids):
+        if ids[position : position + len(byte_ids)] != byte_ids:
+            result.append(ids[position])
+            position += 1
             continue
-        if before and result and result[-1] == space:
+        if space_before and result and result[-1] == space:
             result.pop()
         result.append(mask_id)
-        at += len(spelled)
-        if after and at < len(ids) and ids[at] == space:
-            at += 1
+        position += len(byte_ids)
+        if space_after and position < len(ids) and ids[position] == space:
+            position += 1
     return result
 
 
@@ -136,7 +147,7 @@ IMAGES_AT_ONCE = 32
 
 
 def image_tensor(model: Vit, files: Sequence[Picture]) -> Tensor:
-    """Read images and make the input of a ViT: resized and normalised, (B, C, H, W)."""
+    """Read images, resize and normalise them: (B, C, H, W), on the device of the model."""
     config = model.config
     pixels = [
         torch.from_numpy(read_image(file, n_channels=config.n_channels, size=config.image_size, resize=config.resize))

@@ -1,4 +1,4 @@
-"""Predict masked words: `FillMask.load(MODEL).fill("A [MASK] runs.")`."""
+"""Predict masked tokens with a BERT: `FillMask.load(MODEL).fill("A [MASK] runs.")`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,25 @@ from heedful.text.tokenizer import decode_generated
 
 @dataclass(frozen=True)
 class Candidate:
-    """One word for one mask."""
+    """One predicted token for one mask."""
 
-    score: float  # the probability
+    score: float  # its probability
     token: int
     token_text: str
-    text: str  # the whole text with this word; other masks are left out
-    ids: tuple[int, ...]  # of the text as the model reads it: with special tokens and other masks
+    text: str  # the whole text with this token filled in; other masks are left out
+    ids: tuple[int, ...]  # the model's input with this token filled in: with special tokens and the other masks
 
 
 class FillMask:
-    """A BERT that was trained to predict masked words, and its tokenizer."""
+    """A BERT with the head for masked language modeling, and its tokenizer.
+
+    [candidates] = FillMask.load("runs/bert").fill("A [MASK] runs.", top_k=3)
+    """
 
     def __init__(self, model: Bert, tokenizer: Tokenizer, *, where: str = "this model") -> None:
         if model.config.head != "masked":
             raise UserError(
-                f"{where}: has the head '{model.config.head}', which predicts no masked words; that needs head = "
+                f"{where}: has the head '{model.config.head}', but predicting masked tokens needs head = "
                 "'masked' (heedful train RUN --family bert --text FILE)"
             )
         mask_id = model.config.special_ids.mask_id
@@ -45,103 +48,103 @@ class FillMask:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> "FillMask":
-        """Load the model of a run or a model folder."""
+        """Load the BERT of a run or of a model folder."""
         folder = find_model_folder(path)
         loaded = load_model(folder, device=device)
         model = loaded.expect(Bert)
         if loaded.tokenizers is None:
-            raise UserError(f"{folder}: has no tokenizer: it takes ids only, and no text")
+            raise UserError(f"{folder}: has no tokenizer, so it cannot read text")
         return cls(model, loaded.tokenizers.source, where=str(folder))
 
     def fill(self, text: str, *, top_k: int = 5, targets: Sequence[str] | None = None) -> list[list[Candidate]]:
-        """Return for each [MASK] the `top_k` most probable words; with `targets`, only these are compared."""
+        """Return for each [MASK] the `top_k` most probable tokens, best first; with `targets`, only of these words."""
         return self.fill_batch([text], top_k=top_k, targets=targets)[0]
 
     def fill_batch(
         self, texts: Sequence[str], *, top_k: int = 5, targets: Sequence[str] | None = None
     ) -> list[list[list[Candidate]]]:
-        """Do the same for several texts together."""
+        """Do `fill` for several texts in batches; a UserError names the first text without a mask."""
         config = self.model.config
         if not 1 <= top_k <= config.vocab_size:
-            raise UserError(f"top_k = {top_k}: must lie between 1 and {config.vocab_size:,}, the vocabulary size")
-        return self._filled(texts, top_k, None if targets is None else self._target_ids(targets))
+            raise UserError(f"top_k = {top_k}: must be from 1 to {config.vocab_size:,}, the size of the vocabulary")
+        return self._predict(texts, top_k, None if targets is None else self._target_ids(targets))
 
     @torch.inference_mode()
-    def _filled(self, texts: Sequence[str], top_k: int, only: list[int] | None) -> list[list[list[Candidate]]]:
+    def _predict(self, texts: Sequence[str], top_k: int, target_ids: list[int] | None) -> list[list[list[Candidate]]]:
         config = self.model.config
-        whole = [self._ids(text, number) for number, text in enumerate(texts)]
-        rows = [make_row(ids, config) for ids in whole]
+        encoded = [self._encode(text, index) for index, text in enumerate(texts)]
+        rows = [make_row(ids, config) for ids in encoded]
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
-        for numbers, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
+        for indices, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             states = self.model.hidden_states(ids.to(device), mask.to(device))
-            for place, number in enumerate(numbers):
-                masked = [i for i, id in enumerate(rows[number].ids) if id == self.mask_id]
+            for batch_row, index in enumerate(indices):
+                row = rows[index]
+                masked = [position for position, id in enumerate(row.ids) if id == self.mask_id]
                 if not masked:
-                    raise _no_mask(number, rows[number].n_cut)
-                probabilities = self.model.head(states[place, masked]).float().softmax(dim=-1).cpu()
-                results[number] = [
-                    self._candidates(rows[number].ids, at, row, top_k, only)
-                    for at, row in zip(masked, probabilities, strict=True)
+                    raise _no_mask(index, row.n_cut)
+                probs = self.model.head(states[batch_row, masked]).float().softmax(dim=-1).cpu()  # (n_masked, V)
+                results[index] = [
+                    self._candidates(row.ids, position, token_probs, top_k, target_ids)
+                    for position, token_probs in zip(masked, probs, strict=True)
                 ]
-        self._warn_if_cut(whole, rows)
+        self._warn_if_cut(encoded, rows)
         return results
 
-    def _warn_if_cut(self, whole: Sequence[list[int]], rows: Sequence[Row]) -> None:
+    def _warn_if_cut(self, encoded: Sequence[list[int]], rows: Sequence[Row]) -> None:
         n_cut = sum(row.n_cut > 0 for row in rows)
         if n_cut:
             texts = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
             n_lost = sum(
-                ids.count(self.mask_id) - row.ids.count(self.mask_id) for ids, row in zip(whole, rows, strict=True)
+                ids.count(self.mask_id) - row.ids.count(self.mask_id) for ids, row in zip(encoded, rows, strict=True)
             )
-            lost = f", and {n_lost:,} {MASK} {'is' if n_lost == 1 else 'are'} not among them" if n_lost else ""
+            lost = f"; {n_lost:,} {MASK} {'was' if n_lost == 1 else 'were'} cut off and not filled" if n_lost else ""
             warn(Notice(f"{texts} cut to the {self.model.config.max_len:,} tokens that the model takes{lost}"))
 
-    def _ids(self, text: str, number: int) -> list[int]:
-        ids = masked_ids(self.tokenizer, checked(text, number), mask_id=self.mask_id)
+    def _encode(self, text: str, index: int) -> list[int]:
+        ids = masked_ids(self.tokenizer, checked(text, index), mask_id=self.mask_id)
         if self.mask_id not in ids:
-            raise _no_mask(number, 0)
+            raise _no_mask(index, 0)
         return ids
 
     def _candidates(
-        self, ids: list[int], at: int, probabilities: torch.Tensor, top_k: int, only: list[int] | None
+        self, ids: list[int], position: int, probs: torch.Tensor, top_k: int, target_ids: list[int] | None
     ) -> list[Candidate]:
-        if only is not None:
-            best = sorted(only, key=lambda number: -float(probabilities[number]))[:top_k]
+        if target_ids is not None:
+            best = sorted(target_ids, key=lambda token: -float(probs[token]))[:top_k]
         else:
-            best = probabilities.topk(min(top_k, len(probabilities))).indices.tolist()
-        return [self._candidate(ids, at, int(number), float(probabilities[number])) for number in best]
+            best = probs.topk(min(top_k, len(probs))).indices.tolist()
+        return [self._candidate(ids, position, int(token), float(probs[token])) for token in best]
 
-    def _candidate(self, ids: list[int], at: int, token: int, score: float) -> Candidate:
-        mask_id = self.mask_id
-        row = (*ids[:at], token, *ids[at + 1 :])
-        filled = [id for id in row[1:-1] if id != mask_id or id == token]
-        known = token < self.tokenizer.vocab_size  # an embedding may have spare rows
+    def _candidate(self, ids: list[int], position: int, token: int, score: float) -> Candidate:
+        row = (*ids[:position], token, *ids[position + 1 :])
+        filled = [id for id in row[1:-1] if id != self.mask_id or id == token]
+        is_known = token < self.tokenizer.vocab_size  # the embedding may have more rows than the tokenizer has pieces
         return Candidate(
             score=score,
             token=token,
-            token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if known else "",
+            token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if is_known else "",
             text=decode_generated(self.tokenizer, filled),
             ids=row,
         )
 
     def _target_ids(self, targets: Sequence[str]) -> list[int]:
         """Return the token of each word; of several tokens the first, with a warning, as in Hugging Face's pipeline."""
-        ids = [self.tokenizer.encode(target) for target in targets]
-        if empty := [target for target, found in zip(targets, ids, strict=True) if not found]:
+        encoded = [self.tokenizer.encode(target) for target in targets]
+        if empty := [target for target, ids in zip(targets, encoded, strict=True) if not ids]:
             raise UserError(f"targets: {empty[0]!r} has no token")
-        for target, found in zip(targets, ids, strict=True):
-            if len(found) > 1:
-                first, *_ = pieces = self.tokenizer.pieces(found)
-                words = (
-                    f"target {target!r} is {len(found)} tokens of this model ({' '.join(pieces)}), and a mask stands "
-                    f"for one token: the first, {first!r}, is compared"
+        for target, ids in zip(targets, encoded, strict=True):
+            if len(ids) > 1:
+                first, *_ = pieces = self.tokenizer.pieces(ids)
+                message = (
+                    f"the target {target!r} has {len(ids)} tokens in this model ({' '.join(pieces)}), but a mask "
+                    f"stands for one: the first, {first!r}, is used"
                 )
-                warn(Notice(words))
-        return list(dict.fromkeys(found[0] for found in ids))
+                warn(Notice(message))
+        return list(dict.fromkeys(ids[0] for ids in encoded))
 
 
-def _no_mask(number: int, n_cut: int) -> UserError:
+def _no_mask(index: int, n_cut: int) -> UserError:
     if n_cut:
-        return UserError(f"text {number + 1}: every {MASK} is beyond the length that the model takes; shorten the text")
-    return UserError(f"text {number + 1}: has no mask; write {MASK} in place of a word")
+        return UserError(f"text {index + 1}: every {MASK} is beyond the model's maximum length; shorten the text")
+    return UserError(f"text {index + 1}: has no {MASK}; write {MASK} in place of the word to predict")

@@ -1,11 +1,11 @@
 """Continue prompts with a decoder-only model.
 
     generator = Generator.load("runs/book")
-    generator.generate("Once upon a time", max_len=50)                     # str -> str; list -> list, in order
+    generator.generate("Once upon a time", max_len=50)                     # str -> str; list -> list, order kept
     generator.search(prompts, sampling={"temperature": 0.8}, n_best=3)     # Generation objects
-    for text in generator.stream("Once upon a time"): ...                  # piece by piece, as it is generated
+    for text in generator.stream("Once upon a time"): ...                  # piece by piece, while it is generated
 
-A Generator does not change after it was loaded, so several threads may use it.
+A Generator has no state that changes, so several threads may share one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,24 +26,27 @@ from heedful.text.tokenizer import decode_generated, generated_pieces
 if TYPE_CHECKING:
     from heedful.models.gpt import Gpt
 
-# The defaults: greedy search, and at most so many new tokens.
-DEFAULTS = {"beam": 1, "max_len": 100}
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what incomplete bytes of a character are decoded to
+DEFAULTS = {"beam": 1, "max_len": 100}  # greedy search, at most 100 new tokens
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what an incomplete byte sequence is decoded to
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One continuation of a prompt."""
+    """A prompt and one generated continuation."""
 
     prompt: str
-    text: str  # what follows the prompt
-    score: float  # natural log-probability of the continuation
-    tokens: tuple[str, ...]
-    complete: bool  # whether the text ended before the length limit
+    text: str  # the continuation, without the prompt
+    score: float  # natural log-probability of the generated tokens
+    tokens: tuple[str, ...]  # the generated tokens
+    complete: bool  # it ended with the end of the text, not at the length limit
 
 
 class Generator:
-    """A decoder-only model that is ready to continue prompts; without a tokenizer, it takes ids only."""
+    """A decoder-only model that continues prompts. Without a tokenizer, it takes and returns ids only.
+
+    generator = Generator.load("runs/book")
+    generator.generate("Once upon a time", max_len=50)
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Generator:
         batch_rows: int = 64,
         lanes: int | None = None,
     ) -> None:
-        """Take a model in torch, or the engine that runs it; `batch_rows` and `lanes` are TorchEngine's."""
+        """Wrap a model in torch, or an engine; `batch_rows` and `lanes` are the arguments of TorchEngine."""
         self.engine = model if isinstance(model, Engine) else _torch_engine(model, batch_rows, lanes)
         self._tokenizer = tokenizer
 
@@ -75,8 +78,9 @@ class Generator:
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The tokenizer; a UserError is raised if the model has none."""
         if self._tokenizer is None:
-            raise UserError("this model has no tokenizer, so it continues ids only, not text: use search_ids")
+            raise UserError("this model has no tokenizer, so it cannot read text; pass ids to search_ids")
         return self._tokenizer
 
     @overload
@@ -86,12 +90,13 @@ class Generator:
     def generate(self, prompts: Iterable[str], **options: Any) -> list[str]: ...
 
     def generate(self, prompts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """Return the continuation of a prompt, or of each prompt; the options are the fields of SearchSettings.
+        """Return the continuation of each prompt, in the order of the prompts.
 
-        `max_len` counts new tokens, 100 by default. Without `beam` or `sampling`, the search is greedy.
+        The options are the fields of SearchSettings; `max_len` counts new tokens. Without `beam` or `sampling`, the
+        search is greedy.
         """
-        best = [generations[0].text for generations in self._blocks(prompts, generation_settings(options))]
-        return best[0] if isinstance(prompts, str) else best
+        texts = [n_best[0].text for n_best in self._search_blocks(prompts, generation_settings(options))]
+        return texts[0] if isinstance(prompts, str) else texts
 
     @overload
     def search(self, prompts: str, **options: Any) -> list[Generation]: ...
@@ -100,124 +105,133 @@ class Generator:
     def search(self, prompts: Iterable[str], **options: Any) -> list[list[Generation]]: ...
 
     def search(self, prompts: str | Iterable[str], **options: Any) -> list[Generation] | list[list[Generation]]:
-        """Return the `n_best` continuations of a prompt, or of each prompt, best first; options as in `generate`."""
-        results = list(self._blocks(prompts, generation_settings(options)))
-        return results[0] if isinstance(prompts, str) else results
+        """Return the `n_best` continuations of each prompt, best first, with scores; the options are `generate`'s."""
+        generations = list(self._search_blocks(prompts, generation_settings(options)))
+        return generations[0] if isinstance(prompts, str) else generations
 
     def search_ids(self, prompts: Sequence[Sequence[int]], **options: Any) -> list[list[Hypothesis]]:
-        """Search for continuations of ids. Each prompt has at least one id, and the model's special ids."""
-        return self._find(prompts, generation_settings(options), range(len(prompts)))
+        """Search continuations of prompts given as ids.
+
+        Each prompt has at least one id, and contains the special tokens that the model expects, such as BOS.
+        """
+        return self._search_ids(prompts, generation_settings(options), range(len(prompts)))
 
     def stream(self, prompt: str, **options: Any) -> Iterator[str]:
-        """Yield the continuation of a prompt piece by piece; that of a beam comes in one piece."""
+        """Yield the continuation piece by piece, as it is generated; the result of a beam comes in one piece."""
         return self.stream_with(prompt, generation_settings(options))
 
     def stream_with(self, prompt: str, settings: SearchSettings) -> Iterator[str]:
-        """Do the same with SearchSettings."""
-        ids = self._read(prompt)  # raise errors now, not when the first piece is requested
+        """Do what `stream` does, with the options as SearchSettings."""
+        ids = self._encode(prompt)  # not in the generator function, so that an invalid prompt raises at once
         new_ids = self.engine.stream(Request(ids, continues=True), settings)
-        return _texts_of(new_ids, Continuation(self.tokenizer, ids))
+        return _decode_stream(new_ids, ContinuationDecoder(self.tokenizer, ids))
 
     def generate_block(
-        self, prompts: Sequence[str], settings: SearchSettings, *, numbers: Sequence[int] | None = None
+        self, prompts: Sequence[str], settings: SearchSettings, *, indices: Sequence[int] | None = None
     ) -> list[list[Generation]]:
-        """Continue one block of prompts; `numbers` are their indices among all prompts, by default from 0."""
-        numbers = range(len(prompts)) if numbers is None else numbers
-        ids = [self._read(prompt, number=number) for number, prompt in zip(numbers, prompts, strict=True)]
-        results = self._find(ids, settings, numbers)
+        """Return the `n_best` continuations of each prompt of one block.
+
+        `indices` are the positions of the prompts in the whole input, by default 0, 1, …; sampling depends on them.
+        """
+        indices = range(len(prompts)) if indices is None else indices
+        prompt_ids = [self._encode(prompt, index=index) for index, prompt in zip(indices, prompts, strict=True)]
+        results = self._search_ids(prompt_ids, settings, indices)
         tokenizer = self.tokenizer
         return [
             [
                 Generation(
                     prompt=prompt,
-                    text=Continuation(tokenizer, prompt_ids).whole(hypothesis.ids),
+                    text=ContinuationDecoder(tokenizer, ids).decode(hypothesis.ids),
                     score=hypothesis.score,
                     tokens=tuple(generated_pieces(tokenizer, hypothesis.ids)),
                     complete=hypothesis.complete,
                 )
-                for hypothesis in best
+                for hypothesis in n_best
             ]
-            for prompt, prompt_ids, best in zip(prompts, ids, results, strict=True)
+            for prompt, ids, n_best in zip(prompts, prompt_ids, results, strict=True)
         ]
 
-    def _blocks(self, prompts: str | Iterable[str], settings: SearchSettings) -> Iterator[list[Generation]]:
+    def _search_blocks(self, prompts: str | Iterable[str], settings: SearchSettings) -> Iterator[list[Generation]]:
         start = 0
         for block in in_blocks([prompts] if isinstance(prompts, str) else prompts):
-            yield from self.generate_block(block, settings, numbers=range(start, start + len(block)))
+            yield from self.generate_block(block, settings, indices=range(start, start + len(block)))
             start += len(block)
 
-    def prompt_ids(self, prompt: str, *, number: int = 0) -> list[int]:
-        """Return the ids of a prompt, after the start token if the model has one; `number` is its index, for errors."""
-        ids = self.tokenizer.encode(checked(prompt, number))
+    def prompt_ids(self, prompt: str, *, index: int = 0) -> list[int]:
+        """Return the ids of a prompt, after BOS if the model expects it; error messages name the prompt by `index`."""
+        ids = self.tokenizer.encode(checked(prompt, index))
         return self.engine.info.special_ids.with_bos(ids)
 
-    def _read(self, prompt: str, *, number: int = 0) -> list[int]:
-        """Return the ids of a prompt, and warn if it is longer than the model's window."""
-        ids, window = self.prompt_ids(prompt, number=number), self.engine.info.window
+    def _encode(self, prompt: str, *, index: int = 0) -> list[int]:
+        """Return the ids of a prompt to continue, with a warning if it is longer than the window."""
+        ids, window = self.prompt_ids(prompt, index=index), self.engine.info.window
         if len(ids) > window:
-            warn(f"a prompt has {len(ids):,} tokens: the model reads the last {window:,} of them")
+            warn(
+                f"the prompt has {len(ids):,} tokens, but the model reads at most {window:,} at once: "
+                "only the last tokens of the prompt are read"
+            )
         return ids
 
-    def _find(
-        self, prompts: Sequence[Sequence[int]], settings: SearchSettings, numbers: Sequence[int]
+    def _search_ids(
+        self, prompts: Sequence[Sequence[int]], settings: SearchSettings, indices: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        size = self.engine.info.vocab_size
+        vocab_size = self.engine.info.vocab_size
         for number, ids in enumerate(prompts):
-            if not ids or not all(0 <= id < size for id in ids):
+            if not ids or not all(0 <= id < vocab_size for id in ids):
                 raise UserError(
-                    f"prompt {number}: must be ids from 0 to {size - 1}, at least one, found {list(ids)[:9]}"
+                    f"prompt {number}: must be ids from 0 to {vocab_size - 1}, at least one, found {list(ids)[:9]}"
                 )
         requests = [
-            Request(ids, continues=True, sample_key=(number, 0)) for number, ids in zip(numbers, prompts, strict=True)
+            Request(ids, continues=True, sample_key=(index, 0)) for index, ids in zip(indices, prompts, strict=True)
         ]
         return self.engine.search(requests, settings)
 
 
-class Continuation:
-    """The text of ids that follow a prompt. How an id is decoded may depend on the ids before it."""
+class ContinuationDecoder:
+    """Decodes generated ids as the continuation of a prompt: the text of an id may depend on the ids before it."""
 
-    def __init__(self, tokenizer: Tokenizer, before: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        self._before = list(before)
-        self._prompt = tokenizer.decode(self._before)
-        self._returned = ""
+        self._prompt_ids = list(prompt_ids)
+        self._prompt = tokenizer.decode(self._prompt_ids)
+        self._emitted = ""
         self.ids: list[int] = []
 
-    def whole(self, ids: Sequence[int]) -> str:
-        """Return the text of all ids after the prompt."""
-        text = decode_generated(self._tokenizer, [*self._before, *ids])
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of all generated ids."""
+        text = decode_generated(self._tokenizer, [*self._prompt_ids, *ids])
         return text[len(self._prompt) :] if text.startswith(self._prompt) else decode_generated(self._tokenizer, ids)
 
     def add(self, ids: Sequence[int]) -> str:
-        """Add ids, and return the new text. A character whose bytes are incomplete is returned later."""
+        """Add ids and return the text that they add; an incomplete character is held back until its last byte."""
         self.ids += ids
-        return self._new(self.whole(self.ids).rstrip(UNFINISHED))
+        return self._new(self.decode(self.ids).rstrip(UNFINISHED))
 
     def finish(self) -> str:
-        """Return the rest of the text, after all ids were added."""
-        return self._new(self.whole(self.ids))
+        """Return the text that was held back, after the last id."""
+        return self._new(self.decode(self.ids))
 
     def _new(self, text: str) -> str:
-        if not text.startswith(self._returned):  # earlier text is decoded differently now: wait for more ids
+        if not text.startswith(self._emitted):  # the new ids changed text that was emitted: wait for more ids
             return ""
-        new, self._returned = text[len(self._returned) :], text
+        new, self._emitted = text[len(self._emitted) :], text
         return new
 
 
-def _texts_of(new_ids: Iterable[list[int]], continuation: Continuation) -> Iterator[str]:
-    for new in new_ids:
-        if text := continuation.add(new):
+def _decode_stream(new_ids: Iterable[list[int]], decoder: ContinuationDecoder) -> Iterator[str]:
+    for ids in new_ids:
+        if text := decoder.add(ids):
             yield text
-    if text := continuation.finish():
+    if text := decoder.finish():
         yield text
 
 
 def generation_settings(options: dict[str, Any], *, where: str = "generate") -> SearchSettings:
-    """Make settings from options by name; an unknown name is refused with the most similar one."""
+    """Build SearchSettings from options with the defaults of generation; an unknown option raises a UserError."""
     settings = search_settings({**DEFAULTS, **options}, where=where)
     if settings.shortlist:
         raise UserError(
-            "shortlist = true: decoder-only models have no shortlist, which holds the target words that fit a source; "
+            "shortlist = true: a shortlist holds the translations of source words, so text generation cannot use one; "
             "leave it out"
         )
     return settings

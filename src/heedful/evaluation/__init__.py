@@ -1,16 +1,16 @@
-"""Evaluate translations: BLEU and chrF with intervals, comparisons, perplexity, and consensus of several outputs.
+"""Evaluate translations: BLEU and chrF2 with confidence intervals, comparisons, perplexity, and MBR decoding.
 
-    metrics           BLEU and chrF by sacreBLEU, and notes on what makes a score misleading
-    significance      intervals by bootstrap, p-values by approximate randomisation
+    metrics           BLEU and chrF2 by sacreBLEU, and notes on what makes a score misleading
+    significance      confidence intervals by bootstrap, p-values by approximate randomisation
     evaluate          all of it for a test set, as `heedful evaluate` prints it
     perplexity        the likelihood of the references under a model
-    mbr               choose one of several translations of a sentence, by what the others agree with
+    mbr               choose one of several translations of a sentence by minimum Bayes risk
 
-    >>> from heedful.evaluation import consensus
-    >>> consensus([["a dog runs"], ["a dog runs"], ["the cat"]])
+    >>> from heedful.evaluation import mbr_decode
+    >>> mbr_decode([["a dog runs"], ["a dog runs"], ["the cat"]])
     ['a dog runs']
 
-Public names are imported when they are first used.
+Public names are imported when they are first used, so that scoring a file of translations does not load torch.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from heedful.evaluation.evaluate import Evaluation, evaluate_texts
-    from heedful.evaluation.mbr import agreement, consensus
+    from heedful.evaluation.mbr import expected_utility, mbr_decode
     from heedful.evaluation.metrics import Score, bleu, chrf
     from heedful.evaluation.perplexity import Likelihood, likelihood
     from heedful.evaluation.significance import Comparison, compare, intervals
@@ -28,14 +28,14 @@ __all__ = [
     "Evaluation",
     "Likelihood",
     "Score",
-    "agreement",
     "bleu",
     "chrf",
     "compare",
-    "consensus",
     "evaluate_texts",
+    "expected_utility",
     "intervals",
     "likelihood",
+    "mbr_decode",
 ]
 
 _WHERE = {
@@ -43,14 +43,14 @@ _WHERE = {
     "Evaluation": "evaluate",
     "Likelihood": "perplexity",
     "Score": "metrics",
-    "agreement": "mbr",
     "bleu": "metrics",
     "chrf": "metrics",
     "compare": "significance",
-    "consensus": "mbr",
     "evaluate_texts": "evaluate",
     "intervals": "significance",
+    "expected_utility": "mbr",
     "likelihood": "perplexity",
+    "mbr_decode": "mbr",
 }
 
 

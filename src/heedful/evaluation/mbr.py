@@ -1,7 +1,7 @@
-"""Consensus: from several translations of a sentence, choose the one that the others agree with most.
+"""Minimum Bayes risk (MBR) decoding: choose, for each sentence, the hypothesis that is most similar to all hypotheses.
 
-This is minimum Bayes risk decoding (Kumar and Byrne 2004) over the outputs of several models, or several outputs of
-one. It needs no model, no common vocabulary and no reference.
+Kumar and Byrne (2004). The hypotheses come from several models, or from several searches of one model. The choice
+needs no reference and no model, and the systems may have different vocabularies.
 """
 
 import math
@@ -11,78 +11,90 @@ from typing import Literal
 from heedful.errors import UserError, invalid_choice
 from heedful.evaluation.metrics import FloatArray, Tokenize, count_bleu, count_chrf
 
-Likeness = Literal["bleu", "chrf"]
-LIKENESSES: tuple[Likeness, ...] = ("bleu", "chrf")
+Metric = Literal["bleu", "chrf"]
+METRICS: tuple[Metric, ...] = ("bleu", "chrf")
 
 
-def consensus(
+def mbr_decode(
     outputs: Sequence[Sequence[str]],
     *,
-    likeness: Likeness = "chrf",
+    metric: Metric = "chrf",
     tokenize: Tokenize = "13a",
     votes: Sequence[float] | None = None,
 ) -> list[str]:
-    """Return for each line the output that is most like all outputs; the first of equal ones."""
-    likenesses = agreement(outputs, likeness=likeness, tokenize=tokenize, votes=votes)
-    return [max(line, key=line.__getitem__) for line in likenesses]
+    """Choose the hypothesis with the highest expected utility for each sentence; of equal ones, the first.
+
+    `outputs` holds one list of hypotheses for each system; the options are those of `expected_utility`.
+
+    >>> mbr_decode([["a cat sits"], ["a dog runs"], ["a dog ran"]])
+    ['a dog runs']
+    """
+    utilities = expected_utility(outputs, metric=metric, tokenize=tokenize, votes=votes)
+    return [max(sentence, key=sentence.__getitem__) for sentence in utilities]
 
 
-def agreement(
+def expected_utility(
     outputs: Sequence[Sequence[str]],
     *,
-    likeness: Likeness = "chrf",
+    metric: Metric = "chrf",
     tokenize: Tokenize = "13a",
     votes: Sequence[float] | None = None,
 ) -> list[dict[str, float]]:
-    """Return for each line its distinct outputs, in order, and how like all outputs each is: the mean, 0 to 100.
+    """Return for each sentence its distinct hypotheses, in the order of the systems, with their mean similarity to all.
 
-    `likeness` is sentence BLEU (of words by `tokenize`) or chrF2, with the candidate as the translation and each output
-    as its reference. Equal outputs vote for each other. `votes` are the weights of the outputs, by default 1; models
-    that were trained on each other's output make the same mistakes, and may share one vote.
+    The similarity (0 to 100) is sentence BLEU, with words split by `tokenize`, or chrF2; the other hypothesis is the
+    reference. `votes` is the weight of each system in the mean, by default 1. Models that were trained from each other
+    make the same mistakes; let them share one vote.
+
+    >>> [utilities] = expected_utility([["a dog"], ["a dog"], ["the cat"]], metric="bleu")
+    >>> {text: round(utility, 1) for text, utility in utilities.items()}
+    {'a dog': 66.7, 'the cat': 33.3}
     """
-    if likeness not in LIKENESSES:
-        raise invalid_choice("likeness", likeness, LIKENESSES)
+    if metric not in METRICS:
+        raise invalid_choice("metric", metric, METRICS)
     _require_aligned(outputs)
     votes = [1.0] * len(outputs) if votes is None else votes
     _require_votes(votes, len(outputs))
-    lines = [_votes_for(line, votes) for line in zip(*outputs, strict=True)]
-    pairs = [(text, other) for line in lines for text in line for other in line]
-    likenesses = iter(_likenesses(pairs, likeness, tokenize)) if pairs else iter(())
+    sentences = [_votes_by_text(hypotheses, votes) for hypotheses in zip(*outputs, strict=True)]
+    # Equal hypotheses are compared once and counted with the sum of their votes.
+    pairs = [(text, other) for sentence in sentences for text in sentence for other in sentence]
+    scores = iter(_similarities(pairs, metric, tokenize)) if pairs else iter(())
     return [
-        {text: float(sum(next(likenesses) * vote for vote in line.values())) / sum(votes) for text in line}
-        for line in lines
+        {text: float(sum(next(scores) * vote for vote in sentence.values())) / sum(votes) for text in sentence}
+        for sentence in sentences
     ]
 
 
-def _votes_for(line: Sequence[str], votes: Sequence[float]) -> dict[str, float]:
-    """Return the distinct texts of a line, in order, and the votes for each."""
-    sums = dict.fromkeys(line, 0.0)
-    for text, vote in zip(line, votes, strict=True):
+def _votes_by_text(hypotheses: Sequence[str], votes: Sequence[float]) -> dict[str, float]:
+    """Sum the votes of each distinct hypothesis, in the order of first occurrence."""
+    sums = dict.fromkeys(hypotheses, 0.0)
+    for text, vote in zip(hypotheses, votes, strict=True):
         sums[text] += vote
     return sums
 
 
-def _likenesses(pairs: Sequence[tuple[str, str]], likeness: Likeness, tokenize: Tokenize) -> FloatArray:
-    candidates, voters = [text for text, _ in pairs], [[other for _, other in pairs]]
-    if likeness == "chrf":
-        return count_chrf(candidates, voters).of_sentences
-    return count_bleu(candidates, voters, tokenize=tokenize).of_sentences
+def _similarities(pairs: Sequence[tuple[str, str]], metric: Metric, tokenize: Tokenize) -> FloatArray:
+    """Score the first text of each pair, with the second as its reference."""
+    hypotheses, references = [text for text, _ in pairs], [[other for _, other in pairs]]
+    if metric == "chrf":
+        return count_chrf(hypotheses, references).sentence_scores
+    return count_bleu(hypotheses, references, tokenize=tokenize).sentence_scores
 
 
 def _require_aligned(outputs: Sequence[Sequence[str]]) -> None:
     if not outputs:
-        raise UserError("there is no output to choose from")
-    for number, lines in enumerate(outputs, start=1):
-        if len(lines) != len(outputs[0]):
+        raise UserError("outputs is empty: pass the hypotheses of at least one system")
+    for number, hypotheses in enumerate(outputs, start=1):
+        if len(hypotheses) != len(outputs[0]):
             raise UserError(
-                f"the first output has {len(outputs[0]):,} lines, output {number} has {len(lines):,}: "
-                "line n of one belongs to line n of the others"
+                f"output 1 has {len(outputs[0]):,} lines, output {number} has {len(hypotheses):,}: "
+                "line n of each output must translate the same sentence"
             )
 
 
 def _require_votes(votes: Sequence[float], n_outputs: int) -> None:
-    countable = all(math.isfinite(vote) and vote >= 0 for vote in votes) and sum(votes) > 0
-    if len(votes) != n_outputs or not countable:
+    are_valid = all(math.isfinite(vote) and vote >= 0 for vote in votes) and sum(votes) > 0
+    if len(votes) != n_outputs or not are_valid:
         raise UserError(
             f"votes={list(votes)}: expected a number for each of the {n_outputs} outputs, none below 0 and not all 0"
         )

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.decoding.generator import Continuation, Generator
+from heedful.decoding.generator import ContinuationDecoder, Generator
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attention_maps
 from heedful.insight.attention_plot import draw_attention
@@ -135,7 +135,7 @@ def look_at_decoder(model: Generator | str | Path, prompt: str, *, max_len: int 
     input_ids, next_ids = ids[:-1], ids[1:]
     with trace(structural_copy(gpt).eval()) as t:
         logits = t.model(torch.tensor([input_ids], device=next(gpt.parameters()).device))[0]
-    text = Continuation(tokenizer, prompt_ids).whole(best.ids)
+    text = ContinuationDecoder(tokenizer, prompt_ids).decode(best.ids)
     return DecoderLook(
         model=model_facts(t, name),
         prompt=prompt,

@@ -17,7 +17,7 @@ from heedful.data.collate import Batch, collate_pairs
 from heedful.data.corpus import Example
 from heedful.data.datasets import PairDataset
 from heedful.errors import UserError
-from heedful.evaluation.metrics import Score, bleu, chrf, tokenize_for
+from heedful.evaluation.metrics import Score, bleu, chrf, default_tokenizer
 from heedful.models.model_io import FAMILIES
 from heedful.text import SpecialIds, Tokenizers
 from heedful.training.data_preparation import (
@@ -165,7 +165,7 @@ class PairsValidator(Validator[Batch]):
         if last_position is not None and n_sentences:
             readable = partial(_readable, tokenizers=tokenizers, last_position=last_position, special_ids=special_ids)
             self.chosen = _first_readable(examples, n_sentences, readable, last_position=last_position, notify=notify)
-        self.tokenize = tokenize_for([example.target for example in self.chosen])
+        self.tokenize = default_tokenizer([example.target for example in self.chosen])
 
     def score_batch(self, model: EncoderDecoder, batch: Batch) -> tuple[Tensor, None]:
         return pair_loss(model, batch), None
