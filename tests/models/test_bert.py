@@ -36,7 +36,7 @@ def test_each_head_has_its_shape(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_padding_on_the_right_has_no_say(head: str) -> None:
+def test_padding_on_the_right_changes_nothing(head: str) -> None:
     model = made(**HEADS[head])
     short = ids(2, 6)
     padded = torch.cat([short, ids(2, 3)], dim=1)
@@ -46,7 +46,7 @@ def test_padding_on_the_right_has_no_say(head: str) -> None:
     assert largest_difference(found, model(short)) < 1e-12
 
 
-def test_every_token_has_a_say_on_every_other() -> None:
+def test_every_token_attends_to_every_other() -> None:
     model = made(head="none")
     before = model(ids(1, 6))
     for place in range(6):
@@ -62,7 +62,7 @@ def test_segments_count_and_zero_is_the_default() -> None:
     assert not torch.allclose(model(row), model(row, segments=torch.ones_like(row)))
 
 
-def test_the_tied_head_writes_with_the_embedding() -> None:
+def test_the_tied_head_shares_the_embedding() -> None:
     model = Bert(BertConfig(30, **SIZES))
     assert model.head.linear.weight is model.embedding.table.weight
     own = Bert(BertConfig(30, tied=False, **SIZES))
@@ -106,13 +106,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused(case: str) -> None:
+def test_impossible_configs_are_refused(case: str) -> None:
     changes, words = REFUSED[case]
     with pytest.raises(UserError, match=words):
         BertConfig(30, **{**SIZES, **changes})
 
 
-def test_a_fresh_model_starts_small() -> None:
+def test_an_untrained_model_has_small_weights() -> None:
     torch.manual_seed(0)
     model = Bert(BertConfig(300, **SIZES))
     assert abs(float(model.embedding.table.weight.detach().std()) - 0.02) < 0.002

@@ -200,7 +200,7 @@ def test_converted_without_torch_is_converted_with_it(tmp_path: Path, monkeypatc
         assert (ours.folder / name).read_bytes() == (checked.folder / name).read_bytes()
 
 
-def test_both_engines_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_engines_give_the_same_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     texts = [SENTENCE, "What time does the train leave?", "She has been waiting for two hours.", "No.", "It's raining!"]
     ours, theirs = (Translator.load(builtin_model(), engine=engine) for engine in ("torch", "ctranslate2"))

@@ -64,7 +64,7 @@ def test_a_cache_changes_nothing(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def test_nothing_is_known_of_the_future(model: nn.Module) -> None:
+def test_no_output_depends_on_later_tokens(model: nn.Module) -> None:
     source, mask, target = batch(model)
     before = model(source, target, mask)
     target[:, 3:] = 4 + (target[:, 3:] - 3) % 10
@@ -128,7 +128,7 @@ def requests(n: int = 9) -> list[Request]:
     return [Request(whole_numbers(1 + i % 5, below=VOCAB, first=4, name=f"r{i}").tolist()) for i in range(n)]
 
 
-def test_searches_find_what_the_model_says(model: nn.Module) -> None:
+def test_searches_return_what_the_model_predicts(model: nn.Module) -> None:
     engine = TorchEngine(model, batch_rows=4, lanes=1)
     found = engine.search(requests(), SearchSettings(beam=1, max_len=8))
     assert [best[0].ids for best in found] == [greedy(model, list(one.source), 8) for one in requests()]
@@ -159,7 +159,7 @@ def test_the_score_of_a_hypothesis_is_its_log_probability(model: nn.Module) -> N
         assert float(terms[special_ids.n_forced :].sum()) == pytest.approx(best[0].score, abs=1e-9)
 
 
-def test_attention_and_draws(model: nn.Module) -> None:
+def test_attention_is_returned_with_sampling(model: nn.Module) -> None:
     engine = TorchEngine(model, lanes=1)
     for one, best in zip(
         requests(4), engine.search(requests(4), SearchSettings(beam=2, max_len=6, attention=True)), strict=True
@@ -174,7 +174,7 @@ def test_attention_and_draws(model: nn.Module) -> None:
     assert [[each.ids for each in best] for best in first] == [[each.ids for each in best] for best in again]
 
 
-def test_a_prefix_comes_after_what_is_given(model: nn.Module) -> None:
+def test_a_prefix_follows_the_forced_bos(model: nn.Module) -> None:
     found = TorchEngine(model, lanes=1).search(
         [Request([5, 6, 7], prefix=[9, 8])], SearchSettings(beam=2, max_len=6, min_len=4, forbidden=(10,))
     )
@@ -183,7 +183,7 @@ def test_a_prefix_comes_after_what_is_given(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def test_some_stop_before_others() -> None:
+def test_some_positions_halt_before_others() -> None:
     """Else the cases above would not tell a position that has stopped from one that has not."""
     model = fill(MODELS["universal, soon sure"]())
     source, mask, target = batch(model)
@@ -194,7 +194,7 @@ def test_some_stop_before_others() -> None:
 SEQ2SEQ = Seq2SeqConfig(VOCAB, VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=12, logits_bias=True)
 
 
-def test_marks_of_a_models_own_and_ids_never_written() -> None:
+def test_a_models_own_special_ids_and_forbidden_ids() -> None:
     special_ids = SpecialIds(pad_id=22, bos_id=22, eos_id=0, forbidden_ids=(22,))
     model = fill(Seq2Seq(dataclasses.replace(SEQ2SEQ, special_ids=special_ids)))
     with torch.no_grad():
@@ -218,7 +218,7 @@ def test_a_bias_on_the_logits_is_one_number_for_each_word() -> None:
         assert largest_difference(with_bias, model(source, target, mask) + bias) < 1e-12
 
 
-def test_old_settings_mean_the_usual_marks() -> None:
+def test_the_default_special_ids_are_those_of_heedfuls_tokenizers() -> None:
     assert SEQ2SEQ.special_ids == SpecialIds(pad_id=0, bos_id=2, eos_id=3)
     assert not Seq2SeqConfig(VOCAB, VOCAB).logits_bias
 
@@ -242,12 +242,12 @@ def test_old_settings_mean_the_usual_marks() -> None:
         (SpecialIds, {"forbidden_ids": (-2,)}, "forbidden_ids"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(kind: type, settings: dict, word: str) -> None:
+def test_impossible_settings_are_refused(kind: type, settings: dict, word: str) -> None:
     with pytest.raises(UserError, match=word):
         kind(**settings)
 
 
-def test_barts_positions_end() -> None:
+def test_barts_positions_have_a_limit() -> None:
     model = fill(Bart(BART))
     with pytest.raises(UserError, match="24 positions"):
         model.encode(torch.full((1, 25), 5))
@@ -255,7 +255,7 @@ def test_barts_positions_end() -> None:
     assert len(found[0][0].ids) <= 24
 
 
-def test_t5_starts_as_the_paper_says() -> None:
+def test_t5_has_the_papers_initial_weights() -> None:
     torch.manual_seed(3)
     model = T5(T5Config(500, d_model=64, n_layers=1, n_heads=4, d_head=16, d_ff=128))
     layer = model.decoder.layers[0]

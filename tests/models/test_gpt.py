@@ -106,7 +106,7 @@ def test_gradients_are_finite_where_rows_are_padded() -> None:
 @pytest.mark.parametrize("heads", [4, 2, 1])
 @pytest.mark.parametrize(("n_queries", "n_keys"), [(6, 6), (1, 6), (3, 6), (1, 1)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_attention_that_hides_the_future_is_the_formula(heads: int, n_queries: int, n_keys: int, masked: bool) -> None:
+def test_causal_attention_equals_the_formula(heads: int, n_queries: int, n_keys: int, masked: bool) -> None:
     q = numbers(2, 4, n_queries, 6, name="q")
     k, v = numbers(2, heads, n_keys, 6, name="k"), numbers(2, heads, n_keys, 6, name="v")
     given = None
@@ -126,7 +126,7 @@ def test_scores_are_divided_by_the_layers_number_where_asked() -> None:
     assert scales == {"head": [None, None], "head_and_layer": [0.5, 0.25], "layer": [1.0, 0.5], "none": [1.0, 1.0]}
 
 
-def test_stretched_waves_keep_the_short_and_lengthen_the_long() -> None:
+def test_scaled_frequencies_keep_the_high_and_divide_the_low() -> None:
     turns = Rotary(d_head=64, base=500_000.0)
     plain = torch.stack(turns.cos_sin(torch.tensor([1]), torch.float64))
     stretch = RopeScaling(factor=8.0, original_max_len=8192, low_freq_factor=1.0, high_freq_factor=4.0)
@@ -186,7 +186,7 @@ def test_settings_that_cannot_work_are_refused(changes: dict[str, object], words
         {"base": math.nan},
     ],
 )
-def test_waves_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
+def test_impossible_frequencies_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):
         RotaryConfig(**changes)
 
@@ -214,7 +214,7 @@ def test_another_family_is_named_with_the_command_that_runs_it(tmp_path: Path) -
         assert str(folder) in str(caught.value)
 
 
-def test_it_starts_as_gpt2_does() -> None:
+def test_initial_weights_are_gpt2s() -> None:
     torch.manual_seed(0)
     model = Gpt(GptConfig(vocab_size=500, d_model=128, n_layers=8, n_heads=4, d_ff=512))
     assert 0.018 < float(model.embedding.table.weight.detach().std()) < 0.022

@@ -180,7 +180,7 @@ def test_a_changed_byte_in_any_file_is_refused_with_its_name(tmp_path, separate)
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "joint.spm"])
-def test_a_file_that_the_manifest_does_not_list_is_not_believed(tmp_path, joint, name):
+def test_a_file_that_the_manifest_does_not_list_is_refused(tmp_path, joint, name):
     folder = save_model(tmp_path / "model", make(joint), joint)
     manifest = json.loads((folder / MANIFEST).read_text())
     del manifest["sha256"][name]
@@ -188,7 +188,7 @@ def test_a_file_that_the_manifest_does_not_list_is_not_believed(tmp_path, joint,
     refused(folder, name, "not listed")
 
 
-def test_a_tokenizer_laid_beside_the_model_is_not_believed(plain, joint):
+def test_a_tokenizer_that_the_manifest_does_not_list_is_refused(plain, joint):
     joint.source.save(plain / "joint.spm")
     refused(plain, "joint.spm", "not listed")
 

@@ -107,7 +107,7 @@ def test_a_tied_model_is_the_untied_one_with_equal_numbers():
 
 
 @pytest.mark.parametrize("kind", ["local", "window", "strided", "dilated", "sparse"])
-def test_a_pattern_rules_self_attention_and_leaves_cross_attention_whole(kind):
+def test_a_pattern_is_used_in_self_attention_only(kind):
     model = make(pattern=PatternConfig(kind=kind, span=3, n_global=2))
     for layer, causal in ((model.encoder.layers[0], False), (model.decoder.layers[0], True)):
         assert isinstance(layer.attention.attend, PatternAttention)
@@ -118,7 +118,7 @@ def test_a_pattern_rules_self_attention_and_leaves_cross_attention_whole(kind):
     assert model.decoder.layers[0].cross_attention.attend is attend_fused
 
 
-def test_strongest_and_additive():
+def test_top_k_and_additive_attention():
     strongest = make(pattern=PatternConfig(kind="top_k", span=3))
     assert isinstance(strongest.decoder.layers[0].attention.attend, TopKAttention)
     assert strongest.decoder.layers[0].attention.attend.causal
@@ -135,7 +135,7 @@ def test_only_pre_norm_ends_with_a_norm():
         assert (model.decoder.final_norm is not None) == ends
 
 
-def test_t5s_start_does_without_the_division():
+def test_t5s_initial_weights_need_no_division_of_scores():
     assert make(init="t5").encoder.layers[0].attention.scale == 1.0
     assert make(init="xavier").encoder.layers[0].attention.scale is None
 

@@ -48,7 +48,7 @@ def test_the_folder_gives_the_same_model_back(head: str, tmp_path: Path) -> None
     assert torch.equal(loaded.model(pixels().float()), model(pixels().float()))
 
 
-def test_what_is_hidden_has_no_say() -> None:
+def test_masked_patches_change_nothing() -> None:
     model = made(head="masked_patches")
     masked = uniform(2, 9, name="masked") < 0.5
     image, other = pixels(), pixels()
@@ -80,7 +80,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused(case: str) -> None:
+def test_impossible_configs_are_refused(case: str) -> None:
     changes, words = REFUSED[case]
     with pytest.raises(UserError, match=words):
         VitConfig(**{**SIZES, "head": "none", **changes})

@@ -28,7 +28,7 @@ def halting(*, bias: float, weight: float = 0.0, threshold: float = 0.99) -> Hal
     return part
 
 
-def test_without_halting_the_layer_is_applied_so_often() -> None:
+def test_without_halting_the_layer_is_applied_n_steps_times() -> None:
     x = numbers(2, 4, D)
     thought = Recurrence(n_steps=3)(x, POSITIONS, bend)
     for step in range(3):
@@ -60,7 +60,7 @@ def by_hand(x: Tensor, part: Halting, n_steps: int) -> tuple[Tensor, Tensor, Ten
 
 
 @pytest.mark.parametrize("all_steps", [False, True])
-def test_each_position_stops_by_itself(all_steps: bool) -> None:
+def test_each_position_halts_independently(all_steps: bool) -> None:
     part = fill(Halting(d_model=D))
     x = numbers(2, 4, D)
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_each_position_stops_by_itself(all_steps: bool) -> None:
     assert len(thought.steps.unique()) > 1, "some stop before others"
 
 
-def test_who_has_stopped_stays_as_they_are_for_others_to_see() -> None:
+def test_halted_positions_keep_their_states() -> None:
     seen: list[Tensor] = []
 
     def watched(x: Tensor, step: int) -> Tensor:
@@ -94,7 +94,7 @@ def test_who_has_stopped_stays_as_they_are_for_others_to_see() -> None:
     assert int(thought.steps.min()) < 4
 
 
-def test_who_is_sure_stops_at_once_and_who_never_is_goes_on() -> None:
+def test_a_high_halting_probability_stops_at_once_and_a_low_one_never() -> None:
     x = numbers(1, 4, D)
     sure = Recurrence(n_steps=5, halting=halting(bias=20.0))(x, POSITIONS, bend)
     assert sure.steps.tolist() == [[1.0] * 4]
@@ -104,7 +104,7 @@ def test_who_is_sure_stops_at_once_and_who_never_is_goes_on() -> None:
     assert float(unsure.remainder.min()) > 0.99
 
 
-def test_thinking_costs_and_can_be_learned_to_be_cheaper() -> None:
+def test_the_ponder_cost_has_a_gradient_and_can_be_reduced() -> None:
     part = halting(bias=-1.0)
     thought = Recurrence(n_steps=4, halting=part)(numbers(1, 4, D), POSITIONS, bend)
     real = torch.tensor([[True, True, False, False]])
@@ -119,6 +119,6 @@ def test_the_cost_of_nothing_is_zero() -> None:
     assert float(nothing.ponder(torch.zeros(1, 2, dtype=torch.bool))) == 0.0
 
 
-def test_a_threshold_outside_is_our_bug() -> None:
+def test_a_threshold_outside_of_0_to_1_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="threshold"):
         Halting(d_model=D, threshold=1.0)

@@ -180,7 +180,7 @@ def test_the_weights_of_each_query_sum_to_one_over_what_it_may_see():
     assert (weights[~mask.expand_as(weights)] == 0).all()
 
 
-def test_a_boolean_mask_and_the_same_mask_as_added_numbers_are_one():
+def test_a_boolean_mask_equals_the_same_mask_as_a_bias():
     q, k, v = tensors((2, 2, 5, 4))
     mask = mask_of(2, 1, 5, 5, name="additive") | torch.eye(5, dtype=torch.bool)
     added = as_additive(mask, torch.float64)
@@ -269,7 +269,7 @@ def test_one_head_with_identity_weights_is_attend_itself():
     assert largest_difference(module(x, memory), wanted) < 1e-14
 
 
-def test_self_attention_is_attention_to_oneself():
+def test_self_attention_is_attention_with_x_as_memory():
     module = make()
     x = numbers(2, 5, 12)
     assert torch.equal(module(x), module(x, x))

@@ -53,7 +53,7 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert x.grad is not None and layer.weight.grad is None and layer.bias.grad is None
 
 
-def test_products_are_of_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_have_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: set[int] = set()
     torchs = F.linear
     monkeypatch.setattr(F, "linear", lambda x, *rest: sizes.add(len(x)) or torchs(x, *rest))
@@ -64,7 +64,7 @@ def test_products_are_of_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == {ROW_MULTIPLE, 2 * ROW_MULTIPLE, 3 * ROW_MULTIPLE}
 
 
-def test_only_bfloat16_is_evened() -> None:
+def test_only_bfloat16_is_padded() -> None:
     rows = torch.randn(5, 3)
     assert pad_rows(rows) is rows
     assert (

@@ -30,7 +30,7 @@ def test_neighbours_are_dropped_independently() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 1), (2, 3, 7)])
-def test_any_shape(shape: tuple[int, ...]) -> None:
+def test_every_shape(shape: tuple[int, ...]) -> None:
     assert Dropout(0.5).train()(torch.ones(shape)).shape == shape
 
 
@@ -45,13 +45,13 @@ def test_the_seed_alone_decides() -> None:
     assert torch.equal(*results)
 
 
-def test_nothing_happens_when_not_training_or_not_wanted() -> None:
+def test_nothing_happens_in_evaluation_or_with_probability_zero() -> None:
     x = torch.ones(10)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 2.0])
-def test_a_probability_is_needed(p: float) -> None:
+def test_dropout_needs_a_probability(p: float) -> None:
     with pytest.raises(ValueError, match=str(p)):
         Dropout(p)

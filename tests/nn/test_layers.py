@@ -23,7 +23,7 @@ BENDS = {
 
 
 @pytest.mark.parametrize("name", FEED_FORWARDS)
-def test_feed_forward_is_two_matrices_with_a_bend_between(name):
+def test_feed_forward_is_two_matrices_with_an_activation_between(name):
     network, activation = FEED_FORWARDS[name]
     module = fill(network(d_model=4, d_ff=7, activation=activation))
     x = numbers(2, 3, 4)
@@ -45,7 +45,7 @@ def test_feed_forward_drops_hidden_numbers_in_training():
     assert not torch.equal(module(x), module(x))
 
 
-def test_dropout_keeps_the_expectation_and_rests_outside_training():
+def test_dropout_keeps_the_expectation_and_does_nothing_in_evaluation():
     torch.manual_seed(0)
     x = torch.ones(100_000)
     dropped = Dropout(0.25)(x)
@@ -87,7 +87,7 @@ def test_residuals_drop_what_is_added_and_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", RESIDUALS)
-def test_residuals_tell_the_norm_which_tokens_are_real(name):
+def test_residuals_pass_the_mask_of_real_tokens_to_the_norm(name):
     real = torch.arange(3)[None] < torch.tensor([[3], [1]])
     results = []
     for rubbish in (0.0, 1e3):

@@ -14,7 +14,7 @@ def test_padding_hides_keys_from_every_query():
 
 
 @pytest.mark.parametrize(("n_queries", "n_keys"), [(1, 1), (4, 4), (1, 5), (3, 7), (7, 7)])
-def test_causal_lets_a_query_see_itself_and_the_past(n_queries, n_keys):
+def test_the_causal_mask_allows_a_query_itself_and_earlier_keys(n_queries, n_keys):
     mask = causal_mask(n_queries, n_keys)
     assert mask.shape == (n_queries, n_keys)
     for t in range(n_queries):
@@ -23,7 +23,7 @@ def test_causal_lets_a_query_see_itself_and_the_past(n_queries, n_keys):
     assert torch.equal(causal_mask(n_queries), causal_mask(n_queries, n_queries))
 
 
-def test_documents_see_only_themselves():
+def test_the_document_mask_hides_other_documents():
     mask = document_mask(torch.tensor([[0, 0, 1], [2, 3, 3]]))
     assert mask.shape == (2, 1, 3, 3)
     assert mask[0, 0].tolist() == [[True, True, False], [True, True, False], [False, False, True]]
@@ -41,7 +41,7 @@ def test_combining_allows_what_all_allow():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_as_numbers_it_adds_nothing_or_minus_infinity(dtype):
+def test_an_additive_mask_is_zero_or_minus_infinity(dtype):
     added = as_additive(torch.tensor([True, False]), dtype)
     assert added.dtype == dtype
     assert added.tolist() == [0.0, float("-inf")]

@@ -73,7 +73,7 @@ def test_an_odd_width_has_no_pairs():
         Rotary(d_head=3)
 
 
-def test_adding_a_code_equals_concatenating_a_one_hot_position_before_W():
+def test_adding_a_code_equals_a_product_with_the_concatenated_one_hot_position():
     """[x, p] W = x W_I + p W_P: a row of W_P is the code of that position (the notes' W^I x + W^P p)."""
     n_positions, d_in, d_model = 5, 6, 8
     w = numbers(d_in + n_positions, d_model)
@@ -99,7 +99,7 @@ def test_learned_adds_the_row_of_each_position():
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_rotary_turns_each_pair_by_its_angle(layout):
+def test_rotary_rotates_each_pair_by_its_angle(layout):
     x = numbers(1, 1, 4, 6)
     positions = torch.tensor([0, 1, 9, 500])
     turned = Rotary(d_head=6, layout=layout)(x, positions)

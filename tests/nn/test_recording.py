@@ -47,7 +47,7 @@ def inputs(n_source: int = 9, n_target: int = 7) -> tuple[Tensor, Tensor, Tensor
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2, "positions": "rotary"}], ids=["plain", "shared heads"])
-def test_the_twin_says_what_the_model_says_to_the_bit(pattern: str, changes: dict[str, object]) -> None:
+def test_the_copys_outputs_are_the_models_bit_for_bit(pattern: str, changes: dict[str, object]) -> None:
     model = tiny(pattern=PatternConfig(kind=pattern, span=2), **changes)  # type: ignore[arg-type]
     twin, records = record_attention(model)
     assert torch.equal(twin(*inputs()), model(*inputs()))
@@ -162,7 +162,7 @@ def test_the_weights_times_the_values_are_the_output(function: Attend, n_keys: i
 
 
 @pytest.mark.parametrize("pattern", ["full", "local"])
-def test_writing_step_by_step_looks_where_the_row_says(pattern: str) -> None:
+def test_cached_steps_attend_as_the_whole_row_does(pattern: str) -> None:
     """Row t of one pass over the whole target is the query of the step that produced token t, with its cache."""
     model = tiny(pattern=PatternConfig(kind=pattern, span=2))  # type: ignore[arg-type]
     source, target, source_mask, _ = inputs()

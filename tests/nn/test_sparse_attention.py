@@ -29,8 +29,8 @@ from heedful.nn.sparse_attention import (
 KINDS = list(PATTERNS)
 
 
-def pairs(rule, n_queries: int, n_keys: int) -> list[list[bool]]:
-    return pattern_mask(rule, n_queries, n_keys).tolist()
+def pairs(pattern, n_queries: int, n_keys: int) -> list[list[bool]]:
+    return pattern_mask(pattern, n_queries, n_keys).tolist()
 
 
 def naive(kind: str, span: int, causal: bool, n_global: int, n_queries: int, n_keys: int) -> list[list[bool]]:
@@ -62,7 +62,7 @@ def make(kind: str, span: int, causal: bool, n_global: int = 1):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_mask_of_a_rule_is_its_definition(kind, causal):
+def test_the_mask_of_a_pattern_is_its_definition(kind, causal):
     for span in (1, 2, 3, 5, 8, 30):
         for n_global in (0, 1, 3):
             for n_queries, n_keys in ((1, 1), (9, 9), (12, 12), (1, 12), (4, 11)):
@@ -253,7 +253,7 @@ def strongest(q, k, v, mask, *, span, causal, bias):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("span", [1, 3, 64])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_strongest_keeps_the_highest_scores(causal, span, with_bias):
+def test_top_k_keeps_the_highest_scores(causal, span, with_bias):
     for n_queries, n_keys in ((6, 6), (2, 7), (1, 1)):
         inputs = tensors(2, 4, 2, n_queries, n_keys, 3, f"{span}")
         bias = numbers(4, n_queries, n_keys, name="bias") if with_bias else None
@@ -267,13 +267,13 @@ def test_strongest_keeps_the_highest_scores(causal, span, with_bias):
             )
 
 
-def test_strongest_of_all_is_full_attention():
+def test_top_k_of_all_keys_is_full_attention():
     inputs = tensors(2, 2, 2, 6, 6, 3, "all")
     compare(TopKAttention(6), attend, inputs, "non-causal")
     compare(TopKAttention(6, causal=True), lambda q, k, v: attend(q, k, v, causal_mask(6)), inputs, "causal")
 
 
-def test_strongest_counts_exactly_the_kept_keys():
+def test_top_k_reads_exactly_k_keys():
     q, k, v = tensors(1, 1, 1, 8, 8, 4, "count")
     v = torch.eye(8, dtype=torch.float64)[None, None]  # the output is the row of weights itself
     assert ((TopKAttention(3)(q, k, v) > 0).sum(-1) == 3).all()

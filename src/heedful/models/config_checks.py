@@ -2,7 +2,7 @@
 
 from heedful.errors import UserError
 
-# Far above any real model: a damaged or hostile config.json is refused at once instead of being built for hours.
+# Far above any real model: a damaged or hostile config.json is rejected at once instead of being built for hours.
 LARGEST = {
     "vocab_size": 10**8,
     "source_vocab_size": 10**8,

@@ -1,7 +1,7 @@
 """What can be known of a model without torch: its folder, its family, its card, and the limits in its config.
 
-Built-in models are small models for everyday sentences that come with heedful. They are model folders in int8, such as
-`src/heedful/builtin/en-fr`, and `-m en-fr` names one. `benchmarks/quality/tatoeba.py --ship` writes such a folder.
+Built-in models are small models for everyday sentences in the package itself: model folders in int8, such as
+`src/heedful/builtin/en-fr`. `-m en-fr` names one, and `benchmarks/quality/tatoeba.py --ship` writes one.
 """
 
 import re
