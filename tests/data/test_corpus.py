@@ -214,7 +214,7 @@ def test_parquet_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["a.txt"], "one plain text file is one side only"),
+        (["a.txt"], "one plain text file has only one side"),
         (["a.tsv", "a.txt"], "a.tsv: two files must be the two sides in plain text"),
         (["a.txt", "b.txt", "c.txt"], "3 files given"),
         (["a.csv"], "CSV is not read"),

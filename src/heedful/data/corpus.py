@@ -191,9 +191,9 @@ def open_corpus(
         form = formats[0]
     elif len(files) == 1:
         known = ", ".join(dict.fromkeys(SUFFIXES))
-        raise UserError(f"{files[0]}: one plain text file is one side only. Give two, or one of: {known}")
+        raise UserError(f"{files[0]}: one plain text file has only one side of a corpus. Give two files, or one of these formats: {known}")
     else:
-        raise UserError(f"{len(files)} files given ({', '.join(map(str, files))}); pairs are two files, or one")
+        raise UserError(f"{len(files)} files given ({', '.join(map(str, files))}); expected two text files, or one file with both sides")
     _check_columns(columns)
     return _checked(Corpus(files, "pairs", form, languages, columns, on_bad_line, max_line_bytes=max_line_bytes))
 

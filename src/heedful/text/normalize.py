@@ -59,7 +59,7 @@ def _around_long_runs(text: str) -> list[str]:
 
 
 def _is_mark(character: str) -> bool:
-    # Decompose first: a few characters, such as U+0F73, are no marks themselves but consist of marks alone.
+    # Decompose first: a few characters, such as U+0F73, do not count as combining marks but decompose into them.
     return unicodedata.combining(unicodedata.normalize("NFKD", character)[0]) > 0
 
 

@@ -24,18 +24,18 @@ class TokenizerConfig:
     261
     """
 
-    kind: Kind = "bpe"
+    kind: Kind = "bpe"  # the unit of the vocabulary
     vocab_size: int = 8000  # an upper limit: a small text gives fewer pieces
     joint: bool = True  # one vocabulary for source and target
-    whitespace: Whitespace = "prefix"  # where a piece has its space: "▁word", or "word▁", </w> in the papers
+    whitespace: Whitespace = "prefix"  # the side of a piece with the space: "▁word", or "word▁" (</w> in the BPE paper)
     byte_fallback: bool = True  # characters without a piece become bytes; not at word level
     character_coverage: float = 0.9995  # bpe and unigram: the rest of the characters, the rarest, get no piece
     sample_alpha: float = 0.0  # bpe: the probability to drop a merge; unigram: the smoothing; 0: no sampling
-    unicode_form: Form = "nfc"
-    lowercase: bool = False
+    unicode_form: Form = "nfc"  # the Unicode normalization of text
+    lowercase: bool = False  # convert text to lower case
     collapse_spaces: bool = False  # runs of whitespace become one space; always at word level
     special_tokens: tuple[str, ...] = ()  # more special tokens, from id 4 on; no text is encoded as one
-    max_texts: int = 500_000  # learn from at most this many texts, drawn with a fixed seed
+    max_texts: int = 500_000  # learn from at most this many texts, chosen with a fixed seed
 
     def __post_init__(self) -> None:
         _check_names(self)

@@ -93,7 +93,10 @@ def _load_checked(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
 
 
 def _read_builtin(model: Path) -> tuple[Ct2ModelConfig, dict[str, Floats]]:
-    """Read a built-in model without torch, whose import takes longer than the conversion. Tests have checked it."""
+    """Read a built-in model without torch, whose import takes longer than the conversion.
+
+    The usual checks are skipped: the tests cover the built-in models.
+    """
     from safetensors.numpy import load_file
 
     arrays = load_file(model / WEIGHTS)

@@ -34,7 +34,7 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class Links:
-    """Every source token of a sentence pair with every target token of it, for all pairs."""
+    """All combinations of a source token and a target token that occur within a sentence pair."""
 
     pairs: Ints  # (P,) distinct pairs, source id x vocabulary + target id
     which: Ints  # (L,) the pair of each link

@@ -1,4 +1,4 @@
-"""BART: `BartForConditionalGeneration`, and `BartModel`, which has no output layer but the same weights."""
+"""BART: `BartForConditionalGeneration`, and `BartModel`, which has the same weights without an output layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
