@@ -191,9 +191,12 @@ def open_corpus(
         form = formats[0]
     elif len(files) == 1:
         known = ", ".join(dict.fromkeys(SUFFIXES))
-        raise UserError(f"{files[0]}: one plain text file has only one side of a corpus. Give two files, or one of these formats: {known}")
+        raise UserError(
+            f"{files[0]}: one plain text file has only one side of a corpus. Give two files, or one file of pairs: {known}"
+        )
     else:
-        raise UserError(f"{len(files)} files given ({', '.join(map(str, files))}); expected two text files, or one file with both sides")
+        names = ", ".join(map(str, files))
+        raise UserError(f"{len(files)} files given ({names}); expected two text files, or one file with both sides")
     _check_columns(columns)
     return _checked(Corpus(files, "pairs", form, languages, columns, on_bad_line, max_line_bytes=max_line_bytes))
 

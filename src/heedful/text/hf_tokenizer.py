@@ -149,7 +149,7 @@ class HFTokenizer:
         return self.encode(text).count(self.special_ids.unk_id) if "unk_token" in self.roles else 0
 
     def save(self, path: str | Path) -> None:
-        """Write the tokenizer.json. `write_hf_tokenizer` also records which tokens are special (BOS, EOS, padding …)."""
+        """Write the tokenizer.json. `write_hf_tokenizer` also writes which tokens are special (BOS, EOS …)."""
         Path(path).write_text(self.content, encoding="utf-8")
 
     def describe(self) -> str:
