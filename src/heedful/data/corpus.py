@@ -192,7 +192,7 @@ def open_corpus(
     elif len(files) == 1:
         known = ", ".join(dict.fromkeys(SUFFIXES))
         raise UserError(
-            f"{files[0]}: one plain text file has only one side of a corpus. Give two files, or one file of pairs: {known}"
+            f"{files[0]}: one plain text file has only one side of a corpus. Give two, or one file of pairs: {known}"
         )
     else:
         names = ", ".join(map(str, files))
