@@ -1,13 +1,7 @@
-"""What callers of Hugging Face's pipelines pass, in one place for all: what it means here, and what is refused.
+"""`heedful.pipeline(task, model=…)`: the pipelines of Hugging Face's Transformers 4, with their options and results.
 
-Pipelines that write one text for another, called and answering as those of Hugging Face's Transformers 4.
-
-`heedful.pipeline("text-generation", model=…)`, called and answering as in Hugging Face's Transformers 4.
-
-Pipelines of encoders, called and answering as those of Hugging Face's Transformers 4: hidden words and labels.
-
-`heedful.pipeline(TASK, model=…)`: called and answering as the pipelines of Hugging Face's Transformers 4, of which
-version 5 took some away, so that programs written for them go on working.
+Programs that were written for them keep working, also for the tasks that Transformers 5 has removed. Unknown options
+are refused.
 """
 
 import re
@@ -33,13 +27,13 @@ if TYPE_CHECKING:  # these import torch
 
 SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "seed": "seed"}
 STOPS = {True: "patience", False: "estimated", "never": "proven"}  # of early_stopping
-# Taken and not needed: batches are made by length, padding is no token, and what a model cannot take whole is always
-# split, reduced or cut, as the pipeline's own docs say.
+# Accepted without effect: batches are made by length, padding is never read, and texts that are too long are always
+# split, reduced or cut.
 UNUSED = ("batch_size", "truncation", "padding", "clean_up_tokenization_spaces", "pad_token_id")
 
 
 def check_options(options: Mapping[str, Any], known: Iterable[str] = ()) -> None:
-    """Refuse an option that neither is known nor may be left unused."""
+    """Refuse options that are neither in `known` nor accepted without effect."""
     allowed = [*UNUSED, *known]
     for name in options:
         if name not in allowed:
@@ -59,20 +53,22 @@ def search_options(
     lengths: Mapping[str, str] | None = None,
     also: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The fields of SearchSettings. `beam` and `early_stopping` are what holds where a caller says nothing of them;
-    `lengths` has further names, which count less than those of new tokens; `also` what else the pipeline takes.
+    """Turn options of Hugging Face's generate into fields of SearchSettings.
+
+    `beam` and `early_stopping` are the defaults of the pipeline, `lengths` has further names of options for lengths,
+    over which `max_new_tokens` and `min_new_tokens` have priority, and `also` has other options of the pipeline.
     """
     options = {name: value for name, value in options.items() if value is not None}
     names = {**(lengths or {}), **HUGGING_FACE_NAMES}
     check_options(options, [*names, "do_sample", "early_stopping", *SAMPLING, *also])
     settings = {ours: options[theirs] for theirs, ours in names.items() if theirs in options}
-    given = {ours: options[theirs] for theirs, ours in SAMPLING.items() if theirs in options}
+    sampling = {ours: options[theirs] for theirs, ours in SAMPLING.items() if theirs in options}
     if options.get("do_sample", False):
         if options.get("num_beams", 1) > 1:
-            raise UserError("pipeline: num_beams > 1 with do_sample: a beam is searched, not drawn; pass one of them")
-        return {**settings, "sampling": {"top_k": 50, **given}}  # 50 is Hugging Face's default
-    if given:  # theirs goes on without them as well
-        warn(f"{', '.join(given)}: acts only with do_sample=True")
+            raise UserError("pipeline: num_beams > 1 with do_sample: a beam cannot be sampled; pass one of them")
+        return {**settings, "sampling": {"top_k": 50, **sampling}}  # 50 is Hugging Face's default
+    if sampling:  # Hugging Face's pipelines ignore them, too
+        warn(f"{', '.join(sampling)}: has no effect without do_sample=True")
     stop = options.get("early_stopping", early_stopping)
     if stop is not None and settings.get("beam", beam) > 1:
         settings["stop"] = _stop(stop)
@@ -85,7 +81,7 @@ def _stop(early_stopping: object) -> str:
     raise UserError(f"early_stopping = {early_stopping!r}: must be True, False or 'never'")
 
 
-LENGTHS = {"max_length": "max_len", "min_length": "min_len"}  # of what is written
+LENGTHS = {"max_length": "max_len", "min_length": "min_len"}  # of the target
 
 Answer = list[dict[str, str]]
 
@@ -97,16 +93,16 @@ class TranslationPipeline:
         self.translator = translator
 
     def __call__(self, texts: str | Iterable[str], **options: Any) -> Answer | list[Answer]:
-        """One dict for each text; a list of dicts for each where `num_return_sequences` is more than 1.
+        """Return a dict for each text; with `num_return_sequences` above 1, a list of dicts for each.
 
-        Options as of Hugging Face's `generate`; a search that they say nothing of is heedful's own.
+        The options are those of Hugging Face's generate; the defaults are heedful's.
         """
         settings = search_options(options, beam=SearchSettings.beam, lengths=LENGTHS)
         many = [texts] if isinstance(texts, str) else list(texts)
-        found = [_dicts(best) for best in self.translator.search(many, **settings)]
+        answers = [_dicts(best) for best in self.translator.search(many, **settings)]
         if isinstance(texts, str):
-            return found[0]
-        return found if settings.get("n_best", 1) > 1 else [best[0] for best in found]
+            return answers[0]
+        return answers if settings.get("n_best", 1) > 1 else [best[0] for best in answers]
 
 
 class SummarizationPipeline:
@@ -116,7 +112,7 @@ class SummarizationPipeline:
         self.inner = TranslationPipeline(translator)
 
     def __call__(self, texts: str | Iterable[str], **options: Any) -> Answer | list[Answer]:
-        """Options as of a translation. A text that is longer than the model takes is reduced to what matters in it."""
+        """Summarize; options as in translation. A text that is too long is reduced to its most important sentences."""
         renamed: Answer | list[Answer] = _renamed(self.inner(texts, **options))
         return renamed
 
@@ -125,10 +121,10 @@ def _dicts(best: list[Translation]) -> Answer:
     return [{"translation_text": translation.text} for translation in best]
 
 
-def _renamed(found: Any) -> Any:
-    if isinstance(found, list):
-        return [_renamed(each) for each in found]
-    return {"summary_text": found["translation_text"]}
+def _renamed(answer: Any) -> Any:
+    if isinstance(answer, list):
+        return [_renamed(each) for each in answer]
+    return {"summary_text": answer["translation_text"]}
 
 
 GenerationAnswer = list[dict[str, str]]
@@ -148,7 +144,7 @@ class GenerationPipeline:
         return_full_text: bool | None = None,
         **options: Any,
     ) -> GenerationAnswer | list[GenerationAnswer]:
-        """`max_length` counts the prompt, `max_new_tokens` does not. With `do_sample`, `seed` says what is drawn."""
+        """Continue prompts. `max_length` counts the prompt, `max_new_tokens` does not; `seed` is for `do_sample`."""
         settings = search_options(options, beam=1, early_stopping=False, also=("max_length", "return_full_text"))
         many = [prompts] if isinstance(prompts, str) else list(prompts)
         if max_length is not None and "max_len" not in settings:
@@ -176,13 +172,13 @@ def _generation_dicts(best: Sequence[Generation], *, whole: bool) -> GenerationA
 LabelAnswer = list[dict[str, str | float]]
 Filled = list[dict[str, str | float | int]]
 
-LEGACY = ""  # what Transformers 4 takes for "top_k was not given": then a text has one dict, not a list of them
+LEGACY = ""  # the default of top_k in Transformers 4: a text then has one dict, not a list
 
 
 class FillMaskPipeline:
     """pipe("A [MASK] runs.") -> [{"score", "token", "token_str", "sequence"}, …]; a list for each of several masks.
 
-    As theirs do, the sequences of several masks hold the marks of the model and the masks that are left.
+    As in Hugging Face's, the sequences of several masks contain special tokens and the other masks.
     """
 
     def __init__(self, filler: "FillMask") -> None:
@@ -239,9 +235,10 @@ class TextClassificationPipeline:
         max_length: int | None = None,
         **unused: Any,
     ) -> dict[str, str | float] | LabelAnswer | list[LabelAnswer]:
-        """A text is cut to the tokens that the model takes, with `truncation` or without. `top_k=None` gives all
-        labels, the likeliest first; the older `return_all_scores` all of them in the model's order, in a list for each
-        text, also for a single one.
+        """Classify texts; they are always cut to the model's length.
+
+        `top_k=None` returns all labels, the most probable first. The older `return_all_scores` returns them in the
+        model's order, in a list for each text, even for a single text.
         """
         check_options(unused, ("top_k", "function_to_apply", "return_all_scores", "max_length"))
         self._check_length(max_length)
@@ -262,14 +259,15 @@ class TextClassificationPipeline:
         longest = getattr(self.classifier.model.config, "max_len", 0)
         if max_length is not None and max_length < longest:
             raise UserError(
-                f"max_length = {max_length}: a text is cut to the {longest} tokens that the model takes, not before; "
-                "leave it out"
+                f"max_length = {max_length}: texts are always cut to the {longest} tokens that the model "
+                "takes; leave it out"
             )
 
 
 class ImageClassificationPipeline:
-    """pipe("dog.png") -> [{"score", "label"}, …], the likeliest first; a list of those for a list. An image is the name
-    of a file, or one of Pillow's.
+    """pipe("dog.png") -> [{"score", "label"}, …], the most probable first; a list of such lists for a list.
+
+    An image is the name of a file, or an image of Pillow.
     """
 
     def __init__(self, classifier: "Classifier") -> None:
@@ -294,7 +292,7 @@ class ImageClassificationPipeline:
 
 
 def _text(given: object) -> "Text":
-    """A text, or the two of a pair."""
+    """Return a text, or the two texts of a pair."""
     if isinstance(given, str):
         return given
     values = given if isinstance(given, Mapping) else {}
@@ -320,21 +318,22 @@ def _label(labelled: "Labelled") -> dict[str, str | float]:
 
 
 Pipeline = Callable[..., Any]
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 TRANSLATION = re.compile("translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 
 
 @dataclass(frozen=True)
-class Running:
-    """Where and how a model is to run."""
+class RunOptions:
+    """How to load and run the model of a pipeline."""
 
     task: str
     device: str
     engine: str
     compute: str
-    prefix: str | None = None  # what a model that writes is told before each text; None: as its settings say
+    prefix: str | None = None  # text before each input; None: that of the model's settings
 
     def only_torch(self, task: str) -> None:
-        """Refuse what only models that write have."""
+        """Refuse options that only translating and generating models have."""
         self.no_prefix(task)
         if self.engine not in ("auto", "torch") or self.compute != "float32":
             raise UserError(
@@ -343,76 +342,76 @@ class Running:
 
     def no_prefix(self, task: str) -> None:
         if self.prefix is not None:
-            raise UserError(f"pipeline({task!r}): prefix={self.prefix!r} is for models that write one text for another")
+            raise UserError(f"pipeline({task!r}): prefix={self.prefix!r} is for encoder-decoder models")
 
 
-def _translation(model: Any, running: Running) -> Pipeline:
-    return TranslationPipeline(_translator(model, running, long="split"))
+def _translation(model: Any, options: RunOptions) -> Pipeline:
+    return TranslationPipeline(_translator(model, options, long="split"))
 
 
-def _summarization(model: Any, running: Running) -> Pipeline:
-    return SummarizationPipeline(_translator(model, running, long="extract", noun=SUMMARIES))
+def _summarization(model: Any, options: RunOptions) -> Pipeline:
+    return SummarizationPipeline(_translator(model, options, long="extract", noun=SUMMARIES))
 
 
-def _translator(model: Any, running: Running, *, long: Long, noun: OutputNoun = TRANSLATIONS) -> Translator:
+def _translator(model: Any, options: RunOptions, *, long: Long, noun: OutputNoun = TRANSLATIONS) -> Translator:
     if isinstance(model, Translator):
-        if running.prefix is not None:
-            raise UserError("pipeline: this Translator is loaded already; give prefix= to Translator.load")
+        if options.prefix is not None:
+            raise UserError("pipeline: prefix= has no effect on a loaded Translator; pass it to Translator.load")
         return model
-    prefix = _told(model, running.task) if running.prefix is None else running.prefix
+    prefix = _prefix_for(model, options.task) if options.prefix is None else options.prefix
     translator = Translator.load(
-        model, engine=running.engine, compute=running.compute, device=running.device, long=long, prefix=prefix
+        model, engine=options.engine, compute=options.compute, device=options.device, long=long, prefix=prefix
     )
     translator.output_noun = noun._replace(option="max_length")  # Hugging Face's name for it
     return translator
 
 
-def _told(model: str | Path, task: str) -> str:
-    """What a converted model is told before a text of this task, as Hugging Face's own pipelines tell it."""
+def _prefix_for(model: str | Path, task: str) -> str:
+    """Return the prefix of a converted model for a task, which Hugging Face's pipelines use as well."""
     known = read_prefixes(find_model_folder(model))
     prefix = known.get(task, known.get(ANY_TASK))
     if known and prefix is None:
         warn(
-            f"pipeline({task!r}): this model is told what to do by words before each text. Its settings have none for "
-            f"this task, only for {', '.join(known)}; pass prefix='…'"
+            f"pipeline({task!r}): this model needs a prefix before each text, and its settings have none for this "
+            f"task, only for {', '.join(known)}; pass prefix='…'"
         )
     return prefix or ""
 
 
-def _text_generation(model: Any, running: Running) -> Pipeline:
-    running.no_prefix("text-generation")
+def _text_generation(model: Any, options: RunOptions) -> Pipeline:
+    options.no_prefix("text-generation")
     if isinstance(model, Generator):
         return GenerationPipeline(model)
     return GenerationPipeline(
-        Generator.load(model, engine=running.engine, compute=running.compute, device=running.device)
+        Generator.load(model, engine=options.engine, compute=options.compute, device=options.device)
     )
 
 
-def _fill_mask(model: Any, running: Running) -> Pipeline:
+def _fill_mask(model: Any, options: RunOptions) -> Pipeline:
     from heedful.decoding.fill_mask import FillMask
 
-    running.only_torch("fill-mask")
-    return FillMaskPipeline(model if isinstance(model, FillMask) else FillMask.load(model, device=running.device))
+    options.only_torch("fill-mask")
+    return FillMaskPipeline(model if isinstance(model, FillMask) else FillMask.load(model, device=options.device))
 
 
-def _text_classification(model: Any, running: Running) -> Pipeline:
+def _text_classification(model: Any, options: RunOptions) -> Pipeline:
     from heedful.decoding.classifier import Classifier
 
-    running.only_torch("text-classification")
-    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    options.only_torch("text-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=options.device)
     return TextClassificationPipeline(loaded)
 
 
-def _image_classification(model: Any, running: Running) -> Pipeline:
+def _image_classification(model: Any, options: RunOptions) -> Pipeline:
     from heedful.decoding.classifier import Classifier
 
-    running.only_torch("image-classification")
-    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=running.device)
+    options.only_torch("image-classification")
+    loaded = model if isinstance(model, Classifier) else Classifier.load(model, device=options.device)
     return ImageClassificationPipeline(loaded)
 
 
-# task -> what makes its pipeline from a model (a path, or the object that it is loaded into)
-TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
+# task -> the function that makes its pipeline from a model (a path, or a loaded object)
+TASKS: dict[str, Callable[[Any, RunOptions], Pipeline]] = {
     "translation": _translation,
     "summarization": _summarization,
     "text-generation": _text_generation,
@@ -422,7 +421,7 @@ TASKS: dict[str, Callable[[Any, Running], Pipeline]] = {
     "image-classification": _image_classification,
 }
 
-# task -> what `heedful train` is given for a model of that kind
+# task -> the arguments of `heedful train` that make such a model
 TRAINED_BY = {
     "translation": "RUN --source FILE --target FILE",
     "summarization": "RUN --family bart --source FILE --target FILE",
@@ -443,11 +442,11 @@ def pipeline(
     compute: str = "float32",
     prefix: str | None = None,
 ) -> Pipeline:
-    """A function that does one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
+    """Make a function for one task: `pipeline("translation", model="runs/en-de")("A dog runs.")`.
 
-    Without a model "translation" takes the one that comes with heedful, "translation_en_to_fr" that of these languages.
-    `device` is "cpu", "cuda:1" or, as in Hugging Face's, a number: -1 for the CPU, else that of a GPU. `prefix` stands
-    before each text: T5 is told "summarize: ". By default it is what a converted model's own settings say for the task.
+    Without a model, "translation" and "translation_en_to_fr" use a built-in model. `device` is "cpu", "cuda:1" or, as
+    in Hugging Face's, a number: -1 for the CPU, else that of a GPU. `prefix` is put before each text, such as
+    "summarize: " for T5; by default it is that of the model's settings for the task.
     """
     languages = TRANSLATION.fullmatch(task)
     name = "translation" if languages else task
@@ -463,6 +462,18 @@ def pipeline(
             f"pipeline({task!r}): name a model, the folder of a run for example: model='runs/mine'. "
             f"`heedful train {TRAINED_BY[name]}` makes one"
         )
+    _refuse_hub_name(model)
     if isinstance(device, int):
         device = "cpu" if device < 0 else f"cuda:{device}"
-    return TASKS[name](model, Running(task, device, engine, compute, prefix))
+    return TASKS[name](model, RunOptions(task, device, engine, compute, prefix))
+
+
+def _refuse_hub_name(model: object) -> None:
+    """Refuse the name of a model on the Hugging Face Hub, and say how to get the model."""
+    if isinstance(model, str) and HUB_NAME.fullmatch(model) and not Path(model).parent.exists():
+        folder = model.split("/")[1]
+        raise UserError(
+            f"pipeline: there is no folder {model}. If it is the name of a model on the Hugging Face Hub, download and "
+            f"convert it first: hf download {model} --local-dir {folder}; heedful convert {folder} models/{folder} "
+            f"--format heedful; then pass model='models/{folder}'"
+        )
