@@ -356,7 +356,7 @@ def _summarization(model: Any, options: RunOptions) -> Pipeline:
 def _translator(model: Any, options: RunOptions, *, long: Long, noun: OutputNoun = TRANSLATIONS) -> Translator:
     if isinstance(model, Translator):
         if options.prefix is not None:
-            raise UserError("pipeline: prefix= has no effect on a loaded Translator; pass it to Translator.load")
+            raise UserError("pipeline: this Translator is already loaded; pass prefix= to Translator.load")
         return model
     prefix = _prefix_for(model, options.task) if options.prefix is None else options.prefix
     translator = Translator.load(
