@@ -44,7 +44,7 @@ def test_every_translation_begins_with_the_prefix(translator: Translator) -> Non
     each = translator.translate(texts, target_prefix=["Ein", "x", "Zwei", ""], **HOW)
     assert each[0].startswith("Ein") and each[2].startswith("Zwei")
     assert each[3] == translator.translate("a dog", **HOW)  # an empty one prescribes nothing
-    assert list(translator.stream(texts, target_prefix=["Ein", "x", "Zwei", ""], block=2, workers=2, **HOW)) == each
+    assert list(translator.stream(texts, target_prefix=["Ein", "x", "Zwei", ""], block=2, **HOW)) == each
 
 
 def test_other_processes_take_any_number_of_prefixes(translator: Translator) -> None:
