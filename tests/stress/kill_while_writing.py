@@ -1,4 +1,4 @@
-"""Run by test_atomic_io: kill a writer before each of its calls that touch the disk, and look at what is left.
+"""Run by test_atomic_io: kill a writer before each of its calls that touch the disk, and check what is left.
 
 kill_while_writing.py FOLDER exchange|rename old|nothing   ->   JSON: for each call, the contents afterwards
 """

@@ -1,11 +1,11 @@
-"""`make kill-test`: a run killed again and again, with -9, at random moments, ends like one that never was.
+"""`make kill-test`: a run that is killed with -9 at random moments ends like one that was never killed.
 
     python tests/stress/kills.py [--kills 100] [--in-save 20] [--steps 200] [--seed 0]
 
-Each sitting is a fork of this process, so that a start takes no time. After every kill all checkpoints must be readable
-and none of the promised ones lost; every run that reaches its end must have the same weights, optimiser, generators and
-scores, bit for bit. A kill counts as inside a save when it leaves an unfinished folder. Exits 1 on any failure, and if
-fewer kills than wanted fell into a save.
+Each start is a fork of this process, which is quick. After every kill, all checkpoints must be readable and none may be
+lost; every run that reaches its end must have the same weights, optimiser state, generators and scores, bit for bit. A
+kill counts as inside a save if it leaves an unfinished folder. The exit code is 1 after any failure, or if fewer kills
+than --in-save were inside a save.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def sitting(run: Path, corpus: tuple[Path, Path], n_steps: int) -> int:
 
 
 def finished(child: int, until: float) -> bool:
-    """Whether the child ended by itself, well, before the moment; otherwise it is killed."""
+    """Return whether the child ended successfully before the time; otherwise kill it."""
     while time.monotonic() < until:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:

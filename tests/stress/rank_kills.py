@@ -1,8 +1,8 @@
-"""Part of `make kill-test`: one of two ranks killed with -9, again and again; torchrun brings the run to the same end.
+"""Part of `make kill-test`: one of two ranks is killed repeatedly, and the run ends with equal weights.
 
     python tests/stress/rank_kills.py [--kills 20] [--seed 0]
 
-Exits 1 unless every kill was recovered from and the last weights are, bit for bit, those of a run that was left alone.
+The exit code is 1 unless the run recovers from every kill and its weights equal those of a quiet run bit for bit.
 """
 
 import argparse

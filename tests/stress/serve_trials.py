@@ -1,8 +1,8 @@
-"""The long tests of a server (`make serve-test`): each trial prints what it measured, and fails where a goal is missed.
+"""The long tests of a server (`make serve-test`): each trial prints its measurements and fails if a goal is missed.
 
     python tests/stress/serve_trials.py --json trials.json    all, about half an hour on two quiet cores
     python tests/stress/serve_trials.py --only overload soak  some of them
-    python tests/stress/serve_trials.py --quick               a little of everything: does it run? No goal can fail
+    python tests/stress/serve_trials.py --quick               a small run of each trial; a missed goal is no failure
     python tests/stress/serve_trials.py --only soak --minutes 60
 
 Server and clients share the processor.
@@ -54,7 +54,7 @@ TOKENS = {"max_len": 16}  # of a translation: a model that has learned nothing w
 
 @dataclass
 class How:
-    """How large a trial is, and what it found."""
+    """The size of a trial and its results."""
 
     quick: bool
     minutes: float
@@ -71,7 +71,7 @@ class How:
         )
 
     def judge(self, name: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> None:
-        """A goal of time or size: on a machine with other work, or in a hurry, it is only said."""
+        """Compare a time or size with its goal; with --quick, a missed goal is printed and does not fail."""
         is_reached = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
         bound = f"at most {at_most:g}" if at_most is not None else f"at least {at_least:g}"
         self.figures[name] = value
@@ -89,7 +89,7 @@ def _shown(value: object) -> str:
 
 
 def texts(how: How, folder: Path) -> None:
-    """Random texts from a hundred clients: each answer is the offline one, or a tie."""
+    """Random texts from a hundred clients: each answer equals the offline translation, or is tied with it."""
     make_folder(folder / "model")
     draw = random.Random(1)
     asked = [random_text(draw) for _ in range(how.n(10_000))]
@@ -109,7 +109,7 @@ def texts(how: How, folder: Path) -> None:
 
 @contextlib.contextmanager
 def base_server(folder: Path, *options: str) -> Iterator[tuple[Running, list[str]]]:
-    """With a model of base size and sentences to ask it; the engine is what users get."""
+    """Start a server with a model of base size and its default engine, and yield sentences to translate."""
     corpus = demo_corpus("en", "fr")
     sources, targets = [example.source for example in corpus.train], [example.target for example in corpus.train]
     make_folder(folder / "base", BASE, texts=(sources[:4000], targets[:4000]), vocab_size=2000)
@@ -129,9 +129,9 @@ def wait_until_ready(server: Running, *, seconds: float = 120.0) -> float:
 
 
 def overload(how: How, folder: Path) -> None:
-    """Three times what a model of base size can do, for a minute."""
+    """Three times the load that a model of base size can handle, for a minute."""
     seconds, n_clients = (4.0, 16) if how.quick else (60.0, 64)
-    # In a hurry the queue must be short, or it would never be full.
+    # With --quick the queue must be short, or it would never be full.
     with base_server(folder, *(["--set", "queue_requests=16"] if how.quick else [])) as (server, asked):
         asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 8, n=n_clients))
         peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=seconds / 3, n=n_clients))
@@ -151,7 +151,7 @@ def overload(how: How, folder: Path) -> None:
 
 
 def slow(how: How, folder: Path) -> None:
-    """Clients that send a byte now and then are cut, and others are served meanwhile."""
+    """Clients that send a byte now and then are disconnected, and others are served meanwhile."""
     n = 100 if how.quick else 500
     default = Limits().receive_seconds
     seconds, times = slow_clients(n, receive_seconds=default)
@@ -160,7 +160,7 @@ def slow(how: How, folder: Path) -> None:
 
 
 def stops(how: How, folder: Path) -> None:
-    """SIGTERM under load: whoever was accepted is answered."""
+    """SIGTERM under load: every accepted request is answered."""
     done = []
     for number in range(3 if how.quick else 20):
         with start_slow_server() as (process, url):
@@ -181,7 +181,7 @@ def stopper(pid: int) -> Callable[[], None]:
 
 
 def bad_bytes(how: How, folder: Path) -> None:
-    """Connections that send what no client should, while /health answers."""
+    """Connections that send malformed requests, while /health answers."""
     make_folder(folder / "model")
     n = how.n(100_000)
     with real_server(folder / "model", "--engine", "torch") as server:
@@ -214,7 +214,7 @@ async def send_bad_bytes(server: Running, n: int, *, n_clients: int = 50) -> Non
 
 @contextlib.contextmanager
 def asking_health(server: Running) -> Iterator[list[float]]:
-    """Milliseconds that each answer took while the context lasted."""
+    """Ask /health during the context; yield the list of the answers' milliseconds."""
     times: list[float] = []
     is_over = threading.Event()
 
@@ -234,7 +234,7 @@ def asking_health(server: Running) -> Iterator[list[float]]:
 
 
 def bad_request(draw: random.Random) -> bytes:
-    """A good request with something wrong in it."""
+    """Return a valid request with a random fault."""
     good = HEAD % len(BODY) + BODY
     at = draw.randrange(len(good))
     chunked = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
@@ -257,7 +257,7 @@ def bad_request(draw: random.Random) -> bytes:
 
 
 def memory_of(server: Running) -> float:
-    """Megabytes that the process holds."""
+    """Return the resident memory of the process in megabytes."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
@@ -267,7 +267,7 @@ def files_of(server: Running) -> int:
 
 
 def too_much(how: How, folder: Path) -> None:
-    """What exceeds a limit is refused at once, and leaves no memory behind; bad HTML keeps nobody waiting."""
+    """Requests beyond a limit are refused at once and leave no memory behind; bad HTML delays no other request."""
     make_folder(folder / "model")
     with real_server(folder / "model", "--engine", "torch") as server:
         wait_until_ready(server)
@@ -288,7 +288,7 @@ def too_much(how: How, folder: Path) -> None:
 
 
 def refusal(server: Running, body: bytes) -> float:
-    """How long it takes; a body that is much too large is not even read to its end."""
+    """Return the seconds until a request is refused, perhaps before the server has read all of its body."""
     host, port = server.url.removeprefix("http://").split(":")
     started = time.monotonic()
     with socket.create_connection((host, int(port)), timeout=20) as connection:
@@ -301,7 +301,7 @@ def refusal(server: Running, body: bytes) -> float:
 
 
 def killed(how: How, folder: Path) -> None:
-    """kill -9: whoever waits learns it at once, and a new server is ready as soon as its model is loaded."""
+    """kill -9: waiting clients notice at once, and a new server is ready as soon as its model is loaded."""
     make_folder(folder / "model")
     started = time.monotonic()
     with real_server(folder / "model", "--engine", "torch") as server:
@@ -324,7 +324,7 @@ def killed(how: How, folder: Path) -> None:
 
 
 def soak(how: How, folder: Path) -> None:
-    """A long time at four fifths of what it can do: nothing grows, nothing fails."""
+    """Minutes at four fifths of the highest load: memory does not grow, and no request fails."""
     minutes = 0.2 if how.quick else how.minutes
     with base_server(folder) as (server, asked):
         peak = asyncio.run(closed_loop(server.url, asked, TOKENS, seconds=2.0 if how.quick else 20.0, n=64))
@@ -344,7 +344,7 @@ def soak(how: How, folder: Path) -> None:
 
 
 def spec(how: How, folder: Path) -> None:
-    """Random requests made from /spec, right and wrong ones: no failure, no answer that it does not describe."""
+    """Random valid and invalid requests from /spec: no failure, and no answer that /spec does not describe."""
     counts = folder / "counts.json"
     sizes = {"HEEDFUL_SPEC_EXAMPLES": str(how.n(SPEC_EXAMPLES)), "HEEDFUL_SPEC_COUNTS": str(counts)}
     tests = Path(__file__).parents[1] / "serving" / "test_openapi_random.py"
@@ -372,7 +372,7 @@ TRIALS: dict[str, Callable[[How, Path], None]] = {
 
 
 def run(name: str, how: How) -> str | None:
-    """Why the trial failed; None if it did not. The others are still worth their time."""
+    """Run a trial and return the reason of its failure, or None; the other trials run in any case."""
     print(f"{name}: {TRIALS[name].__doc__}", flush=True)
     started = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Requests that exceed a limit of the server, and HTML that is made to be slow to parse."""
 
 import json
 
@@ -25,7 +25,7 @@ def in_html(text: str, source: str) -> bytes:
     return json.dumps({"q": [text] * 64, "source": source, "target": "fr", "format": "html"}).encode()
 
 
-# Within the limits, and made to keep a careless reader of HTML busy. There is nothing to translate in it.
+# Within the limits, but slow for a parser whose time grows faster than the length. It has nothing to translate.
 BAD_MARKUP = {
     f"{text[:9]} … from {source}": in_html(text, source)
     for text in ("<a " * 1_600 + ">", "<a>" * 800 + "</b>" * 600, "<![" * 1_600, "<a b='" * 800 + ">", "<!--" * 1_200)

@@ -1,6 +1,6 @@
-"""A real browser for the page's tests, watched: what it complains about and what it asks for.
+"""A real browser for the tests of the page, which records console messages and requests.
 
-Nothing here waits for a time to pass: a busy machine is slow, and what is not drawn yet is waited for.
+Tests wait for an event, never for a time to pass, because a busy machine is slow.
 """
 
 import shutil
@@ -23,14 +23,14 @@ TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 
 @dataclass
 class Watched:
-    """A page, and what happened on it."""
+    """A page with its console messages and its requests."""
 
     page: "playwright.Page"
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
     def open(self, path: Path, **state: object) -> "playwright.Page":
-        """The file, read anew: for another state of the same file the browser would only tell the page to change."""
+        """Open a file in a state. Via about:blank: otherwise the browser would not load the same file again."""
         self.page.goto("about:blank")
         self.page.goto(f"{path.as_uri()}#{'&'.join(f'{name}={value}' for name, value in state.items())}")
         self.page.wait_for_selector("main .view > *")
@@ -42,13 +42,13 @@ class Watched:
 
 
 def drawn(page: "playwright.Page") -> "playwright.Page":
-    """The page when whatever it was asked for is painted: it paints once in a frame."""
+    """Wait until the page has painted all changes, which it does once per frame."""
     page.evaluate(TWO_FRAMES)
     return page
 
 
 def expect(page: "playwright.Page", place: str) -> "playwright.LocatorAssertions":
-    """What must become true of a place on the page."""
+    """Return assertions about an element, which wait until they hold."""
     return playwright.expect(page.locator(place))
 
 

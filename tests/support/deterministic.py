@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def uniform(*shape: int, name: str = "") -> Tensor:
-    """Numbers in [0, 1), float64."""
+    """Return numbers in [0, 1), float64."""
     places = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
     z = (places + np.uint64(zlib.crc32(name.encode()) << 32)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # the mixing steps of splitmix64
@@ -21,12 +21,12 @@ def uniform(*shape: int, name: str = "") -> Tensor:
 
 
 def numbers(*shape: int, name: str = "", dtype: torch.dtype = torch.float64) -> Tensor:
-    """Numbers around zero with variance one."""
+    """Return numbers with mean zero and variance one."""
     return ((uniform(*shape, name=name) * 2 - 1) * 3**0.5).to(dtype)
 
 
 def whole_numbers(*shape: int, below: int, first: int = 0, name: str = "") -> Tensor:
-    """first <= number < below."""
+    """Return whole numbers with first <= number < below."""
     return (uniform(*shape, name=name) * (below - first)).long() + first
 
 
@@ -35,7 +35,7 @@ def mask_of(*shape: int, name: str = "", density: float = 0.7) -> Tensor:
 
 
 def fill(model: nn.Module, *, dtype: torch.dtype = torch.float64) -> nn.Module:
-    """Set every parameter and buffer: no two alike, no bias zero, no norm the identity; ready to run in `dtype`."""
+    """Give every parameter and buffer distinct values, so that no bias is zero and no norm the identity, in `dtype`."""
     model = model.to(dtype).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -51,7 +51,7 @@ def fill(model: nn.Module, *, dtype: torch.dtype = torch.float64) -> nn.Module:
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
-    """The largest absolute difference; NaN counts as infinite."""
+    """Return the largest absolute difference; NaN counts as infinite."""
     assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
     difference = (a.detach().double() - b.detach().double()).abs()
     return float("inf") if difference.isnan().any() else float(difference.max()) if a.numel() else 0.0

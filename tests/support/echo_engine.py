@@ -1,4 +1,4 @@
-"""An engine that answers with what it is asked, so that a test can say exactly what comes out; and its tokenizers.
+"""An engine that returns its input, so that a test knows every translation; and its tokenizers.
 
 As a program it is `heedful` with this engine: python echo_engine.py translate -m FOLDER
 """
@@ -25,13 +25,13 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ .,;:!?"
 
 @functools.cache
 def tokenizers() -> Tokenizers:
-    """A token for each Latin letter, and one for each byte of all other characters."""
+    """Return tokenizers with a token for each Latin letter, and one for each byte of other characters."""
     config = TokenizerConfig(kind="char", vocab_size=400, unicode_form="none")
     return learn_tokenizers([LETTERS], [LETTERS], config)
 
 
 class EchoEngine:
-    """Candidate k lacks the last k tokens, and its score is -k; token i looks at source token i."""
+    """An echo: candidate k lacks the last k tokens and has the score -k; token i attends to source token i."""
 
     name = "echo"
 
@@ -70,7 +70,7 @@ class SlowEngine(EchoEngine):
 
 
 def model_folder(folder: Path, *, max_len: int = 64, positions: str = "sinusoidal") -> Path:
-    """Make a folder with the config of a model, without weights: the echo needs no more."""
+    """Write a model folder with a config and without weights, which the echo does not need."""
     folder.mkdir(parents=True, exist_ok=True)
     config = Seq2SeqConfig(10, 10, max_len=max_len, positions=positions)  # type: ignore[arg-type]
     values = {"format": FORMAT, "family": "seq2seq", **config_to_dict(config)}
@@ -79,7 +79,7 @@ def model_folder(folder: Path, *, max_len: int = 64, positions: str = "sinusoida
 
 
 def install(set_attribute: Callable[[object, str, object], None] = setattr, engine: EchoEngine | None = None) -> None:
-    """Let every Translator that is loaded be an echo."""
+    """Make Translator.load return an echo."""
     echo = engine or EchoEngine()
     set_attribute(translator, "open_engine", lambda path, **_: echo)
     set_attribute(translator, "open_tokenizers", lambda path, engine: tokenizers())

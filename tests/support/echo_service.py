@@ -1,4 +1,4 @@
-"""A server whose translations a test can foretell: the letters of a text, backwards."""
+"""A server whose translations are the texts spelled backwards, so that a test knows every answer."""
 
 import contextlib
 import threading
@@ -28,7 +28,7 @@ def backwards(ids: list[int]) -> list[int]:
 
 
 class HeldEngine(echo_engine.EchoEngine):
-    """Searches only while its gate is open; notes the texts of each batch."""
+    """An engine that searches only while its gate is open, and records the texts of each batch."""
 
     def __init__(self, change: Callable[[list[int]], list[int]] = backwards, *, seconds: float = 0.0) -> None:
         super().__init__(change)
@@ -55,7 +55,7 @@ def echo_translator(engine: echo_engine.EchoEngine | None = None) -> Translator:
 
 
 def echo_pairs(engine: echo_engine.EchoEngine | None = None, *, n_threads: int = 2) -> Pairs:
-    """English to French and back, German to Chinese."""
+    """Return an echo for English to French and back, and one for German to Chinese."""
     held = engine or HeldEngine()
     codes = [("en", "fr"), ("fr", "en"), ("de", "zh-Hans")]
     return Pairs([Pair(source, target, echo_translator(held), n_threads=n_threads) for source, target in codes])
@@ -70,7 +70,7 @@ def echo_service(
 
 @contextlib.contextmanager
 def running(service: Service) -> Iterator[tuple[str, DrainingServer]]:
-    """The service behind a real socket; its address."""
+    """Run the service behind a socket; yield its address and the server."""
     listening = threading.Event()
     ports: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A trace as docs/look.md has it, of random numbers but consistent: rows sum to one, the future is hidden."""
+"""A random trace in the format of docs/look.md that is consistent: rows sum to one, the future is masked."""
 
 import base64
 
@@ -24,13 +24,13 @@ def softmax(scores: Array) -> Array:
 
 
 def spans(tokens: list[str]) -> list[list[int]]:
-    """A word begins at a space or a mark."""
+    """Return the spans of words; a word begins at a space or a punctuation mark."""
     starts = [i for i, token in enumerate(tokens) if i == 0 or token.startswith(("▁", "<"))]
     return [[a, b] for a, b in zip(starts, [*starts[1:], len(tokens)], strict=True)]
 
 
 class Maker:
-    """Sizes and the random numbers of one trace."""
+    """The sizes and the random numbers of one trace."""
 
     def __init__(self, *, source: list[str], target: list[str], n_layers: int, n_heads: int, seed: int) -> None:
         self.source, self.target = [*source, "</s>"], [*target, "</s>"]
@@ -92,7 +92,7 @@ class Maker:
         ]
 
     def top(self, step: Values, n: int) -> list[Values]:
-        """As a lens has them: the first ones, without logits."""
+        """Return the first n predictions without logits, as a logit lens has them."""
         found = step["top"]
         assert isinstance(found, list)
         return [{key: one[key] for key in ("token", "id", "probability")} for one in found[:n]]
@@ -119,7 +119,7 @@ class Maker:
         return layers
 
     def beam(self, width: int = 3) -> Values:
-        """The best one goes straight on; at every step others begin, and die at once or a step later."""
+        """Return a beam: the best hypothesis continues at every step; others end at once or one step later."""
         events: list[Values] = []
         best, other, score = 0, None, 0.0
         path = []
@@ -182,7 +182,7 @@ class Maker:
         )
 
     def causes(self) -> Values:
-        """Every token leans on the word at its own place, and a little against the others."""
+        """Return effects of occlusion: large for the word at a token's own position, slightly negative for others."""
         words = len(spans(self.source))
         hidden = np.full((len(self.target), words), -0.25)
         hidden[np.arange(len(self.target)), np.arange(len(self.target)) % words] = 2.0
@@ -241,7 +241,7 @@ def make_trace(
 
 
 def weights_of(trace: Values, kind: str) -> Array:
-    """The weights as the file has them, (L, H, rows, columns)."""
+    """Return the attention weights of a trace, (L, H, rows, columns)."""
     attention = trace["attention"]
     assert isinstance(attention, dict)
     pack = attention[kind]["weights"]

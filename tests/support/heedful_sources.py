@@ -1,4 +1,4 @@
-"""The package's source files, read and never imported: what the contract tests look at."""
+"""The source files of the package, parsed without importing them, for the contract tests."""
 
 import ast
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def folder(self) -> str:
-        """The folder of the map that it belongs to, or its own name at the top: cli, errors, __init__."""
+        """Return the folder of the file, or for files at the top their name: errors, config, __init__."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else "__init__"
 

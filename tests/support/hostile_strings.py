@@ -1,4 +1,4 @@
-"""Five thousand texts that tokenizers stumble over; the same on every machine."""
+"""Five thousand texts that are hard for tokenizers, equal on every machine."""
 
 import unicodedata
 from random import Random

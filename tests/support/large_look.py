@@ -16,7 +16,7 @@ END = 6.0  # how much of it the end mark is made of
 
 
 def look_at_60_words(path: Path) -> Path:
-    """6 + 6 layers of 8 heads, of a width that makes no difference to the page, as it cuts vectors; nothing learned."""
+    """Look into a random model of 6 + 6 layers of 8 heads. Its width is small, as the page cuts vectors anyway."""
     words = learn_tokenizers(LINES, LINES, TokenizerConfig(kind="bpe", vocab_size=360, joint=True))
     sizes = {"d_model": 128, "n_layers": 6, "n_heads": 8, "d_ff": 128}
     n_source, n_target = words.source.vocab_size, words.target.vocab_size

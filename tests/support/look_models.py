@@ -1,4 +1,4 @@
-"""Small models with tokenizers to look into, one for each way in which the settings can differ."""
+"""Small models with tokenizers for looks, one for each kind of settings."""
 
 import functools
 

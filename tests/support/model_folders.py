@@ -1,4 +1,4 @@
-"""Small models, what they answer, and folders that are refused."""
+"""Small models, their logits, and checks of refused folders."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def logits(model: Seq2Seq) -> torch.Tensor:
 
 
 def refused(folder: Path, *words: str) -> str:
-    """The folder must be refused in these words, among others; all of them."""
+    """Check that loading the folder fails with a message that has all of these words, and return the message."""
     with pytest.raises(UserError) as caught:
         load_model(folder)
     for word in words:
@@ -40,7 +40,7 @@ def rewrite(path: Path, content: bytes) -> None:
 
 
 def sealed(folder: Path) -> Path:
-    """The same folder with a manifest that fits: what somebody does who wants to deceive."""
+    """Write a new manifest that fits the changed files, as an attacker would, and return the folder."""
     (folder / MANIFEST).unlink(missing_ok=True)
     write_manifest(folder)
     return folder

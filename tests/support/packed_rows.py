@@ -1,4 +1,4 @@
-"""Documents packed into rows one id at a time: what `PackedLmDataset` is compared with."""
+"""Documents packed into rows one id at a time: the reference for `PackedLmDataset`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class PackedRows:
 
     @property
     def mask(self) -> np.ndarray:
-        """(R, L), True for ids, False for padding."""
+        """Return a mask (R, L), True for ids, False for padding."""
         return self.documents >= 0
 
 

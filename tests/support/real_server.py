@@ -30,7 +30,7 @@ def make_folder(
     texts: tuple[Sequence[str], Sequence[str]] = (ENGLISH, GERMAN),
     vocab_size: int = 360,
 ) -> Path:
-    """A model that has learned nothing, but has opinions, so that no rounding decides what it says."""
+    """Write an untrained model whose predictions differ clearly, so that rounding does not decide a search."""
     words = learn_tokenizers(*texts, TokenizerConfig(kind="bpe", vocab_size=vocab_size, joint=True))
     config = Seq2SeqConfig(words.source.vocab_size, words.target.vocab_size, **sizes)  # type: ignore[arg-type]
     model = fill(Seq2Seq(config), dtype=torch.float32)
@@ -53,13 +53,13 @@ class Running:
             return str(answer.read().decode())
 
     def post(self, path: str, body: bytes) -> str:
-        """JSON; whatever is not 200 is an error."""
+        """Send JSON and return the answer; a status other than 200 is an error."""
         request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             return str(answer.read().decode())
 
     def number(self, name: str) -> float:
-        """One of /metrics."""
+        """Return one value of /metrics."""
         found = re.search(rf"^heedful_{name} (\S+)$", self.get("/metrics"), re.MULTILINE)
         assert found, name
         return float(found[1])
@@ -67,7 +67,7 @@ class Running:
 
 @contextmanager
 def real_server(folder: Path, *options: str) -> Iterator[Running]:
-    """The languages come from the card of the model."""
+    """Start `heedful serve` with a model whose card has the languages."""
     command = [sys.executable, "-m", "heedful", "serve", "-m", str(folder), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
     assert process.stderr is not None

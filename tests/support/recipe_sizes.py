@@ -9,6 +9,6 @@ RECIPES = ("tiny", "small", "base", "big")
 
 
 def recipe_sizes(name: str) -> dict[str, Any]:
-    """The table [model] of a recipe."""
+    """Return the table [model] of a recipe."""
     table: dict[str, Any] = read_toml(find_recipe(name))["model"]
     return table

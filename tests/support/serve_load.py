@@ -24,12 +24,12 @@ Found = dict[str, tuple[str, float]]  # text -> its translation and the score of
 
 
 def random_text(draw: random.Random, *, longest: int = 60) -> str:
-    """Of letters that the echo knows, without blanks at its ends."""
+    """Return a random text of letters that the echo knows, without spaces at its ends."""
     return "".join(draw.choices(LETTERS, k=draw.randint(0, longest))).strip() + "z"
 
 
 class Connection:
-    """As much of HTTP/1.1 as a test needs, cheap enough to let the server have the processor."""
+    """A minimal HTTP/1.1 client, cheap enough to leave the processor to the server."""
 
     def __init__(self, url: str) -> None:
         host, port = url.removeprefix("http://").split(":")
@@ -65,7 +65,7 @@ class Connection:
 
 @dataclass
 class Load:
-    """Requests at a fixed rate, whether or not answers come: what happened to them."""
+    """Requests at a fixed rate, whether or not answers come, with their statuses and times."""
 
     url: str
     per_second: float
@@ -100,7 +100,7 @@ class Load:
         started = time.monotonic()
         try:
             status, content = await connection.post(self.path, body)
-        except ConnectionError:  # an idle connection that the server had closed: once more
+        except ConnectionError:  # the server had closed the idle connection: try again
             connection = Connection(self.url)
             status, content = await connection.post(self.path, body)
         self.times[status].append(time.monotonic() - started)
@@ -110,18 +110,18 @@ class Load:
         idle.append(connection)
 
     def percentile(self, status: int, share: float) -> float:
-        """Milliseconds; 0 where there was no such answer."""
+        """Return a percentile of the times in milliseconds; 0 if there was no answer with this status."""
         times = sorted(self.times[status])
         return 1000.0 * times[min(len(times) - 1, int(len(times) * share))] if times else 0.0
 
 
 def echoed(text: str, answer: bytes) -> bool:
-    """Whether the answer is what the echo gives: the text backwards."""
+    """Return whether the answer is the text spelled backwards."""
     return bool(json.loads(answer) == {"translatedText": text[::-1]})
 
 
 async def closed_loop(url: str, texts: Sequence[str], more: Mapping[str, object], *, seconds: float, n: int) -> float:
-    """Texts a second when each of n clients asks again as soon as it is answered: the most that can be had."""
+    """Return the texts per second if each of n clients asks again as soon as it is answered: the highest throughput."""
     until = time.monotonic() + seconds
     done = 0
 
@@ -144,7 +144,7 @@ async def closed_loop(url: str, texts: Sequence[str], more: Mapping[str, object]
 async def ask_until_stopped(
     url: str, stop: Callable[[], None], *, after: float, n_clients: int = 24
 ) -> tuple[Counter[int], int]:
-    """Clients that ask without pause until the server is gone; what they were told, and how many got no answer."""
+    """Let clients ask without pause until the server is gone; return the statuses and the number of missing answers."""
     statuses: Counter[int] = Counter()
     broken = 0
 
@@ -178,7 +178,7 @@ async def ask_until_stopped(
 async def many_texts(
     url: str, texts: Sequence[str], *, n_clients: int = 100, pair: tuple[str, str] = ("en", "fr")
 ) -> Found:
-    """All texts from many clients, in requests of one to eight; who is refused comes again."""
+    """Send all texts from many clients, in requests of one to eight; a refused request is sent again."""
     found: Found = {}
     left = list(texts)
 
@@ -199,7 +199,7 @@ async def many_texts(
 
 
 def differing(found: Found, offline: Mapping[str, Translation]) -> list[tuple[str, str, str]]:
-    """Texts with another translation than offline, that of the server, and that of offline; ties are none."""
+    """Return (text, server's translation, offline translation) where they differ and the scores are not tied."""
     return [
         (text, said, offline[text].text)
         for text, (said, score) in found.items()
@@ -208,8 +208,9 @@ def differing(found: Found, offline: Mapping[str, Translation]) -> list[tuple[st
 
 
 def narrowest_choice(translator: Translator, text: str, *, beam: int) -> float:
-    """By how little a beam decided, at its closest call, who goes on and who does not: below TIE the numbers of another
-    batch, which differ in their last digits, may decide otherwise, and what follows is another text with another score.
+    """Return the smallest difference of scores that decided which hypotheses stay in the beam.
+
+    Below TIE, rounding in another batch may decide otherwise and lead to another text.
     """
     assert isinstance(translator.engine, TorchEngine)
     watching = Watching(translator.engine)
@@ -220,7 +221,7 @@ def narrowest_choice(translator: Translator, text: str, *, beam: int) -> float:
 
 
 class Watching:
-    """An engine that looks at every choice of its beam."""
+    """An engine that records the smallest difference of scores that decided a step of its beam."""
 
     name = "torch"
 
@@ -235,7 +236,7 @@ class Watching:
             trace = BeamTrace()
             results += self.engine.search([request], settings, callback=SearchCallback(on_candidates=trace.add))
             for _, group in itertools.groupby(trace.events, key=lambda event: event.step):
-                step = list(group)  # the best first
+                step = list(group)  # best first
                 self._look([event.score for event in step], settings.beam)
                 self._look(
                     [event.score for event in step if event.token != self.engine.step.special_ids.eos_id], settings.beam

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Servers for the tests of slow clients and of stopping: in this process, or `heedful serve` with an echo."""
 
 import contextlib
 import re
@@ -40,7 +40,7 @@ def is_closed(connection: socket.socket) -> bool:
 def slow_clients(
     n: int, *, receive_seconds: float, sent: bytes = HEAD % len(BODY) + BODY[:5]
 ) -> tuple[float, list[float]]:
-    """After how many seconds all slow clients are cut; and how long each answer to another took meanwhile."""
+    """Return the seconds until the server has closed all slow connections, and the times of other answers meanwhile."""
     times: list[float] = []
     with running(echo_service(receive_seconds=receive_seconds)) as (url, _):
         slow = [connect(url) for _ in range(n)]
@@ -55,7 +55,7 @@ def slow_clients(
             times.append(time.monotonic() - asked)
             assert answer.json() == {"translatedText": "olleH"}
             left = [connection for connection in left if not is_closed(connection)]
-            for connection in left:  # one byte now and then keeps nobody in
+            for connection in left:  # a byte now and then must not keep a connection open
                 with contextlib.suppress(OSError):
                     connection.send(b"X" if sent else b"")
             time.sleep(receive_seconds / 10)
@@ -65,13 +65,13 @@ def slow_clients(
 
 
 def start_slow_server() -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
-    """With an engine that takes 0.2 s."""
+    """Start `heedful serve` with an engine that takes 0.2 s."""
     return start_server(ECHO, "--slow")
 
 
 @contextlib.contextmanager
 def start_server(program: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`heedful serve` as users run it, with an engine of the tests; its address."""
+    """Start a program of the tests as `heedful serve`, and yield its process and address."""
     with tempfile.TemporaryDirectory() as folder:
         model_folder(Path(folder) / "model")
         served = ["serve", "-m", f"en-fr={folder}/model", "--port", "0"]
@@ -92,7 +92,7 @@ def start_server(program: Path, *options: str) -> Iterator[tuple[subprocess.Pope
 
 
 def stopped(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """How many requests a server accepted and answered, by its last words."""
+    """Wait for the end of a server, and return the numbers of accepted and answered requests from its last message."""
     assert process.wait(40) == 0
     assert process.stderr is not None
     said = process.stderr.read()

@@ -1,4 +1,4 @@
-"""A server that has the page and knows its contract, but no model: what the page asks is written down."""
+"""A server of the page without a model, which records the page's requests."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ ANSWERS: Values = {
 
 
 def in_lines(values: Values) -> Values | None:
-    """As a look cuts a text, when every line is one piece."""
+    """Split a text into pieces as a look does, one for each line."""
     lines = str(values["q"]).split("\n")
     if len(lines) == 1:
         return None
@@ -61,7 +61,7 @@ class Stub:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Translations are asked for, and not answered before the context ends."""
+        """Hold back the answers to translations until the context ends."""
         self.gate.clear()
         try:
             yield
@@ -147,7 +147,7 @@ def stub_server() -> Iterator[Stub]:
         daemon_threads = True  # each waits on a connection that the browser keeps
 
         def handle_error(self, request: object, address: object) -> None:
-            """A browser that is closed resets what it kept open; all else is a bug of these tests."""
+            """Ignore connections that a closing browser resets; raise all other errors."""
             if not isinstance(sys.exception(), OSError):
                 super().handle_error(request, address)
 

@@ -1,4 +1,4 @@
-"""`heedful` with an engine that is never done with a long text, and with looks that never end."""
+"""`heedful` with an engine that never finishes a long text, and with looks that never end."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Small random models whose translations are of many lengths, as those of trained ones are."""
+"""Small random models whose translations have many lengths, as those of trained models have."""
 
 import functools
 import random
@@ -17,7 +17,7 @@ VOCAB_SIZE = 20
 
 @functools.cache
 def tiny_model(seed: int = 0, **settings: object) -> Seq2Seq:
-    """In float64, where rounding decides nothing. Most random models repeat themselves for ever, so some are tried."""
+    """Return a model in float64, so that rounding does not decide. Most random models never end: several are tried."""
     requests = sentences(24, seed=seed)
 
     def variety(model: Seq2Seq) -> int:

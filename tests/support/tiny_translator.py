@@ -1,4 +1,4 @@
-"""TODO"""
+"""A Translator with a small random model."""
 
 import torch
 
@@ -10,7 +10,7 @@ from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
 def tiny_translator() -> Translator:
-    """A random model over the letters, in float64, where rounding decides nothing."""
+    """Return a Translator of letters with a random model, in float64, so that rounding does not decide a search."""
     torch.manual_seed(1)
     size = tokenizers().source.vocab_size
     config = Seq2SeqConfig(source_vocab_size=size, target_vocab_size=size, d_model=16, n_layers=1, n_heads=2, d_ff=32)

@@ -15,7 +15,7 @@ Trace = Mapping[str, Any]
 
 
 class TraceError(AssertionError):
-    """What is wrong in a trace file, and where."""
+    """An error in a trace file and its position."""
 
 
 def check_trace(trace: Any) -> None:

@@ -1,4 +1,4 @@
-"""Import some modules and print, as JSON, what that did beside defining names.
+"""Import some modules and print their side effects as JSON.
 
 Run by test_imports.py in a process of its own.
 """
@@ -22,7 +22,7 @@ LOOKING = ("os.listdir", "os.scandir", "os.stat")
 
 
 def watched_state() -> dict[str, str]:
-    """What a module could change for everybody; each as a string, to be compared."""
+    """Return the global state that a module could change, as strings to compare."""
     state: dict[str, Callable[[], object]] = {
         "environment": lambda: sorted(os.environ._data.items()),  # not through the recorder below
         "working folder": os.getcwd,
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _is_looking_for_a_module() -> bool:
-    """Whether the call came from Python's import system itself, and not from the code of a module."""
+    """Return whether Python's import system made the call, and not the code of a module."""
     frame = sys._getframe(2)
     return frame.f_code.co_filename.startswith("<frozen importlib")
 
