@@ -29,28 +29,28 @@ def generator() -> Generator:
 
 
 @torch.inference_mode()
-def likeliest(model: Gpt, ids: list[int], n: int) -> list[int]:
-    """Greedy search, written to be read."""
-    written: list[int] = []
-    while len(written) < n:
-        token = int(model(torch.tensor([[*ids, *written]]))[0, -1].argmax())
+def greedy_by_hand(model: Gpt, ids: list[int], n: int) -> list[int]:
+    """Return at most n tokens of a greedy search, with one forward pass for each token."""
+    new_ids: list[int] = []
+    while len(new_ids) < n:
+        token = int(model(torch.tensor([[*ids, *new_ids]]))[0, -1].argmax())
         if token == model.config.special_ids.eos_id:
             break
-        written.append(token)
-    return written
+        new_ids.append(token)
+    return new_ids
 
 
-def test_greedy_is_the_likeliest_token_each_time(generator: Generator) -> None:
+def test_greedy_search_takes_the_most_probable_tokens(generator: Generator) -> None:
     for prompt in PROMPTS:
         ids = generator.prompt_ids(prompt)
         assert ids[0] == 2
-        expected = likeliest(generator.model, ids, 20)
+        expected = greedy_by_hand(generator.model, ids, 20)
         [[found]] = generator.search_ids([ids], max_len=20)
         assert found.ids == expected
         assert found.complete == (len(expected) < 20)
 
 
-def test_one_prompt_or_many_in_whatever_company(generator: Generator) -> None:
+def test_the_other_prompts_of_a_call_change_nothing(generator: Generator) -> None:
     alone = [generator.generate(prompt, max_len=15) for prompt in PROMPTS]
     assert generator.generate(PROMPTS, max_len=15) == alone
     assert generator.generate(iter(PROMPTS * 8), max_len=15) == alone * 8
@@ -59,12 +59,12 @@ def test_one_prompt_or_many_in_whatever_company(generator: Generator) -> None:
 
 
 def test_many_prompts_leave_and_enter_a_batch(generator: Generator) -> None:
-    """More than there are rows, of unlike lengths: places are taken again while others go on."""
+    """There are more prompts than rows, of different lengths: finished rows are reused while others continue."""
     prompts = [whole_numbers(1 + n % 13, below=60, first=4, name=f"p{n}").tolist() for n in range(90)]
     few = Generator(generator.model, None, batch_rows=7)
     for options in ({}, {"beam": 3, "n_best": 2}, {"sampling": {"seed": 5}, "n_best": 2}):
         found = few.search_ids(prompts, max_len=9, **options)
-        if "sampling" in options:  # a draw depends on the place of its prompt in the call
+        if "sampling" in options:  # a sample depends on the index of its prompt in the call
             again = Generator(generator.model, None, batch_rows=400).search_ids(prompts, max_len=9, **options)
             assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in again]
             continue
@@ -79,13 +79,13 @@ def test_scores_are_the_models_own(generator: Generator) -> None:
     for options in ({}, {"beam": 4, "n_best": 3}, {"sampling": {"temperature": 0.7, "top_k": 9}}):
         ids = generator.prompt_ids("A dog")
         for one in generator.search_ids([ids], max_len=12, **options)[0]:
-            written = [*one.ids, *([3] if one.complete else [])]
-            said = generator.model(torch.tensor([[*ids, *written]]))[0].log_softmax(dim=-1)
-            expected = sum(float(said[len(ids) - 1 + place, token]) for place, token in enumerate(written))
+            new_ids = [*one.ids, *([3] if one.complete else [])]
+            log_probs = generator.model(torch.tensor([[*ids, *new_ids]]))[0].log_softmax(dim=-1)
+            expected = sum(float(log_probs[len(ids) - 1 + i, token]) for i, token in enumerate(new_ids))
             assert one.score == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_wider_beam_finds_texts_at_least_as_likely(generator: Generator) -> None:
+def test_a_wider_beam_finds_texts_of_at_least_the_same_probability(generator: Generator) -> None:
     prompts = [generator.prompt_ids(prompt) for prompt in PROMPTS]
     one = generator.search_ids(prompts, max_len=8, min_len=8)
     many = generator.search_ids(prompts, max_len=8, min_len=8, beam=30)
@@ -94,7 +94,7 @@ def test_a_wider_beam_finds_texts_at_least_as_likely(generator: Generator) -> No
     assert any(b[0].score > a[0].score + 1e-3 for a, b in zip(one, many, strict=True))
 
 
-def test_a_seed_draws_the_same_again_and_another_does_not(generator: Generator) -> None:
+def test_a_seed_reproduces_its_texts_and_another_does_not(generator: Generator) -> None:
     how = {"max_len": 20, "n_best": 3}
     first = generator.search("A dog", sampling={"seed": 1}, **how)
     assert first == generator.search("A dog", sampling={"seed": 1}, **how)
@@ -105,7 +105,7 @@ def test_a_seed_draws_the_same_again_and_another_does_not(generator: Generator) 
 
 
 @pytest.mark.parametrize("options", [{}, {"sampling": {"seed": 3}}, {"beam": 3}, {"max_len": 1}])
-def test_a_stream_says_what_a_whole_text_says(generator: Generator, options: dict[str, object]) -> None:
+def test_a_streamed_text_equals_the_whole_text(generator: Generator, options: dict[str, object]) -> None:
     for prompt in PROMPTS:
         pieces = list(generator.stream(prompt, **{"max_len": 25, **options}))
         assert "".join(pieces) == generator.generate(prompt, **{"max_len": 25, **options})
@@ -114,7 +114,7 @@ def test_a_stream_says_what_a_whole_text_says(generator: Generator, options: dic
         assert len(pieces) > 5
 
 
-def test_between_two_pieces_of_a_stream_nothing_is_changed(generator: Generator) -> None:
+def test_a_stream_leaves_inference_mode_between_pieces(generator: Generator) -> None:
     stream = generator.stream("A dog", max_len=9)
     next(stream)
     assert not torch.is_inference_mode_enabled()
@@ -122,33 +122,33 @@ def test_between_two_pieces_of_a_stream_nothing_is_changed(generator: Generator)
     assert not torch.is_inference_mode_enabled()
 
 
-def test_characters_come_whole_in_a_stream() -> None:
+def test_a_stream_contains_complete_characters_only() -> None:
     tokenizer = tokenizers().source
     before = tokenizer.encode("é is")
     after = tokenizer.encode("é is 你好 naïve")[len(before) :]
     assert len(after) > len(" 你好 naïve")  # several bytes to a character
     continuation = ContinuationDecoder(tokenizer, before)
-    said = [continuation.add([id]) for id in after]
-    assert "".join(said) == " 你好 naïve"
-    assert "" in said
-    assert not any("\ufffd" in piece for piece in said)
+    pieces = [continuation.add([id]) for id in after]
+    assert "".join(pieces) == " 你好 naïve"
+    assert "" in pieces
+    assert not any("\ufffd" in piece for piece in pieces)
 
 
-def test_the_prompt_counts_for_filters_that_look_back(generator: Generator) -> None:
-    """With no token twice, nothing of the prompt comes again."""
+def test_no_repeat_ngram_includes_the_prompt(generator: Generator) -> None:
+    """With no_repeat_ngram = 1, no token of the prompt is generated."""
     ids = generator.prompt_ids("abcdefghij")
     [[found]] = generator.search_ids([ids], max_len=40, no_repeat_ngram=1)
     assert not set(found.ids) & set(ids)
     assert len(set(found.ids)) == len(found.ids)
 
 
-def test_a_model_with_one_mark_between_texts_reads_a_prompt_as_it_is() -> None:
+def test_a_model_with_equal_bos_and_eos_reads_a_prompt_without_bos() -> None:
     generator = Generator(make(special_ids=SpecialIds(bos_id=3, eos_id=3)), tokenizers().source)
     assert generator.prompt_ids("ab") == tokenizers().source.encode("ab")
     assert generator.prompt_ids("") == [3]
 
 
-def test_a_text_may_outgrow_the_window() -> None:
+def test_a_text_may_be_longer_than_the_window() -> None:
     generator = Generator(make(max_len=8), tokenizers().source)
     [[found]] = generator.search_ids([[2, 5]], max_len=50, min_len=50)
     assert len(found.ids) == 50
@@ -167,7 +167,7 @@ def test_from_a_folder(generator: Generator, tmp_path: Path) -> None:
         without.generate("A dog")
 
 
-def test_mistakes(generator: Generator) -> None:
+def test_invalid_options_and_prompts_are_rejected(generator: Generator) -> None:
     with pytest.raises(UserError, match="did you mean 'max_len'"):
         generator.generate("x", max_length=3)
     with pytest.raises(UserError, match=r"cannot use one.*leave it out"):
@@ -225,7 +225,7 @@ class TestPipeline:
         with pytest.raises(UserError, match=words):
             heedful.pipeline("text-generation", model=generator)("x", **options)
 
-    def test_what_acts_only_on_draws_says_so(self, generator: Generator) -> None:
+    def test_sampling_options_without_do_sample_give_a_warning(self, generator: Generator) -> None:
         pipe = heedful.pipeline("text-generation", model=generator)
         with pytest.warns(UserWarning, match="temperature.*do_sample"):
             assert pipe("x", temperature=0.5, max_new_tokens=3) == pipe("x", max_new_tokens=3)

@@ -9,9 +9,9 @@ BERT, VIT, IMAGES, PATCHES = (
     ("nn/test_embeddings.py",),
 )
 BERT_THERE, VIT_THERE = ("parity/test_bert_parity.py",), ("parity/test_vit_parity.py",)
-FILL, ANSWERS, HF_TOKENIZERS = (
-    ("decoding/test_fill_mask.py",),
-    ("decoding/test_classifier_embedder.py",),
+INPUTS, ANSWERS, HF_TOKENIZERS = (
+    ("decoding/test_encoder_inputs.py",),
+    ("decoding/test_classifier.py", "decoding/test_embedder.py"),
     ("interop/test_hf_tokenizers.py",),
 )
 
@@ -67,7 +67,7 @@ IN_ENCODERS = [
         "decoding/encoder_inputs.py",
         "            result.pop()",
         "            pass",
-        FILL,
+        INPUTS,
     ),
     Mutant(
         "labels always exclude each other",
@@ -158,14 +158,14 @@ IN_ENCODERS = [
         "decoding/classifier.py",
         "accumulate(map(len, ids), initial=1)",
         "accumulate(map(len, ids), initial=2)",
-        ("decoding/test_classifier_embedder.py",),
+        ("decoding/test_classifier.py",),
     ),
     Mutant(
         "both texts of a pair have the first segment",
         "decoding/encoder_inputs.py",
         "(positions >= begins[:, None])",
         "(positions < 0)",
-        ("decoding/test_classifier_embedder.py",),
+        ("decoding/test_classifier.py",),
     ),
     Mutant(
         "a tokenizer.json's padding is kept", "text/hf_tokenizer.py", "    backend.no_padding()\n", "", HF_TOKENIZERS
