@@ -1,4 +1,4 @@
-"""Texts that go on from prompts: greedy, drawn, by beam, in any company, piece by piece."""
+"""Continuations of prompts: greedy, sampled, by beam search, in batches and streamed."""
 
 from pathlib import Path
 
