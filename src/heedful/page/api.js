@@ -1,6 +1,6 @@
-/** The server's answers. Only used when the page is served; a file opened from disk asks nobody. */
+/** Requests to the server. A file opened from disk sends none. */
 
-/** A refusal: its words, its status, and the seconds to wait, where the server says how many. */
+/** An error response: its message, its status, and the seconds to wait, if the server names them. */
 export class ServerError extends Error {
   constructor(words, status, wait) {
     super(wait === undefined ? words : `${words} (${wait} s)`);
@@ -9,7 +9,7 @@ export class ServerError extends Error {
   }
 }
 
-/** Retry-After: seconds, or a date. */
+/** Return the seconds of a Retry-After header, which holds seconds or a date. */
 function waitOf(header) {
   if (!header) return undefined;
   const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - Date.now()) / 1000);
@@ -23,9 +23,9 @@ async function answer(response) {
   throw new ServerError(words, response.status, waitOf(response.headers.get("Retry-After")));
 }
 
-/** As many as the page would like, and no more than the server takes; a server may not say how many that are. */
-export function within(wish, limit) {
-  return Number.isInteger(limit) ? Math.min(wish, limit) : wish;
+/** Limit a number to the server's limit, if the server names one. */
+export function within(number, limit) {
+  return Number.isInteger(limit) ? Math.min(number, limit) : number;
 }
 
 export async function getLanguages() {

@@ -1,4 +1,4 @@
-/** View 1: who looks at whom. Each kind of attention as a matrix, as lines, over an image, or all heads at once. */
+/** View 1: attention. Each kind as a matrix, as lines, over an image, or all heads at once. */
 
 import { el } from "./dom.js";
 import { headColour } from "./colour.js";
@@ -12,13 +12,13 @@ import { thumbnailsView } from "./thumbnails.js";
 import { alignedCells, headWeights, kindsOf, labelsOf, layersOf, meanWeights } from "./trace.js";
 import { t } from "./words.js";
 
-/** The kind of attention that is shown: the one chosen, if the model has it. */
+/** Return the kind of attention to show: the chosen kind, if the model has it. */
 export function chosenKind(trace) {
   const kinds = kindsOf(trace);
   return kinds.includes(state.kind) ? state.kind : kinds[0];
 }
 
-/** What the grid is sorted by: only cross-attention has an alignment. */
+/** Return the order of the grid. Only cross-attention can be sorted by alignment. */
 function chosenSort(kind) {
   return state.sort === "alignment" && kind !== "cross" ? "order" : state.sort;
 }
@@ -28,7 +28,7 @@ function chosenShow(trace) {
   return isThere ? state.show : trace.raw.image ? "image" : "matrix";
 }
 
-/** The layer that is shown: state.layer, at first the last one or the one wanted; a shorter stack gives its last. */
+/** Return the layer to show: state.layer, at first `first` (by default the last layer), at most the last layer of the stack. */
 export function chosenLayer(trace, kind, first = Infinity) {
   return Math.min(state.layer < 0 ? first : state.layer, layersOf(trace, kind) - 1);
 }
@@ -52,7 +52,7 @@ function pickHead(trace, head, isMore) {
   change({ heads: heads.length === trace.model.n_heads && heads.length > 1 ? "all" : heads.join(".") });
 }
 
-/** What the matrix shows: the mean of the chosen heads; where one points, each of them. */
+/** Return the data of the matrix: the mean of the chosen heads, with each head's weight in the text of a cell. */
 function shownMatrix(trace) {
   const { words, dim } = state;
   const kind = chosenKind(trace);
@@ -104,7 +104,7 @@ function linesName(trace) {
   return t("attention.name", t(`kind.${kind}`), chosenLayer(trace, kind) + 1, name);
 }
 
-/** The row of the chosen token, at first the class token's, as the patches need it. */
+/** Return the weights of the chosen token on the patches; the first chosen token is the class token. */
 function shownImage(trace) {
   const kind = chosenKind(trace);
   const labels = labelsOf(trace, kind, false);
@@ -243,14 +243,14 @@ function isMarked(show, kind) {
   return show === "matrix" && kind === "cross";
 }
 
-/** New children without losing the place of the keyboard. */
+/** Replace the children and keep the keyboard focus at its position. */
 function refill(bar, children) {
   const place = [...bar.children].indexOf(document.activeElement);
   bar.replaceChildren(...children);
   if (place >= 0) bar.children[place].focus();
 }
 
-/** The layers of a stack as one bar; made anew only when their number changes. */
+/** Show the layers of a stack as one bar; it is built again only for another stack. */
 export function updateLayers(host, trace, kind, first) {
   const n = layersOf(trace, kind);
   if (host.dataset.kind !== kind || !host.set) {

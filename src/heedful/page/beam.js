@@ -1,4 +1,4 @@
-/** View 4: the tree of the search. Every candidate that was weighed, which went on, and why the others did not. */
+/** View 4: the beam search as a tree of all candidates, and why each was kept or pruned. */
 
 import { el, foreign, marked, pieceParts, svg } from "./dom.js";
 import { button, tableView, tick } from "./controls.js";
@@ -9,11 +9,11 @@ import { t } from "./words.js";
 
 const COLUMN = 108;
 const ROW = 34;
-const LONGEST = 11; // letters of a token in the tree
+const LONGEST = 11; // characters of a token in the tree
 
 /**
- * Nodes with parents and children, and where they stand: a column for each step. `ids` are what forces a branch: a mark
- * that opens every target is given, and would be written twice if it were asked for.
+ * Build the nodes with parents, children and positions, one column for each step. `ids` of a node force its branch; they
+ * leave out forced start tokens, which the server adds itself.
  */
 export function growTree(beam, withPruned) {
   const best = new Map();
@@ -53,7 +53,7 @@ export function growTree(beam, withPruned) {
   };
 }
 
-/** In each column by score, the best on top: where a candidate stands says how it fared. Returns the longest column. */
+/** Sort each column by score, best on top, and set the rows of the nodes. Return the length of the longest column. */
 function placeNodes(nodes) {
   const columns = Map.groupBy(nodes, (node) => node.step);
   for (const column of columns.values()) {
@@ -63,7 +63,7 @@ function placeNodes(nodes) {
   return Math.max(...[...columns.values()].map((column) => column.length));
 }
 
-/** How it ended, in words: the numbers of those that were better are part of the answer. */
+/** Explain why a node was kept, pruned or finished. */
 export function whyOf(beam, node) {
   if (node.node === 0) return t("beam.start");
   const rivals = beam.events.filter((event) => event.step === node.step);
@@ -128,7 +128,7 @@ function drawTree(tree, pick) {
   return picture;
 }
 
-/** Arrows walk in the tree: to the parent, to the first child, up and down among the nodes of the same step. */
+/** Return the node in the direction of an arrow key: the parent, the first child, or the next node of the same step. */
 function neighbour(tree, node, key) {
   if (key === "ArrowLeft") return node.parent;
   if (key === "ArrowRight") return node.children[0];

@@ -1,4 +1,4 @@
-/** What each word of the source does: the matrix of a look in which one word after the other was hidden. */
+/** The effect of each source word: a matrix of the look that masks one word after the other. */
 
 import { el } from "./dom.js";
 import { matrixView } from "./matrix.js";

@@ -1,4 +1,4 @@
-/** Colours for numbers. One hue, even steps of lightness: the same to colour-blind eyes and in black and white. */
+/** Colours for numbers: one hue in even steps of lightness, for colour-blind readers and greyscale prints. */
 
 const LIGHT = [
   [252, 252, 253],
@@ -16,7 +16,7 @@ const DARK = [
   [126, 178, 236],
   [222, 238, 255],
 ];
-// Below zero: ochre, as far from blue as colours go for every kind of colour-blindness.
+// Negative numbers are ochre, which differs from blue for every kind of colour blindness.
 const LIGHT_BELOW = [
   [252, 252, 253],
   [246, 224, 193],
@@ -33,7 +33,7 @@ const DARK_BELOW = [
   [226, 168, 92],
   [255, 226, 184],
 ];
-// For several heads at once: Okabe and Ito's set, told apart by all kinds of eyes; dark enough or light enough for both themes.
+// Several heads at once: the palette of Okabe and Ito, made for colour-blind readers, adjusted to both themes.
 const HEADS_LIGHT = ["#0062a8", "#b85400", "#00805c", "#a8518a", "#8a7400", "#2b90cf", "#444444", "#9c2f2f"];
 const HEADS_DARK = ["#6fb7f2", "#f0975a", "#4fc9a2", "#e09cc6", "#e6d34a", "#9fd4f5", "#cccccc", "#f08a8a"];
 
@@ -41,13 +41,13 @@ let isDark = false;
 let above = null;
 let below = null;
 
-/** Relative luminance, WCAG 2: above 0.19 black is easier to read on it than white. */
+/** Return the relative luminance (WCAG 2). Above 0.19, black text has more contrast than white. */
 function light(...parts) {
   const [r, g, b] = parts.map((part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/** 256 colours between the given ones, as 0xAABBGGRR for pixels and as CSS, and the ink to write on them. */
+/** Interpolate 256 colours, as 0xAABBGGRR for pixels and as CSS, with the colour of text on each. */
 function ramp(stops) {
   const pixels = new Uint32Array(256);
   const css = [];
@@ -73,12 +73,12 @@ function place(x) {
   return Math.round(255 * Math.min(1, Math.max(0, x)));
 }
 
-/** A weight or probability, 0 to 1. */
+/** Return the colour of a weight or probability, 0 to 1. */
 export function shade(weight) {
   return above.css[place(weight)];
 }
 
-/** Any number against the largest size it may have: blue above zero, ochre below. */
+/** Return the colour of a signed number: blue above zero, ochre below; `largest` has the full colour. */
 export function signedShade(x, largest) {
   return (x >= 0 ? above : below).css[place(Math.abs(x) / (largest || 1))];
 }
@@ -91,7 +91,7 @@ export function signedPixel(x, largest) {
   return (x >= 0 ? above : below).pixels[place(Math.abs(x) / (largest || 1))];
 }
 
-/** Black or white, whichever can be read on the shade of this number. */
+/** Return black or white, whichever has more contrast on the shade of this number. */
 export function inkOn(x, largest = 1) {
   return (x >= 0 ? above : below).ink[place(Math.abs(x) / (largest || 1))];
 }

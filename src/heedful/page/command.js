@@ -1,12 +1,12 @@
-/** Commands to copy into a terminal: what is typed there is what the reader sees here. */
+/** Commands to copy into a terminal. */
 
-/** One word for a POSIX shell, in which $, ` and \ would else mean something, and even ! or a quotation mark. */
+/** Quote a text as one word for a POSIX shell. */
 export function quoted(text) {
   if (/^[\w@%+:,./][\w@%+=:,./-]*$/.test(text)) return text;
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-/** `heedful look` at a sentence; the options are written as they are. */
+/** Return a `heedful look` command; the options are not quoted. */
 export function lookCommand(sentence, model, options) {
   const rest = `-m ${quoted(model)} ${options}`;
   const text = quoted(sentence);

@@ -1,10 +1,10 @@
-/** Small controls, all of them native elements, so that keyboard and screen readers need no help. */
+/** Small controls from native elements, which work with the keyboard and with screen readers. */
 
 import { el } from "./dom.js";
 
 let count = 0;
 
-/** One of a few: radio buttons that look like one bar. `options` is [[value, label], …]. */
+/** Radio buttons in one bar. `options` is [[value, label], …]. */
 export function choice(legend, options, current, pick) {
   const name = `choice-${++count}`;
   const inputs = options.map(([value, label]) => {
@@ -52,7 +52,7 @@ export function listChoice(label, options, current, pick) {
   return { element: el("label.list", {}, el("span", {}, label), select), set, fill };
 }
 
-/** A table that is made when it is opened. `table()` gives {caption, head: [], rows: [[]]}; the first cell of a row names it. */
+/** A table that is built when it is opened. `table()` returns {caption, head: [], rows: [[]]}; the first cell of a row is its header. */
 export function tableView(summary, table) {
   const holder = el(".table-scroll", { tabindex: "0" });
   const details = el("details.table-view", { ontoggle: () => refresh() }, el("summary", {}, summary), holder);

@@ -1,8 +1,8 @@
-/** Elements without a framework: el("p.note", {title: "…"}, child, "text"). */
+/** Create elements without a framework: el("p.note", {title: "…"}, child, "text"). */
 
 const SVG_SPACE = "http://www.w3.org/2000/svg";
 
-/** Attributes that are functions become listeners: {onclick: f}. null, undefined and false are left out. */
+/** Set attributes and children. Functions become listeners ({onclick: f}); null, undefined and false are left out. */
 function dress(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -27,12 +27,12 @@ export function svg(name, attributes = {}, ...children) {
   return dress(element, attributes, children);
 }
 
-/** A piece or a sentence in any language: its own direction, and the browser may not mistake it for the page's words. */
+/** A text in any language, with its own direction, which the browser must not translate. */
 export function foreign(text, name = "bdi.foreign") {
   return el(name, { dir: "auto", translate: "no" }, ...pieceNodes(text));
 }
 
-/** A piece of a tokenizer, in parts: what stands for a space, or a break that is a piece by itself, is to be pale. */
+/** Split a tokenizer's piece into parts; signs for a space, a line break or a tab are pale. */
 export function pieceParts(piece) {
   const seen = /^[\n\t]+$/.test(piece) ? piece.replaceAll("\n", "⏎").replaceAll("\t", "⇥") : piece;
   return seen
@@ -41,7 +41,7 @@ export function pieceParts(piece) {
     .map((text) => ({ text, isPale: /[▁⏎⇥]/.test(text) }));
 }
 
-/** A text of the page in which `…` is a command or, with name = "kbd", a key. */
+/** Return the nodes of a text in which `…` is a command or, with name = "kbd", a key. */
 export function marked(text, name = "code") {
   return text.split("`").map((part, i) => (i % 2 ? el(name, {}, part) : part));
 }
@@ -50,7 +50,7 @@ export function pieceNodes(piece) {
   return pieceParts(piece).map(({ text, isPale }) => (isPale ? el("span.space", {}, text) : text));
 }
 
-/** The same on a canvas, at x from the left or (align = "right") up to x. */
+/** Draw a piece on a canvas, from x to the right or, with align = "right", up to x. */
 export function paintPiece(context, piece, [x, y], pale, align = "left") {
   const parts = pieceParts(piece);
   const colour = context.fillStyle;
@@ -63,7 +63,7 @@ export function paintPiece(context, piece, [x, y], pale, align = "left") {
   }
 }
 
-/** A canvas of the given size in CSS pixels, sharp on any screen; returns its context in CSS pixels. */
+/** Size a canvas in CSS pixels so that it is sharp on any screen; return its context in CSS pixels. */
 export function sharpen(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const wide = Math.max(1, Math.round(width * ratio));
@@ -80,7 +80,7 @@ export function sharpen(canvas, width, height) {
   return context;
 }
 
-/** At most one call per frame, the last one. */
+/** Limit calls to one per frame. */
 export function perFrame(act) {
   let waiting = 0;
   return () => {

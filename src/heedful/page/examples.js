@@ -1,4 +1,4 @@
-/** View 7: the examples of the notes, one click away. */
+/** View 7: examples. "Thinking Machines" of The Illustrated Transformer, and the pronoun "it". */
 
 import thinkingMachines from "./thinking_machines.js";
 import { lookCommand } from "./command.js";
@@ -17,7 +17,7 @@ function cut(vector) {
   return { first: vector.slice(0, SHOWN), norm: Math.hypot(...vector) };
 }
 
-/** "Thinking Machines": ÷ 8, then 0.88 and 0.12. */
+/** The six steps of "Thinking Machines": scores ÷ 8, weights 0.88 and 0.12. */
 function thinkingCards(query) {
   const { words, x, q, k, v, scores, scale, scaled, weights, z } = thinkingMachines;
   return sixSteps({
@@ -58,27 +58,27 @@ function weightMatrix(name, rows) {
   return el("details.weights", {}, el("summary", {}, ...formula(name), ` · ${rows.length} × ${width}`), view.element);
 }
 
-/** From English into the language that is wished, or else the first there is; null where no model reads English. */
-export function englishPair(languages, wish) {
+/** Return a pair from English to the preferred target, else to the first target; null if no model reads English. */
+export function englishPair(languages, preferred) {
   for (const { code, targets } of languages) {
     const others = targets.filter((target) => target !== code);
     if (code.split(/[-_]/)[0] === "en" && others.length)
-      return { from: code, to: others.includes(wish) ? wish : others[0] };
+      return { from: code, to: others.includes(preferred) ? preferred : others[0] };
   }
   return null;
 }
 
-/** The button that looks at an English sentence, and what is said when that cannot be. */
+/** A button that looks at an English sentence, with a message if that fails. */
 function lookButton(text, lookAt) {
-  const said = el("span.note", { role: "status" });
+  const message = el("span.note", { role: "status" });
   const act = async () => {
     try {
-      said.textContent = (await lookAt(text)) ? "" : t("examples.noEnglish");
+      message.textContent = (await lookAt(text)) ? "" : t("examples.noEnglish");
     } catch (error) {
-      said.textContent = t("app.error", error.message);
+      message.textContent = t("app.error", error.message);
     }
   };
-  return el(".example-act", {}, button(t("examples.look"), act, { class: "primary" }), said);
+  return el(".example-act", {}, button(t("examples.look"), act, { class: "primary" }), message);
 }
 
 export function examplesView(host, context) {

@@ -1,6 +1,6 @@
 /**
- * A text file, one line in, one line out: in parts that the server takes, patiently. What is done is never lost: where
- * it stops, the lines so far are offered, and it can go on.
+ * Translate a text file line by line, in parts within the server's limits. If it stops, the finished lines can be saved,
+ * and the work can continue.
  */
 
 import { postTranslate, within } from "./api.js";
@@ -9,18 +9,18 @@ import { button } from "./controls.js";
 import { t } from "./words.js";
 
 const LINES_AT_ONCE = 32;
-const CHARACTERS_AT_ONCE = 8_000; // an eighth of the queue of a server: others get their turn
+const CHARACTERS_AT_ONCE = 8_000; // an eighth of a server's queue, so that other clients are served as well
 const LARGEST_FILE = 5_000_000; // bytes
 const TRIES = 6; // of one part
-const USUAL_WAIT = 5; // s, where a refusal does not say how long
+const USUAL_WAIT = 5; // s, if an error response does not name the time
 const LONGEST_WAIT = 300; // s
 const LF = 10;
 const CR = 13;
 
-// One file at a time; it goes on while the page is drawn anew, in another language or with another view.
+// One file at a time; the work continues while the page is drawn again in another language or view.
 const work = { job: null, draw: () => {} };
 
-/** What a part may have: as much as is sensible, and no more than the server takes. */
+/** Return the limits of a part: ours and the server's. */
 export function limitsOf({ textsLimit, charLimit }) {
   return {
     lines: Math.max(1, within(LINES_AT_ONCE, textsLimit)),
@@ -29,7 +29,7 @@ export function limitsOf({ textsLimit, charLimit }) {
   };
 }
 
-/** Lines with their ends, as they are: LF, CR LF or CR, and none after the last. Other separators are part of a line. */
+/** Split a text into lines with their ends: LF, CR LF or CR. Other separators are part of a line. */
 export function linesOf(text) {
   const parts = text.split(/(\r\n|\n|\r)/);
   const lines = [];
@@ -38,19 +38,19 @@ export function linesOf(text) {
   return lines;
 }
 
-/** The text of a file, or the number of its first line that is not UTF-8: read anyhow, its letters would be lost. */
+/** Return the text of a file, or the number of its first line that is not UTF-8. */
 export function textOf(bytes) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   try {
     const text = decoder.decode(bytes);
-    if (!text.includes("\0")) return { text }; // with them it is UTF-16, every letter with a zero beside it
+    if (!text.includes("\0")) return { text }; // NUL characters: UTF-16 read as UTF-8
   } catch {
     return { badLine: badLine(bytes, (line) => decoder.decode(line)) };
   }
   return { badLine: 1 + bytes.subarray(0, bytes.indexOf(0)).filter((byte) => byte === LF).length };
 }
 
-/** The first line that cannot be read. The ends of lines are no part of other letters in UTF-8. */
+/** Find the first line that cannot be decoded. In UTF-8 the bytes of line ends occur in no other character. */
 function badLine(bytes, read) {
   let start = 0;
   for (let number = 1; ; number++) {
@@ -70,7 +70,7 @@ function isFull({ text }) {
   return text.trim() !== "";
 }
 
-/** Where the part that begins at a line ends: bounded by lines and by characters; empty lines cost nothing. */
+/** Return the end of the part that begins at a line, limited by lines and characters; empty lines do not count. */
 export function partEnd(lines, start, limits) {
   let count = 0;
   let size = 0;
@@ -85,7 +85,7 @@ export function partEnd(lines, start, limits) {
   return end;
 }
 
-/** Seconds that count down where the reader sees them; they end at once when the work is cancelled. */
+/** Count down the seconds of a wait; cancelling ends it at once. */
 function pause(job, seconds) {
   return new Promise((done, fail) => {
     const { signal } = job.stop;
@@ -106,7 +106,7 @@ function pause(job, seconds) {
   });
 }
 
-/** A server that is busy is asked again when it says so, a bounded number of times. */
+/** Repeat a request to a busy server after the time that it names, at most TRIES times. */
 async function patiently(job, values) {
   for (let tries = 1; ; tries++) {
     try {
@@ -120,7 +120,7 @@ async function patiently(job, values) {
   }
 }
 
-/** Lines start … end - 1. A part that is refused for what is in it is halved, until the line itself is known. */
+/** Translate the lines start … end - 1. If the server rejects a part, halve it, until the rejected line is found. */
 async function translatePart(job, start, end) {
   const full = [];
   for (let i = start; i < end; i++) if (isFull(job.lines[i])) full.push(i);
@@ -159,7 +159,7 @@ async function run(job) {
   work.draw();
 }
 
-/** The lines that are done, with the ends that they had; lines that were empty are as they were. */
+/** Return the finished lines with their original ends; empty lines stay empty. */
 function save(job) {
   const text = job.lines.slice(0, job.next).map((line, i) => (job.out[i] ?? line.text) + line.end);
   const mark = job.next < job.lines.length ? `${job.target}.part` : job.target;
@@ -171,7 +171,7 @@ function save(job) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** The lines of a file; `error` says why it is not even begun. */
+/** Read the lines of a file; `error` is the reason if it cannot be translated. */
 async function readLines(file, limits) {
   if (file.size > LARGEST_FILE) return { lines: [], error: t("file.large", LARGEST_FILE / 1e6) };
   const { text, badLine: number } = textOf(new Uint8Array(await file.arrayBuffer()));
@@ -180,13 +180,13 @@ async function readLines(file, limits) {
   return { lines, error: refusal(lines, limits) };
 }
 
-/** Lines that the server would refuse, or nothing. */
+/** Return a message for a line beyond the server's limit, or "". */
 function refusal(lines, limits) {
   const place = lines.findIndex(({ text }) => text.length > limits.line && [...text].length > limits.line);
   return place < 0 ? "" : t("file.longLine", place + 1, [...lines[place].text].length, limits.line);
 }
 
-/** The line at which it stopped: empty ones before it need no translation. */
+/** Return the number of the line at which the work stopped, after skipping empty lines. */
 function stoppedAt(job) {
   let at = job.next;
   while (at < job.lines.length - 1 && !isFull(job.lines[at])) at += 1;
@@ -208,10 +208,10 @@ function buttonsOf(job) {
   return [button(t("file.again"), () => run(job), { class: "primary" }), ...partly];
 }
 
-/** `pair()` says from which language into which, `keyed(values)` adds the key of the server. */
+/** `pair()` returns the languages, `keyed(values)` adds the API key. */
 export function fileBox({ pair, keyed, settings }) {
   const status = el("span.note", { role: "status" });
-  const clock = el("span.note"); // beside the status: no screen reader should say every second
+  const clock = el("span.note"); // outside of the status, so that screen readers do not read every second
   const buttons = el("span.file-buttons");
   const input = el("input.hidden-input", {
     type: "file",
@@ -239,7 +239,7 @@ export function fileBox({ pair, keyed, settings }) {
     if (status.textContent !== words) status.textContent = words;
     clock.textContent = job?.wait > 0 ? t("file.wait", job.wait) : "";
     const next = job ? `${job.phase} ${job.phase === "running" ? "" : job.next}` : "";
-    if (next !== drawn) buttons.replaceChildren(...(job ? buttonsOf(job) : [])); // a button that is pressed stays
+    if (next !== drawn) buttons.replaceChildren(...(job ? buttonsOf(job) : [])); // keep a button that is being pressed
     drawn = next;
   };
   work.draw();

@@ -1,4 +1,4 @@
-/** The film of the notes: all encoder positions at once, layer by layer; then the decoder, one word at a time. */
+/** Animation: all encoder positions in parallel, layer by layer; then the decoder, token by token. */
 
 import { colourOf, el, perFrame, sharpen } from "./dom.js";
 import { button } from "./controls.js";
@@ -8,7 +8,7 @@ import { t } from "./words.js";
 const SECONDS = 1.1; // for one layer
 const FAINTEST = 0.03;
 
-/** The scenes in order: each encoder layer once, then every layer of the decoder for each word. */
+/** Return the scenes in order: each encoder layer once, then each decoder step. */
 export function scenesOf(trace) {
   const scenes = [{ kind: "words" }];
   for (let layer = 0; layer < trace.model.n_encoder_layers; layer++) scenes.push({ kind: "encoder", layer });
@@ -16,7 +16,7 @@ export function scenesOf(trace) {
   return scenes;
 }
 
-/** The mean over the heads, row by row; kept, since every frame asks for it. */
+/** Return the mean over the heads. It is cached, because every frame needs it. */
 function meanOf(trace, kept, kind, layer) {
   const key = `${kind} ${layer}`;
   if (!kept.has(key)) {
@@ -111,7 +111,7 @@ function captionOf(trace, scene) {
   return t("film.decoder", scene.step + 1, trace.target.tokens[scene.step], trace.target.inputs[scene.step]);
 }
 
-/** Places of the dots: source on the left half, target on the right, layers upwards. */
+/** Return the positions of the dots: source on the left, target on the right, layers upwards. */
 function geometry(trace, holder) {
   const nSource = trace.source.tokens.length;
   const nTarget = trace.target.tokens.length;
@@ -173,7 +173,7 @@ function paintFilm({ trace, canvas, holder, scenes, scene, share, kept }) {
   });
 }
 
-/** The query of this step, layer by layer: to what it has written, and to the top of the encoder. */
+/** Draw the attention of this step, layer by layer: to the earlier tokens and to the output of the encoder. */
 function decoderBeams(context, colours, { trace, kept, place, step, share }) {
   const nDecoder = trace.model.n_decoder_layers;
   const nSource = trace.source.tokens.length;
@@ -230,7 +230,7 @@ function filmDot(context, colours, [x, y], isDone) {
   context.fill();
 }
 
-/** Below the lowest dot, or above the highest; slanted, so that neighbours do not touch. */
+/** Draw a label below the lowest or above the highest dot, slanted so that neighbours do not overlap. */
 function label(context, colours, piece, [x, y], side) {
   context.save();
   context.translate(x + 3, y + 14 * side);

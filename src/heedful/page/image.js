@@ -1,15 +1,15 @@
-/** Attention laid over an image: how much of each patch one token took, at first the class token. */
+/** Attention over an image: the weights of one token on the patches, at first of the class token. */
 
 import { button, tableView } from "./controls.js";
 import { el } from "./dom.js";
 import { write } from "./numbers.js";
 import { t } from "./words.js";
 
-const STRONGEST = 0.85; // how opaque the patch is that has the most
+const STRONGEST = 0.85; // opacity of the patch with the largest weight
 
 /**
- * `shown()` gives {image: {url, rows, columns}, labels, row, weights}: the tokens, the class first and then the patches row
- * by row; the token that looks; and its weights. `pick(row)` is told which token should look.
+ * `shown()` returns {image: {url, rows, columns}, labels, row, weights}: the labels of the class token and the patches row by
+ * row, the index of the query, and its weights. `pick(row)` chooses another query.
  */
 export function imageView(shown, pick) {
   const plain = el("img", { alt: t("image.plain") });
@@ -59,7 +59,7 @@ function nameOf(labels, row) {
   return row === 0 ? t("image.class") : t("image.patch", labels[row]);
 }
 
-/** New patches without losing the place of the keyboard. */
+/** Replace the patches and keep the keyboard focus at its position. */
 function refill(holder, children) {
   const place = [...holder.children].indexOf(document.activeElement);
   holder.replaceChildren(...children);

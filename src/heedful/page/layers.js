@@ -1,4 +1,4 @@
-/** View 6: layer by layer. What the model would say if it stopped earlier; what changes without a head or a word. */
+/** View 6: layers. Predictions after fewer layers, the effect of each source word, and ablations. */
 
 import { el, foreign, marked } from "./dom.js";
 import { causesPart } from "./causes.js";
@@ -10,7 +10,7 @@ import { write, writePercent } from "./numbers.js";
 import { labelsOf } from "./trace.js";
 import { t } from "./words.js";
 
-/** The layers of a Universal Transformer are steps, and its lens is the model itself with fewer of them. */
+/** Whether the "layers" are steps: the lens of a Universal Transformer is the model with fewer steps. */
 function hasSteps(trace) {
   return trace.model.family === "universal";
 }
@@ -20,7 +20,7 @@ function layerName(trace, layer) {
   return layer === 0 ? t("lens.before") : t("lens.after", layer);
 }
 
-/** Rows are layers (the last on top, as the network is drawn), columns are steps; a cell says what comes first there. */
+/** A table with layers as rows (the last on top), steps as columns, and the most probable token in each cell. */
 function lensTable(trace, layers, readout) {
   const { tokens, inputs } = trace.target;
   const body = layers.map((entry, i) => {
@@ -59,7 +59,7 @@ function lensTable(trace, layers, readout) {
   return table;
 }
 
-/** Arrow keys go from cell to cell. */
+/** Move from cell to cell with the arrow keys. */
 function walkCells(event) {
   const cell = event.target.closest("td");
   const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
@@ -97,7 +97,7 @@ function lensPart(trace, name) {
   );
 }
 
-/** What the decoder writes when it reads an earlier layer of the encoder. */
+/** The decoder's greedy translation from each encoder layer. */
 function earlierTexts(trace) {
   const rows = trace.raw.lens.encoder.map((entry, i) =>
     el("li", {}, el("span.note", {}, layerName(trace, i)), foreign(entry.text || "–")),
@@ -105,7 +105,7 @@ function earlierTexts(trace) {
   return el("ol.earlier", {}, rows.toReversed());
 }
 
-/** How long each token was thought about: the weight of each step in what comes out. */
+/** The weight of each step of a Universal Transformer in the output of each token. */
 function thinkingPart(trace, side) {
   const packed = trace.array(trace.raw.halting[side]);
   const [nSteps, nTokens] = packed.shape;
@@ -164,7 +164,7 @@ function changedPart(trace) {
   );
 }
 
-/** Take out heads, hide words, and look again: with a server this is one click. */
+/** A form to ablate heads and mask words, for a page with a server. */
 function changeForm({ trace, lookWithout }) {
   const heads = [];
   const words = new Set();
@@ -176,7 +176,7 @@ function changeForm({ trace, lookWithout }) {
   let chosen = { kind: "cross", layer: 0, head: 0 };
   const count = (n) => Array.from({ length: n }, (_, i) => [i, String(i + 1)]);
   const layersOfKind = () => {
-    if (trace.model.family === "universal") return count(1); // one layer, which every step goes through
+    if (trace.model.family === "universal") return count(1); // one layer, shared by all steps
     return count(chosen.kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers);
   };
   const layer = listChoice(
@@ -238,7 +238,7 @@ export function layersView(host, context) {
   if (trace.raw.lens.encoder)
     host.append(lensPart(trace, "encoder"), el("h4", {}, t("lens.texts")), earlierTexts(trace));
   if (trace.raw.halting) host.append(thinkingPart(trace, "encoder"), thinkingPart(trace, "decoder"));
-  if (!trace.source) return () => {}; // a language model is not searched with a beam, and not changed
+  if (!trace.source) return () => {}; // a GPT's look has no ablations
   const causes = causesPart(trace);
   if (causes) host.append(causes);
   host.append(
@@ -255,7 +255,7 @@ export function layersView(host, context) {
   return () => {};
 }
 
-/** For a file opened from disk: what to type, with a head and a word to begin with. */
+/** Return an example command with an ablated head and a masked word, for a file opened from disk. */
 function commandFor(trace) {
   return lookCommand(trace.source.text, trace.model.name, "--without cross:1:1 --hide 2 --output changed.html");
 }

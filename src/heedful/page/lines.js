@@ -1,4 +1,4 @@
-/** Tokens in two columns, and lines between them as strong as the weights; one colour for each head. */
+/** Attention as lines between two columns of tokens; width and opacity show the weight, the colour the head. */
 
 import { el, foreign, perFrame, sharpen } from "./dom.js";
 import { headColour, inkOn, shade } from "./colour.js";
@@ -7,9 +7,9 @@ import { isMark } from "./trace.js";
 import { t } from "./words.js";
 
 const ROW = 30; // pixels, as in the style sheet
-const FAINTEST = 0.02; // a paler line cannot be seen
+const FAINTEST = 0.02; // lines of smaller weights are invisible
 
-/** `shown()` gives {rows, columns, heads: [{number, values}], from, to}; `pick(row)` is told which query stays chosen. */
+/** `shown()` returns {rows, columns, heads: [{number, values}], from, to}; `pick(row)` chooses the query to keep. */
 export function linesView(shown, pick) {
   const left = el("ol.tokens.from");
   const right = el("ol.tokens.to");
@@ -67,12 +67,12 @@ export function linesView(shown, pick) {
   return { element: el("figure.lines-figure", {}, heading, scroller, readout), update };
 }
 
-/** The mean weight of the heads between query r and key c. */
+/** Return the mean weight over the heads between query r and key c. */
 function weightAt({ heads, columns }, r, c) {
   return heads.reduce((sum, head) => sum + head.values[r * columns.length + c], 0) / heads.length;
 }
 
-/** Shade the other side's tokens by their weights, with the numbers. */
+/** Shade the tokens of the other column by their weights, and show the numbers. */
 function mark(view) {
   const { data } = view;
   const focus = view.hover || view.chosen;
@@ -95,7 +95,7 @@ function mark(view) {
   view.readout.textContent = focus ? sentence(data, focus) : t("lines.hint");
 }
 
-/** The strongest three, said in words: what the lines show, for those who do not see them. */
+/** Describe the three largest weights in words, for screen readers. */
 function sentence(data, focus) {
   const isQuery = focus.side === "from";
   const others = isQuery ? data.columns : data.rows;

@@ -1,4 +1,4 @@
-/** The page: which view, in which language and light; from a file on disk or from a server. */
+/** The page: its views, language and theme; opened from disk or from a server. */
 
 import { attentionView, chosenHeads, chosenKind, chosenLayer } from "./attention.js";
 import { getLanguages, getSettings, postLook } from "./api.js";
@@ -25,20 +25,20 @@ const VIEWS = {
   layers: layersView,
   examples: examplesView,
 };
-// What a view needs of a trace: a model of one stack lacks some of it.
+// The parts of a trace that a view needs; models with one stack lack some.
 const NEEDS = {
   walk: ({ walk }) => walk,
   output: ({ steps, answer }) => steps || answer.length,
   beam: ({ beam }) => beam,
   layers: ({ lens }) => lens,
 };
-const PLAIN = { prefix: "", reference: "", without: "", hidden: "" }; // a look at the model's own translation
-const REMADE_BY = ["view", "page", "lang", "theme"]; // what a view cannot update by itself
+const PLAIN = { prefix: "", reference: "", without: "", hidden: "" }; // no changes: the model's own translation
+const REMADE_BY = ["view", "page", "lang", "theme"]; // state that needs a new page
 
 const embedded = document.getElementById("heedful-trace").textContent.trim();
 const app = document.getElementById("app");
 const shown = { trace: null, asked: "", update: () => {}, waiting: null, pieces: null, beside: {} };
-const search = { beam: null }; // that of this page's translations, where it is not the server's own
+const search = { beam: null }; // the beam of this page's translations, if it is not the server's default
 
 function language() {
   if (state.lang) return state.lang;
@@ -46,11 +46,11 @@ function language() {
 }
 
 function isDark() {
-  const wish = state.theme || recall("theme");
-  return wish ? wish === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const theme = state.theme || recall("theme");
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Language and light, before anything is drawn. */
+/** Set language, theme and title before drawing. */
 function dressPage() {
   const lang = language();
   setLanguage(lang);
@@ -92,7 +92,7 @@ function header() {
   );
 }
 
-/** The address after # is the state of the page, so the link moves the focus by itself. */
+/** Move the focus to the content. The address after # holds the state of the page, so a plain link cannot do it. */
 function skip(event) {
   event.preventDefault();
   document.getElementById("main").focus();
@@ -119,7 +119,7 @@ function sentence(trace) {
   );
 }
 
-/** A text of several lines goes to the model piece by piece, and each piece has a look of its own. */
+/** The list of segments of a text with several lines; each segment has a look of its own. */
 function pieceChoice(pieces) {
   if (!pieces) return null;
   const { sources, targets } = pieces;
@@ -154,7 +154,7 @@ function written(trace, text) {
   return el("p.target", {}, text(target.text), kind, again);
 }
 
-/** What a server translates with other numbers than a look (int8, say) may be another text. */
+/** Whether the server's translation (in int8, for example) differs from the one of this look. */
 function isOther(trace) {
   const { of, text } = shown.beside;
   const isOwn = trace.target?.kind === "own" && !trace.raw.changes;
@@ -165,7 +165,7 @@ function textKey({ q, from, to }) {
   return JSON.stringify([q, from, to]);
 }
 
-/** Two stacks, or one; the layers of a Universal Transformer are steps. */
+/** Describe the model: two stacks or one; the layers of a Universal Transformer are steps. */
 function modelLine({ name, family, n_encoder_layers: e, n_decoder_layers: d, n_heads, d_model, n_parameters }) {
   const shape = family === "universal" ? "app.steps" : e && d ? "app.layers" : "app.layers.one";
   return t("app.model", `${name} (${family})`, t(shape, e || d, d), n_heads, d_model, n_parameters.toLocaleString("en"));
@@ -192,7 +192,7 @@ function chosenView() {
   return viewsOf(shown.trace).includes(state.view) ? state.view : "attention";
 }
 
-/** The letters that act while the focus is inside a view, and not in a field. */
+/** Keyboard shortcuts, while the focus is inside a view and not in a field. */
 function shortcuts(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text], textarea, select"))
     return;
@@ -218,8 +218,8 @@ function shortcuts(event) {
   acts[event.key]();
 }
 
-/** What the address says about a look, as the server wants it. */
-function wishOf({ q, from, to, heard, piece, prefix, reference, without, hidden }) {
+/** Return the state as a request for a look. */
+function requestOf({ q, from, to, heard, piece, prefix, reference, without, hidden }) {
   const values = { q, source: from === "auto" && heard ? heard : from, target: to };
   if (piece >= 0) values.piece = piece;
   if (prefix) values.prefix = prefix.split(".").map(Number);
@@ -235,28 +235,28 @@ function wishOf({ q, from, to, heard, piece, prefix, reference, without, hidden 
 }
 
 /**
- * A trace, searched with the beam that the translation had: the server's own, or wider where more alternatives were asked
- * for. An answer tells the server's own; where it is too narrow, the look is asked for again, and from then on with the
- * right one.
+ * Request a trace with the beam of the page's translations: the server's default, or wider if the page requested more
+ * alternatives. The first answer contains the server's default; if it is too narrow, request the look again, and later
+ * looks with the wider beam.
  */
-async function searchedAsTranslated(wish, signal) {
+async function searchedAsTranslated(request, signal) {
   const ask = async (values) => readTrace(await postLook(keyed(values), signal));
-  if (search.beam) return ask({ ...wish, beam: search.beam });
-  const [trace, settings] = await Promise.all([ask(wish), getSettings()]);
+  if (search.beam) return ask({ ...request, beam: search.beam });
+  const [trace, settings] = await Promise.all([ask(request), getSettings()]);
   const needed = alternativesWithin(settings) + 1;
   if (trace.raw.beam.width >= needed) return trace;
   search.beam = needed;
-  return ask({ ...wish, beam: needed });
+  return ask({ ...request, beam: needed });
 }
 
 /**
- * The trace of what is wished, and the part of the state that only an answer can tell. The server cuts the text as
- * where it translates it, and says how: a piece is then asked for by its own text, which is one piece again.
+ * Request a trace, and return it with the segments of the text. The server segments the text as for a translation and
+ * returns the segments; another segment is then requested by its own text, which is a single segment.
  */
 async function askLook({ piece, ...values }, signal) {
   const { q, source, target } = values;
   const key = JSON.stringify([q, source, target]);
-  const ask = (wish) => searchedAsTranslated(wish, signal);
+  const ask = (request) => searchedAsTranslated(request, signal);
   let whole = null;
   let { pieces } = shown;
   if (pieces?.key !== key || piece === undefined) {
@@ -273,7 +273,7 @@ async function askLook({ piece, ...values }, signal) {
   return { trace: await ask({ ...values, q: sources[place] }), pieces, settled: { piece: place } };
 }
 
-/** Ask the server for another look; what it shows replaces what is here. */
+/** Request another look and show it. */
 async function look(patch) {
   if (shown.waiting) shown.waiting.abort();
   const own = new AbortController();
@@ -281,24 +281,24 @@ async function look(patch) {
   const say = (text) => (document.getElementById("status").textContent = text);
   say(t("app.loading"));
   try {
-    const { trace, pieces, settled } = await askLook(wishOf({ ...state, ...PLAIN, ...patch }), own.signal);
+    const { trace, pieces, settled } = await askLook(requestOf({ ...state, ...PLAIN, ...patch }), own.signal);
     if (shown.waiting !== own) return;
     const next = { ...PLAIN, ...patch, ...settled };
-    Object.assign(shown, { trace, pieces, asked: JSON.stringify(wishOf({ ...state, ...next })), waiting: null });
+    Object.assign(shown, { trace, pieces, asked: JSON.stringify(requestOf({ ...state, ...next })), waiting: null });
     change({ ...next, page: "look", row: -1, node: -1, step: 0 });
   } catch (error) {
     if (shown.waiting === own) say(t("app.error", error.message));
   }
 }
 
-/** Look at an English sentence, where the encoder reads it; false where no model here reads English. */
+/** Look at an English sentence; return false if no model of this server reads English. */
 async function lookAtEnglish(q) {
   const pair = englishPair(await getLanguages(), state.to);
   if (pair) look({ q, ...pair, piece: -1, heard: "", view: "attention", kind: "encoder" });
   return Boolean(pair);
 }
 
-/** What a view may do besides showing; a file on disk can only show. */
+/** Return the actions of the views; a file opened from disk has none. */
 function lookContext() {
   if (embedded) return { trace: shown.trace };
   return {
@@ -335,7 +335,7 @@ function render() {
       },
       showExamples: () => change({ page: "examples" }),
     });
-  } else if (shown.trace && (embedded || shown.asked === JSON.stringify(wishOf(state)))) {
+  } else if (shown.trace && (embedded || shown.asked === JSON.stringify(requestOf(state)))) {
     main.addEventListener("keydown", shortcuts);
     app.replaceChildren(header(), sentence(shown.trace), tabs(), status, main, footer());
     const host = el(".view");
@@ -350,7 +350,7 @@ function render() {
   if (place) place.focus({ preventScroll: true });
 }
 
-/** Whether a tokenizer of this model writes spaces as ▁. */
+/** Whether any token of this look contains ▁, the sign for a space. */
 function hasSpaces({ source, target }) {
   return [source, target].some((side) => side?.tokens.some((token) => token.includes("▁")));
 }

@@ -1,4 +1,4 @@
-/** A matrix to look at: a canvas that draws only what is in sight, the exact value where one points, and a table. */
+/** A matrix on a canvas that draws only the visible part, with the exact value of a cell and a table. */
 
 import { colourOf, el, paintPiece, perFrame, pieceNodes, sharpen } from "./dom.js";
 import { inkOn, shade, signedShade } from "./colour.js";
@@ -89,7 +89,7 @@ function inside(view, [r, c]) {
   return r < view.data.rows.length && c < view.data.columns.length;
 }
 
-/** How large cells and gutters are, and how far all of it reaches. */
+/** Compute the sizes of the cells, the margins and the whole matrix. */
 function measure(view) {
   const { rows, columns } = view.data;
   const context = view.canvas.getContext("2d");
@@ -99,7 +99,7 @@ function measure(view) {
   const left = Math.min(Math.ceil(widest(rows)) + 18, Math.max(72, room * 0.3), 170);
   const slant = Math.min(widest(columns), 120);
   const top = Math.ceil(slant * 0.72) + 20;
-  const ahead = Math.ceil(slant * 0.7); // the last slanted label leans out
+  const ahead = Math.ceil(slant * 0.7); // space for the last slanted label
   const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor((room - left - ahead) / columns.length)));
   const width = left + columns.length * cell + ahead;
   const height = top + rows.length * cell + 6;
@@ -170,7 +170,7 @@ function labelColour(colours, label, isHere) {
   return isHere ? colours.accent : isMark(label) ? colours.faint : colours.ink;
 }
 
-/** Asked for once in a frame: each question makes the browser look through its styles. */
+/** Read the colours once per frame, because reading computed styles is slow. */
 function coloursNow() {
   const of = { accent: "--accent", ink: "--ink", faint: "--faint", pale: "--line-strong", font: "--sans" };
   return Object.fromEntries(Object.entries(of).map(([name, property]) => [name, colourOf(property)]));
@@ -286,7 +286,7 @@ function press(view, event, draw) {
   draw();
 }
 
-/** The cell to which a key leads from another, or at first from outside; nothing where the key leads nowhere. */
+/** Return the cell after a key press, or undefined if the key does not move. */
 export function cellAfter(event, cell, [nRows, nColumns]) {
   if (!MOVES[event.key] || event.ctrlKey || event.metaKey || event.altKey) return null;
   const [down, right] = MOVES[event.key];
@@ -295,7 +295,7 @@ export function cellAfter(event, cell, [nRows, nColumns]) {
   return [clamp(r + down, nRows), clamp(c + right, nColumns)];
 }
 
-/** To the next cell, and scroll so that it can be seen. */
+/** Move to the next cell and scroll it into view. */
 function move(view, next) {
   view.cursor = next;
   const { left, top, cell } = view.layout;

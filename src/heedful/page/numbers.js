@@ -1,6 +1,6 @@
-/** Numbers: packed arrays, how they are written, and the few formulas that the page computes itself. */
+/** Numbers: packed arrays, formatting, and the formulas that the page computes itself. */
 
-let halves = null; // all 65,536 float16 values, made when first needed
+let halves = null; // all 65,536 float16 values, computed at first use
 
 function halfTable() {
   if (halves) return halves;
@@ -33,7 +33,7 @@ const READERS = {
   f32: [4, (view, i) => view.getFloat32(i, true)],
 };
 
-/** A packed array of docs/look.md as {shape, values}. */
+/** Unpack a packed array of docs/look.md as {shape, values}. */
 export function unpack(packed) {
   if (!READERS[packed.dtype]) throw new Error(`this page does not know numbers of type ${packed.dtype}`);
   const [size, read] = READERS[packed.dtype];
@@ -44,7 +44,7 @@ export function unpack(packed) {
   return { shape: packed.shape, values };
 }
 
-/** A number to read: four decimals, a true minus sign, powers of ten for what is very small or very large. */
+/** Format a number: four decimals, a true minus sign, powers of ten for very small or large values. */
 export function write(x, digits = 4) {
   if (x === null || x === undefined || Number.isNaN(x)) return "–";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
@@ -68,7 +68,7 @@ export function dot(a, b) {
   return sum;
 }
 
-/** Section 3.5 of the paper: sine and cosine in turn, or in two halves as the notes draw them first. */
+/** Compute sinusoidal positions ("Attention Is All You Need", 3.5), interleaved or in two halves. */
 export function positionCode(nPositions, width, layout = "interleaved", base = 10000) {
   const code = new Float32Array(nPositions * width);
   const half = width / 2;
@@ -83,7 +83,7 @@ export function positionCode(nPositions, width, layout = "interleaved", base = 1
   return code;
 }
 
-/** All dot products of the rows of one matrix, divided by the largest: 1 = the same. */
+/** Compute all dot products of the rows of a matrix, divided by the largest. */
 export function similarities(values, nRows, width) {
   const out = new Float32Array(nRows * nRows);
   const norms = new Float32Array(nRows);

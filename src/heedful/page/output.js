@@ -1,4 +1,4 @@
-/** View 3: what was written, step by step, and what the model held likely instead. */
+/** View 3: the output of each step, with the most probable tokens. */
 
 import { el, foreign } from "./dom.js";
 import { inkOn, shade } from "./colour.js";
@@ -10,9 +10,9 @@ import { isMark } from "./trace.js";
 import { unitBar } from "./vectors.js";
 import { t } from "./words.js";
 
-const SHOWN = 5; // bars of a step; the chosen step has all
+const SHOWN = 5; // bars of a step; the chosen step shows all
 
-/** The sentence as shaded tokens: a click chooses the step. */
+/** The sentence as shaded tokens; a click chooses a step. */
 function ribbon(steps, pick) {
   return el(
     "ol.ribbon",
@@ -78,7 +78,7 @@ function stepArticle(trace, step, i, isOpen) {
   return article;
 }
 
-/** Numbers of the whole sentence: what a given translation is worth to the model. */
+/** The score, perplexity and mean entropy of the whole sentence. */
 function summary(steps) {
   const sum = steps.reduce((total, step) => total + Math.log(step.probability || Number.MIN_VALUE), 0);
   const bits = -sum / Math.LN2 / steps.length;
@@ -90,7 +90,7 @@ function summary(steps) {
   );
 }
 
-/** A translation of the reader's own: with a server at once, from a file by a command. */
+/** A form for another translation; a file opened from disk shows a command instead. */
 function referenceForm(trace, lookAlong) {
   const heading = el("h3.title", {}, t("output.try"));
   if (!lookAlong) {
@@ -115,7 +115,7 @@ function referenceForm(trace, lookAlong) {
   );
 }
 
-/** What a model that writes nothing answers: words for hidden places, labels of a text, an image or each token. */
+/** The answers of a BERT or ViT: candidates for mask tokens, or labels of a text, an image or each token. */
 function answersView(host, trace) {
   const articles = trace.raw.answer.map(({ place, top }) => {
     const title = place === null ? t("answer.labels") : trace.source.tokens[place];

@@ -1,4 +1,4 @@
-/** View 5: where a token stands. The code as an image, how alike positions are, and the film of the notes. */
+/** View 5: positions. The code as an image, the similarity of positions, and the animation. */
 
 import { el, perFrame, sharpen } from "./dom.js";
 import { signedPixel } from "./colour.js";
@@ -9,9 +9,9 @@ import { positionCode, similarities, write } from "./numbers.js";
 import { change, state } from "./state.js";
 import { t } from "./words.js";
 
-const NOTES = { rows: 20, width: 512 }; // the picture in the notes
+const FIGURE = { rows: 20, width: 512 }; // as in The Illustrated Transformer
 
-/** Rows of numbers as an image: one pixel each, enlarged by the style sheet; the value where one points, and a table. */
+/** A table of numbers as an image, one pixel each, enlarged by CSS, with the value of a pixel and a table. */
 function codeImage() {
   const canvas = el("canvas.code", { "aria-hidden": "true" });
   const frame = el(".code-cursor", { "aria-hidden": "true", hidden: true });
@@ -59,7 +59,7 @@ function codeImage() {
   return { element: el("figure.code-figure", {}, box, readout, table.element), update };
 }
 
-/** A row for each position, a column for each of its numbers, both counted from 0 as where one points. */
+/** The same numbers as a table; rows (positions) and columns count from 0. */
 function tableOf({ rows, width, values }) {
   const numbers = (n) => Array.from({ length: n }, (_, i) => i);
   return {
@@ -69,13 +69,13 @@ function tableOf({ rows, width, values }) {
   };
 }
 
-/** The code of the notes (computed here), or the one that the model really adds. */
+/** Return the chosen code: a sinusoidal one computed here, or the one that the model adds. */
 function chosenCode(trace) {
   const packed = trace ? trace.array(trace.raw.positions.code) : null;
   if (state.layout === "model" && packed)
     return { rows: packed.shape[0], width: packed.shape[1], values: packed.values };
   const layout = state.layout === "interleaved" ? "interleaved" : "halves";
-  return { ...NOTES, values: positionCode(NOTES.rows, NOTES.width, layout) };
+  return { ...FIGURE, values: positionCode(FIGURE.rows, FIGURE.width, layout) };
 }
 
 function wave(code) {
@@ -159,7 +159,7 @@ function shownSimilarity({ rows, width, values }) {
   };
 }
 
-/** Relative positions and ALiBi: no code, but a number added to each score. */
+/** Relative positions and ALiBi: a bias of each score instead of a code. */
 function biasPart(trace) {
   const { bias, rows, kind } = trace.raw.positions;
   if (!bias || !bias.encoder) return [];

@@ -1,20 +1,20 @@
 /**
- * What is shown, kept in the address after #, so that a reload, a bookmark or a link shows the same. Texts that are too
- * long for an address are kept beside it, in the browser's history: a reload and the way back find them, a link does not.
+ * The state of the page, kept in the address after #, so that a reload, a bookmark or a link shows the same. Texts that are
+ * too long for an address are kept in the browser's history, so a reload finds them, but a link does not.
  */
 
 const DEFAULTS = {
   page: "", // served: translate, look, examples
   view: "attention",
   kind: "cross",
-  show: "", // matrix, lines, grid, image; "" = what suits the model
-  layer: -1, // -1 = the one that a view begins with
+  show: "", // matrix, lines, grid, image; "" = the default of the model
+  layer: -1, // -1 = the default of a view
   heads: "all",
   several: false,
   words: false,
   dim: false,
   sort: "order",
-  row: -1, // a query that stays chosen
+  row: -1, // the chosen query
   side: "encoder", // the walk's stack
   token: 0,
   head: 0,
@@ -27,15 +27,15 @@ const DEFAULTS = {
   from: "",
   to: "",
   q: "",
-  heard: "", // what the server took the text for, where `from` is auto
-  piece: -1, // which piece of the text is looked at; -1: how it is cut is not known yet
+  heard: "", // the detected language if `from` is auto
+  piece: -1, // the shown segment of the text; -1: not known yet
   prefix: "", // ids that the translation must begin with, 12.7.9
-  reference: "", // a translation to look at in place of the model's own
-  without: "", // heads taken out, cross:0:1.encoder:2:3
-  hidden: "", // words hidden from the model, 1.4
+  reference: "", // a translation to show instead of the model's own
+  without: "", // ablated heads, cross:0:1.encoder:2:3
+  hidden: "", // masked words, 1.4
 };
 const TEXTS = ["q", "reference"];
-const LONGEST_TEXT = 2000; // an address must stay an address
+const LONGEST_TEXT = 2000; // characters that may be part of the address
 
 const listeners = new Set();
 export const state = { ...DEFAULTS };
@@ -44,7 +44,7 @@ function isKeptBeside(name) {
   return TEXTS.includes(name) && state[name].length > LONGEST_TEXT;
 }
 
-/** The long texts, for the browser's history. */
+/** Return the long texts, for the browser's history. */
 function besideAddress() {
   const names = TEXTS.filter(isKeptBeside);
   return names.length ? Object.fromEntries(names.map((name) => [name, state[name]])) : null;
@@ -71,7 +71,7 @@ function hashOf() {
   return `#${out}`;
 }
 
-/** The address as it is, read once at the start and whenever the reader changes it. */
+/** Read the address at the start and after every change by the reader. */
 export function startState() {
   parse(location.hash, history.state);
   window.addEventListener("popstate", () => {
@@ -84,9 +84,9 @@ export function startState() {
 
 export function change(patch) {
   Object.assign(state, patch);
-  // The browser's way back goes from page to page and view to view; what a reload shows again is no step.
+  // Only a change of page or view adds an entry to the history.
   const isStep = ("page" in patch || "view" in patch) && hashOf() !== location.hash;
-  // In a notebook's frame (about:srcdoc) there is no address of one's own to keep it in.
+  // A notebook's frame (about:srcdoc) has no address that could hold the state.
   if (location.protocol !== "about:") {
     history[isStep ? "pushState" : "replaceState"](besideAddress(), "", hashOf());
   }
@@ -97,12 +97,12 @@ export function onChange(listener) {
   listeners.add(listener);
 }
 
-/** A preference that outlives the page; a file opened from disk may not be allowed to keep one. */
+/** Store a preference; browsers may forbid this for a file opened from disk. */
 export function remember(name, value) {
   try {
     localStorage.setItem(`heedful.${name}`, value);
   } catch {
-    return; // then it is asked for again next time
+    return; // the preference is not stored
   }
 }
 

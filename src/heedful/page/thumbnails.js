@@ -1,4 +1,4 @@
-/** Every layer and head at once, small; sorted by what one looks for. */
+/** Small maps of every layer and head, sorted by a summary number. */
 
 import { el } from "./dom.js";
 import { pixel } from "./colour.js";
@@ -6,9 +6,9 @@ import { write } from "./numbers.js";
 import { headWeights, labelsOf, layersOf } from "./trace.js";
 import { t } from "./words.js";
 
-const DOWNWARD = { entropy: false, locality: true, alignment: true }; // what comes first: the sharpest, most local, best aligned
+const DOWNWARD = { entropy: false, locality: true, alignment: true }; // sort order: lowest entropy, highest locality and alignment first
 
-/** All [layer, head] in the order wanted. */
+/** Return all [layer, head] in the chosen order. */
 export function orderedHeads(trace, kind, sort) {
   const all = [];
   for (let layer = 0; layer < layersOf(trace, kind); layer++) {
@@ -74,7 +74,7 @@ export function thumbnailsView(pick) {
   return { element, update };
 }
 
-/** One pixel for each weight; the style sheet makes it large. */
+/** Draw one pixel for each weight; CSS enlarges it. */
 function paintThumbnail(canvas, trace, kind, words) {
   const weights = headWeights(trace, kind, Number(canvas.dataset.layer), Number(canvas.dataset.head), words);
   const context = canvas.getContext("2d");

@@ -1,15 +1,15 @@
-/** The trace of docs/look.md, ready to ask: packed arrays are unpacked when first needed, and kept. */
+/** Access to a trace (docs/look.md); packed arrays are unpacked at first use and cached. */
 
 import { unpack } from "./numbers.js";
 
 const VERSION = 4;
-const MARK = /^(<\/?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\])$/; // as in words.py: </s>, <|endoftext|>, [CLS]
+const MARK = /^(<\/?[a-z_]+>|<\|[a-z_]+\|>|\[[A-Z]+\])$/; // special tokens, as in word_spans.py: </s>, <|endoftext|>, [CLS]
 
 export function isMark(piece) {
   return MARK.test(piece);
 }
 
-/** "▁dog" is "dog" to a reader; how a space is written, or that none is there, is of the tokenizer. */
+/** Remove the tokenizer's signs for spaces: "▁dog" becomes "dog". */
 export function readable(piece) {
   return piece.replaceAll(/[▁Ġ]/g, " ").replaceAll("##", "").trim() || piece;
 }
@@ -27,12 +27,12 @@ export function readTrace(raw) {
   return { raw, array, merged: new Map(), model: raw.model, source: raw.source, target: raw.target, steps: raw.steps };
 }
 
-/** The kinds of attention that the model has: all three, or of one stack its own. */
+/** Return the kinds of attention that the model has. */
 export function kindsOf(trace) {
   return ["cross", "encoder", "decoder"].filter((kind) => trace.raw.attention[kind]);
 }
 
-/** What stands at the rows and columns of an attention. */
+/** Return the tokens and words of the rows and columns of an attention. */
 export function sidesOf(trace, kind) {
   const { source, target } = trace;
   const rows = kind === "encoder" ? [source.tokens, source.words] : [target.tokens, target.words];
@@ -44,7 +44,7 @@ export function layersOf(trace, kind) {
   return kind === "encoder" ? trace.model.n_encoder_layers : trace.model.n_decoder_layers;
 }
 
-/** Numbers [layer, head] of `weights`, `scores` or `mask`; a size of 1 in the shape stands for all. */
+/** Return the matrix of one layer and head of `weights`, `scores` or `mask`; dimensions of 1 are broadcast. */
 export function headMatrix(trace, kind, what, layer, head) {
   const packed = trace.array(trace.raw.attention[kind][what]);
   if (!packed) return null;
@@ -62,7 +62,7 @@ export function headMatrix(trace, kind, what, layer, head) {
   return whole;
 }
 
-/** Sum over the keys of a word, mean over the queries of a word: each row still sums to 1. */
+/** Merge tokens into words: the sum over the keys, the mean over the queries, so that each row still sums to 1. */
 function mergeWords(values, nColumns, rowWords, columnWords) {
   const out = new Float32Array(rowWords.length * columnWords.length);
   rowWords.forEach(([firstRow, endRow], i) => {
@@ -75,7 +75,7 @@ function mergeWords(values, nColumns, rowWords, columnWords) {
   return out;
 }
 
-/** The weights of one head as a picture needs them: by pieces, or merged to words. */
+/** Return the weights of one head, by tokens or merged into words. */
 export function headWeights(trace, kind, layer, head, byWords) {
   if (!byWords) return headMatrix(trace, kind, "weights", layer, head);
   const key = `${kind} ${layer} ${head}`;
@@ -87,7 +87,7 @@ export function headWeights(trace, kind, layer, head, byWords) {
   return trace.merged.get(key);
 }
 
-/** What stands at rows and columns, by pieces or by words; `readings` is where each query stood. */
+/** Return the labels of rows and columns, by tokens or words; `readings` are the inputs of the queries. */
 export function labelsOf(trace, kind, byWords) {
   const { rows, columns, rowWords, columnWords } = sidesOf(trace, kind);
   const readings = kind === "encoder" ? rows : trace.target.inputs;
@@ -96,7 +96,7 @@ export function labelsOf(trace, kind, byWords) {
   return { rows: join(rows, rowWords), columns: join(columns, columnWords), readings: join(readings, rowWords) };
 }
 
-/** The cells of cross-attention (row × columns + column) that the alignment joins; of the other kinds there are none. */
+/** Return the aligned cells (row × columns + column) of cross-attention; the other kinds have none. */
 export function alignedCells(trace, kind, byWords) {
   if (kind !== "cross") return new Set();
   const { source, target } = trace;
@@ -105,7 +105,7 @@ export function alignedCells(trace, kind, byWords) {
   return new Set(trace.raw.alignment.map(([from, to]) => place(target.words, to) * n + place(source.words, from)));
 }
 
-/** The mean of several heads of a layer. */
+/** Return the mean of several heads of a layer. */
 export function meanWeights(trace, kind, layer, heads, byWords) {
   const parts = heads.map((head) => headWeights(trace, kind, layer, head, byWords));
   if (parts.length === 1) return parts[0];
@@ -115,7 +115,7 @@ export function meanWeights(trace, kind, layer, heads, byWords) {
   return mean;
 }
 
-/** One vector of the walk: its first numbers and its length. `place` = [token] or [head, token]. */
+/** Return one vector of the walk: its first numbers and its norm. `place` is [token] or [head, token]. */
 export function vectorAt(trace, vector, ...place) {
   if (!vector) return null;
   const first = trace.array(vector.first);

@@ -1,4 +1,4 @@
-/** The translator: two panes, as you type. Only when served. */
+/** The translation page of a server: two panes that translate as you type. */
 
 import { ServerError, getLanguages, getSettings, postTranslate, within } from "./api.js";
 import { el } from "./dom.js";
@@ -7,36 +7,36 @@ import { fileBox } from "./file.js";
 import { change, recall, remember, state } from "./state.js";
 import { t } from "./words.js";
 
-const PAUSE = 350; // ms after the last key
+const PAUSE = 350; // ms after the last key press
 const ALTERNATIVES = 2;
 
-/** How many other translations are asked for; the server searches with a beam that is wide enough for them. */
+/** Return the number of alternatives to request. */
 export function alternativesWithin(settings) {
   return within(ALTERNATIVES, settings.alternativesLimit);
 }
 
-/** What the address, the reader's last choice or the server says, as long as the server knows it. */
-function firstOf(codes, ...wishes) {
-  return wishes.find((code) => code && codes.includes(code)) || codes[0] || "";
+/** Return the first of the candidates (address, last choice, server default) that the server offers. */
+function firstOf(codes, ...candidates) {
+  return candidates.find((code) => code && codes.includes(code)) || codes[0] || "";
 }
 
-/** A language in the words of the page's own, as far as the browser knows it. */
+/** Return the name of a language in the language of the page, if the browser knows it. */
 function nameOf(code) {
   try {
     const names = new Intl.DisplayNames([document.documentElement.lang], { type: "language", fallback: "none" });
     return names.of(code);
   } catch {
-    return undefined; // a code that is none
+    return undefined; // not a language code
   }
 }
 
-/** Keys to name in each request, when the server wants one. */
+/** Add the API key to a request, if the server requires one. */
 export function keyed(values) {
   const key = recall("key");
   return key ? { ...values, api_key: key } : values;
 }
 
-/** A translation that newer typing makes void is cancelled, and its answer is never shown. */
+/** Cancel a translation when the text changes; its answer is not shown. */
 function liveTranslation(show, fail) {
   let timer = 0;
   let running = null;
@@ -61,7 +61,7 @@ function liveTranslation(show, fail) {
   };
 }
 
-/** A page from another computer without https has no clipboard; there the older way copies what is selected. */
+/** Copy a text. Pages without https have no clipboard API, so they use the older command on a selection. */
 async function copy(output, place) {
   if (navigator.clipboard) await navigator.clipboard.writeText(output.textContent);
   else {
@@ -72,7 +72,7 @@ async function copy(output, place) {
   setTimeout(() => (place.textContent = t("translate.copy")), 1500);
 }
 
-/** Asked for only when the server says that it wants one; kept in this browser. */
+/** The field for the API key, shown if the server requires one; the browser stores the key. */
 function keyBox(isWanted) {
   if (!isWanted) return null;
   const input = el("input", {
@@ -91,7 +91,7 @@ function resultPane({ look }) {
   const copyButton = button(t("translate.copy"), () =>
     copy(output, copyButton).catch((error) => (status.textContent = error.message)),
   );
-  let heard = ""; // a piece of the text may sound like another language than the whole
+  let heard = ""; // a segment alone may be detected as another language
   const lookButton = button(t("translate.look"), () => look({ heard }, output.textContent), { class: "primary" });
   function show(found, values) {
     output.classList.remove("old");
@@ -117,7 +117,7 @@ function resultPane({ look }) {
   function enable(is) {
     copyButton.disabled = lookButton.disabled = !is;
   }
-  /** Of a text that is no longer there; Look would show another translation than the one beside it. */
+  /** Clear the result of an earlier text, because Look would show another translation. */
   function outdate() {
     output.classList.add("old");
     lookButton.disabled = true;
@@ -140,7 +140,7 @@ function resultPane({ look }) {
   };
 }
 
-/** `look(values, beside)` opens the views on the text in the left pane; `beside` is the translation in the right one. */
+/** `look(values, beside)` opens the views on the text in the left pane; `beside` is the translation in the right pane. */
 export async function translateView(host, { look, showExamples }) {
   let languages;
   let settings;
@@ -152,15 +152,15 @@ export async function translateView(host, { look, showExamples }) {
   }
   const codes = languages.map((language) => language.code);
   const name = (code) => nameOf(code) || (languages.find((language) => language.code === code) || { name: code }).name;
-  const wishes = settings.language || {};
+  const defaults = settings.language || {};
   const pair = () => ({ source: state.from, target: state.to });
   const targetsOf = (code) =>
     code === "auto"
       ? [...new Set(languages.flatMap((language) => language.targets))]
       : languages.find((language) => language.code === code)?.targets || [];
   const sensible = (code) => targetsOf(code).filter((target) => target !== code);
-  state.from = firstOf([...codes, "auto"], state.from, recall("from"), wishes.source?.code);
-  state.to = firstOf(sensible(state.from), state.to, recall("to"), wishes.target?.code);
+  state.from = firstOf([...codes, "auto"], state.from, recall("from"), defaults.source?.code);
+  state.to = firstOf(sensible(state.from), state.to, recall("to"), defaults.target?.code);
 
   const result = resultPane({ look: (more, beside) => look({ q: area.value.trim(), ...pair(), ...more }, beside) });
   const ask = liveTranslation(result.show, (error) => {

@@ -1,11 +1,11 @@
-/** Vectors and formulas as one reads them: numbers in coloured cells, and a card for each step of a computation. */
+/** Vectors as coloured cells, formulas, and a card for each step of a computation. */
 
 import { el } from "./dom.js";
 import { inkOn, signedShade } from "./colour.js";
 import { write } from "./numbers.js";
 import { t } from "./words.js";
 
-/** Numbers of a vector, coloured by size; `norm` is the length of the whole vector when only its first numbers are here. */
+/** The numbers of a vector, coloured by value; `norm` is the norm of the whole vector. */
 export function vectorStrip(name, vector, { digits = 2, total = null } = {}) {
   if (!vector) return el("span");
   const numbers = [...vector.first];
@@ -26,7 +26,7 @@ export function vectorStrip(name, vector, { digits = 2, total = null } = {}) {
   return el(".vector", {}, el("span.vector-name", {}, ...formula(name)), el("span.numbers", {}, ...cells, rest), norm);
 }
 
-/** "W_O" with a true subscript: x_{…} or x_y. Everything else stays as it is. */
+/** Render x_{…} and x_y as subscripts. */
 export function formula(text) {
   return text
     .split(/(_\{[^}]*\}|_[A-Za-z0-9])/)
@@ -37,7 +37,7 @@ export function formula(text) {
     });
 }
 
-/** `narrow` cards stand side by side where there is room. */
+/** A card for one step; `narrow` cards are placed side by side. */
 export function stepCard({ number, title, formula: text, says, narrow }, ...children) {
   return el(
     narrow ? "li.card.narrow" : "li.card",
@@ -49,7 +49,7 @@ export function stepCard({ number, title, formula: text, says, narrow }, ...chil
   );
 }
 
-/** A bar from 0 to 1 with its number. */
+/** A bar from 0 to 1 with its value. */
 export function unitBar(value, text = write(value)) {
   const fill = el("span.fill");
   fill.style.width = `${Math.max(0, Math.min(1, value)) * 100}%`;

@@ -1,4 +1,4 @@
-/** View 2: one token on its way through one layer and head, with the numbers of the reader's own model. */
+/** View 2: one token through one layer and head, with the model's numbers. */
 
 import { chosenLayer, updateLayers } from "./attention.js";
 import { el, foreign } from "./dom.js";
@@ -13,7 +13,7 @@ import { t } from "./words.js";
 const NORM_FORMULAS = { pre: "n = norm(x)", post: "x' = norm(x + o)", none: "x' = norm(o)" };
 const WEIGHTS_OF = { attention: { encoder: "encoder", decoder: "decoder" }, cross_attention: { decoder: "cross" } };
 
-/** What stands at the places of this stack: the encoder reads the source, the decoder what it has written. */
+/** Return the input tokens of a stack. */
 function tokensOf(trace, side) {
   return side === "encoder" ? trace.source.tokens : trace.target.inputs;
 }
@@ -22,7 +22,7 @@ function sidesIn(trace) {
   return ["encoder", "decoder"].filter((side) => trace.raw.walk[side]);
 }
 
-/** The stack that is shown: the one chosen, if the model has it. */
+/** Return the stack to show: the chosen stack, if the model has it. */
 export function chosenSide(trace) {
   const sides = sidesIn(trace);
   return sides.includes(state.side) ? state.side : sides[0];
@@ -35,7 +35,7 @@ function placeOf(trace) {
   return { side, token, head, layer: chosenLayer(trace, side, 0) };
 }
 
-/** Everything that the six steps need about one query of one head. */
+/** Collect the data of the six steps for one query of one head. */
 function toldAbout(trace, { side, layer, head, token }, name, x) {
   const kind = WEIGHTS_OF[name][side];
   const part = trace.raw.walk[side].layers[layer][name];
@@ -154,7 +154,7 @@ function attentionCards(trace, place, name, x) {
   ];
 }
 
-/** What a sub-layer reads: with the norm before it, the normalised vector. */
+/** Return the input of a sub-layer: with pre-norm, the normalised vector. */
 function readName(trace) {
   return trace.model.residual === "pre" ? "n" : "x";
 }
@@ -185,14 +185,14 @@ function feedForwardCards(trace, { side, layer, token }) {
   ];
 }
 
-/** The layer in the order in which the model computes it; pre- and post-norm differ only in that order. */
+/** Return the cards of a layer in the model's order of computation, pre-norm or post-norm. */
 function layerCards(trace, place) {
   const { side, layer, token } = place;
   const isPre = trace.model.residual === "pre";
   const numbers = trace.raw.walk[side].layers[layer];
   const total = trace.model.d_model;
-  let x = vectorAt(trace, numbers.input, token); // what goes around the sub-layer
-  let read = x; // what goes into it
+  let x = vectorAt(trace, numbers.input, token); // the residual stream
+  let read = x; // the input of the sub-layer
   const cards = [];
   for (const name of trace.raw.walk[side].steps) {
     if (name === "feed_forward") cards.push(...feedForwardCards(trace, place));

@@ -1,4 +1,4 @@
-/** The words of the page, English and Chinese. One word for one thing; {0}, {1} are filled in. */
+/** Look up the texts of the page in English or Chinese; {0}, {1} are replaced by values. */
 
 import { WORDS } from "./dictionary.js";
 
