@@ -1,4 +1,4 @@
-"""What hiding each word does is what hiding that word does, asked for one by one."""
+"""The effect of each source word equals that of a look with only this word masked."""
 
 import numpy as np
 import pytest
@@ -9,38 +9,41 @@ from heedful.insight.look import Look, look
 from look_models import OTHER_FAMILIES, SENTENCE, VARIANTS, look_model, other_look_model
 
 
-def log_probabilities(found: Look) -> np.ndarray:
-    return np.array([step.logit - step.log_sum for step in found.steps])
+def log_probabilities(result: Look) -> np.ndarray:
+    return np.array([step.logit - step.log_sum for step in result.steps])
 
 
-def one_by_one(model: LookModel, found: Look, also: tuple[int, ...] = ()) -> np.ndarray:
-    """(T, W): each word hidden in a look of its own, along the same translation."""
+def one_by_one(model: LookModel, result: Look, also: tuple[int, ...] = ()) -> np.ndarray:
+    """Return the effects (T, W) of masking each word in a separate look, along the same translation."""
     return np.stack(
         [
-            log_probabilities(found)
-            - log_probabilities(look(model, SENTENCE, target=found.target.text, beam=1, masked_words=[*also, word]))
-            for word in range(len(found.source.words))
+            log_probabilities(result)
+            - log_probabilities(look(model, SENTENCE, target=result.target.text, beam=1, masked_words=[*also, word]))
+            for word in range(len(result.source.words))
         ],
         axis=1,
     )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_all_words_at_once_are_the_words_one_by_one(variant: str) -> None:
-    found = look(look_model(variant), SENTENCE, target="Ein Hund rennt.", beam=1)
-    assert found.causes is not None and found.causes.hidden.values.shape == (len(found.steps), len(found.source.words))
-    np.testing.assert_allclose(found.causes.hidden.values, one_by_one(look_model(variant), found), atol=1e-4)
-    assert np.abs(found.causes.hidden.values).max() > 1e-3
+def test_occlusion_equals_masking_each_word_by_itself(variant: str) -> None:
+    result = look(look_model(variant), SENTENCE, target="Ein Hund rennt.", beam=1)
+    assert result.causes is not None and result.causes.hidden.values.shape == (
+        len(result.steps),
+        len(result.source.words),
+    )
+    np.testing.assert_allclose(result.causes.hidden.values, one_by_one(look_model(variant), result), atol=1e-4)
+    assert np.abs(result.causes.hidden.values).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", OTHER_FAMILIES)
-def test_every_family_is_asked_in_the_same_way(name: str) -> None:
-    found = look(other_look_model(name), SENTENCE, target="Ein Hund rennt.", beam=1)
-    assert found.causes is not None
-    np.testing.assert_allclose(found.causes.hidden.values, one_by_one(other_look_model(name), found), atol=1e-4)
+def test_occlusion_of_every_family(name: str) -> None:
+    result = look(other_look_model(name), SENTENCE, target="Ein Hund rennt.", beam=1)
+    assert result.causes is not None
+    np.testing.assert_allclose(result.causes.hidden.values, one_by_one(other_look_model(name), result), atol=1e-4)
 
 
-def test_a_few_at_a_time_are_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_occlusion_in_small_batches_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = look(look_model(), SENTENCE, beam=2).causes
     monkeypatch.setattr(ablation, "LOGITS_AT_ONCE", 1)  # a pass for each word
     apart = look(look_model(), SENTENCE, beam=2).causes
@@ -48,13 +51,13 @@ def test_a_few_at_a_time_are_all_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_allclose(apart.hidden.values, at_once.hidden.values, atol=1e-5)
 
 
-def test_a_word_that_is_hidden_already_changes_nothing() -> None:
-    found = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=1, masked_words=[1])
-    assert found.causes is not None
-    assert (found.causes.hidden.values[:, 1] == 0).all() and (found.causes.hidden.values[:, 0] != 0).any()
-    np.testing.assert_allclose(found.causes.hidden.values, one_by_one(look_model(), found, (1,)), atol=1e-4)
+def test_a_masked_word_has_no_effect() -> None:
+    result = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=1, masked_words=[1])
+    assert result.causes is not None
+    assert (result.causes.hidden.values[:, 1] == 0).all() and (result.causes.hidden.values[:, 0] != 0).any()
+    np.testing.assert_allclose(result.causes.hidden.values, one_by_one(look_model(), result, (1,)), atol=1e-4)
 
 
-def test_without_its_only_word_there_is_nothing_to_ask() -> None:
+def test_one_visible_word_cannot_be_masked() -> None:
     n_words = len(look(look_model(), SENTENCE, beam=1).source.words)
     assert look(look_model(), SENTENCE, beam=1, masked_words=range(1, n_words)).causes is None

@@ -46,7 +46,7 @@ def test_tokens_and_weights_belong_together(model: Seq2Seq, tokenizers: Tokenize
 
 
 def test_a_row_is_the_query_that_produced_its_token(model: Seq2Seq, tokenizers: Tokenizers) -> None:
-    """Row t does not know token t, nor what follows; row t + 1 does."""
+    """Row t does not depend on token t and later tokens; row t + 1 does."""
     one = cross_attention(model, tokenizers, "A dog runs.", "Ein Hund rennt.")
     two = cross_attention(model, tokenizers, "A dog runs.", "Ein Hund über die Wiese.")
     t = next(i for i, (a, b) in enumerate(zip(one.target, two.target, strict=False)) if a != b)
@@ -55,7 +55,7 @@ def test_a_row_is_the_query_that_produced_its_token(model: Seq2Seq, tokenizers: 
     assert largest_difference(one.weights[:, :, t + 1], two.weights[:, :, t + 1]) > 1e-4
 
 
-def test_without_a_target_it_is_the_models_own_translation(model: Seq2Seq, tokenizers: Tokenizers) -> None:
+def test_the_default_target_is_the_models_greedy_translation(model: Seq2Seq, tokenizers: Tokenizers) -> None:
     model.train()  # stays as it is, and its dropout plays no part
     found = cross_attention(model, tokenizers, "Two dogs & a cat <sleep>.")
     assert model.training
@@ -73,7 +73,7 @@ def made_up(source: list[str], target: list[str], n_layers: int = 2, n_heads: in
 
 
 def texts(svg: str) -> list[str]:
-    """What is written in the picture, without what appears only when pointed at."""
+    """Return the visible texts of the picture, without tooltips."""
     root = ET.fromstring(svg)
     for title in list(root.iter(f"{SVG}title")):
         title.text = ""
@@ -93,13 +93,13 @@ def test_the_picture_is_well_formed_whatever_the_tokens() -> None:
     assert shown.count("a" * 21 + "…") == 2 and "a" * 60 in svg  # in full when pointed at
 
 
-def test_a_piece_that_is_nothing_but_a_break_is_to_be_seen() -> None:
+def test_a_line_break_piece_is_visible() -> None:
     shown = texts(attention_picture(made_up(["a", "\n", "\t", "\nb"], ["\n\n"])))
     assert [shown.count(piece) for piece in ("⏎", "⇥", "⏎⏎")] == [1, 1, 1]
     assert not any("⏎b" in piece for piece in shown)
 
 
-def test_the_picture_says_how_to_read_it(model: Seq2Seq, tokenizers: Tokenizers) -> None:
+def test_the_picture_explains_its_rows(model: Seq2Seq, tokenizers: Tokenizers) -> None:
     svg = attention_picture(cross_attention(model, tokenizers, "一个女人在街上走路。", "A woman walks."))
     shown = texts(svg)
     assert CAPTION in shown and "weight; each row sums to 1" in shown
@@ -112,7 +112,7 @@ def test_the_picture_says_how_to_read_it(model: Seq2Seq, tokenizers: Tokenizers)
 
 
 def cells(svg: str) -> list[tuple[float, float, str, str]]:
-    """x, y, colour and words of each cell of the large map."""
+    """Return x, y, colour and tooltip of each cell of the large map."""
     group = next(g for g in ET.fromstring(svg).iter(f"{SVG}g"))
     return [
         (float(rect.get("x", 0)), float(rect.get("y", 0)), rect.get("fill", ""), rect[0].text or "")
@@ -121,7 +121,7 @@ def cells(svg: str) -> list[tuple[float, float, str, str]]:
     ]
 
 
-def test_each_cell_stands_in_its_place_with_its_exact_number() -> None:
+def test_each_cell_has_its_position_and_exact_weight() -> None:
     attention = made_up(["s0", "s1", "s2"], ["t0", "t1"])
     found = cells(attention_picture(attention))
     mean: Tensor = attention.weights[-1].mean(dim=0)

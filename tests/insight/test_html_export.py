@@ -1,4 +1,4 @@
-"""One file of many: the modules run in their order, the trace is inside, and nothing is loaded."""
+"""The page as one file: the modules run in order, the trace is inside, and nothing is loaded."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_imported_runs_first_and_once(folder: Path) -> None:
+def test_imported_modules_run_first_and_once(folder: Path) -> None:
     script = bundle(folder, "main.js")
     names = re.findall(r"^// ([\w/]+\.js)$", script, flags=re.MULTILINE)
     assert names == ["base.js", "parts/sums.js", "parts/late.js", "main.js"]
@@ -68,7 +68,7 @@ def test_what_is_imported_runs_first_and_once(folder: Path) -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="no node here to run the script")
-def test_the_script_does_what_the_modules_do(folder: Path) -> None:
+def test_the_bundled_script_behaves_like_the_modules(folder: Path) -> None:
     script = folder / "bundled.mjs"
     script.write_text(bundle(folder, "main.js"))
     (folder / "package.json").write_text('{"type": "module"}')
@@ -80,7 +80,7 @@ def test_the_script_does_what_the_modules_do(folder: Path) -> None:
     assert json.loads(answers[0]) == [7, 5, 2, True, 9, 9]
 
 
-def test_the_page_holds_everything_and_loads_nothing(folder: Path) -> None:
+def test_the_page_contains_everything_and_loads_nothing(folder: Path) -> None:
     data: dict[str, object] = {"text": "</script><b>&é一\u2028", "n": 1.5}
     html = stand_alone_page(data, folder=folder)
     assert re.search(r'(?:src|href)="(?!data:)', html) is None and "modulepreload" not in html
@@ -109,13 +109,13 @@ def test_the_page_holds_everything_and_loads_nothing(folder: Path) -> None:
         ("index.html", INDEX.replace("</head>", '<script type="module" src="base.js"></script></head>'), "found 2"),
     ],
 )
-def test_what_it_does_not_understand_is_refused(folder: Path, name: str, text: str, words: str) -> None:
+def test_unsupported_syntax_is_an_error(folder: Path, name: str, text: str, words: str) -> None:
     (folder / name).write_text(text)
     with pytest.raises(PageError, match=re.escape(words)):
         stand_alone_page({}, folder=folder)
 
 
-def test_the_pages_own_files_are_understood() -> None:
+def test_the_files_of_the_page_can_be_bundled() -> None:
     if not (PAGE / "index.html").exists():
         pytest.skip("the page is not there yet")
     html = stand_alone_page({"format": "heedful-trace"})

@@ -1,4 +1,4 @@
-"""A look at a text of several lines or sentences shows what a translation of that text has in that place."""
+"""A look at a segment of a text shows the same part of the translation as a Translator."""
 
 import contextlib
 import json
@@ -35,22 +35,22 @@ def every_piece(model: Translator | LookModel, text: str) -> list[Look]:
 
 @pytest.mark.parametrize(("limit", "n_pieces"), [(None, 3), (12, 6)])
 @pytest.mark.parametrize("prefix", ["", "Two: "])
-def test_the_pieces_together_are_the_translation(limit: int | None, n_pieces: int, prefix: str) -> None:
+def test_the_segments_joined_are_the_translation(limit: int | None, n_pieces: int, prefix: str) -> None:
     model = translator(look_model(), limit=limit, prefix=prefix)
     [plan], _ = model.segmenter.segment([TEXT])
-    seen = every_piece(model, TEXT)
-    assert len(seen) >= n_pieces
-    assert [one.source.ids[:-1] for one in seen] == [tuple(piece.ids) for piece in plan.segments]
-    assert plan.join([one.target.text for one in seen]) == model.translate(TEXT, beam=2)
-    for number, one in enumerate(seen):
+    looks = every_piece(model, TEXT)
+    assert len(looks) >= n_pieces
+    assert [one.source.ids[:-1] for one in looks] == [tuple(piece.ids) for piece in plan.segments]
+    assert plan.join([one.target.text for one in looks]) == model.translate(TEXT, beam=2)
+    for number, one in enumerate(looks):
         assert one.pieces is not None and one.pieces.number == number
         assert one.pieces.sources[number] == one.source.text
         assert not any("<0x0A>" in token or "\n" in token for token in one.source.tokens)
 
 
 @pytest.mark.parametrize("long", ["split", "truncate", "extract"])
-def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
-    """The page relies on it: it asks for one piece by its text alone."""
+def test_the_text_of_a_segment_is_one_segment_with_the_same_look(long: Long) -> None:
+    """The page requests a segment by its text alone."""
     model = translator(look_model(), long=long, limit=12)
     with pytest.warns() if long != "split" else contextlib.nullcontext():
         for one in every_piece(model, TEXT):
@@ -59,43 +59,43 @@ def test_a_piece_by_itself_is_the_same_piece(long: Long) -> None:
             assert (alone.source.ids, alone.target.ids) == (one.source.ids, one.target.ids)
 
 
-def test_without_a_translator_it_is_cut_as_with_one(tmp_path: Path) -> None:
+def test_a_model_without_a_translator_segments_as_a_translator_does(tmp_path: Path) -> None:
     for of in (look_model(), look_model("learned"), other_look_model("bart with BOS")):
         path = save_model(tmp_path / of.name, of.model, of.tokenizers)
         assert read_source_limit(path) == source_limit_of(of.model)
     of = look_model()
     texts = [
-        look(given, TEXT, beam=1).pieces.sources
-        for given in (of, LoadedModel(of.model.config, of.model, of.tokenizers), path)
+        look(opened, TEXT, beam=1).pieces.sources
+        for opened in (of, LoadedModel(of.model.config, of.model, of.tokenizers), path)
     ]
     assert texts == [LINES] * 3
     assert open_look_model(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
 
 
-def test_sentences_end_as_in_the_language_of_the_card(tmp_path: Path) -> None:
-    """As where the text is translated: "z. B." ends a sentence in English only."""
+def test_sentences_are_split_by_the_language_of_the_card(tmp_path: Path) -> None:
+    """A translation splits in the same way: "z. B." ends a sentence in English only."""
     path = save_model(tmp_path / "model", look_model().model, look_model().tokenizers)
     (path / "README.md").write_text("---\nlanguage:\n- de\n- en\n---\n")
-    given = open_look_model(load_model(path)), open_look_model(path), Translator.load(path, engine="torch")
-    assert {one.planner.language for one in given} == {"de"}
+    opened = open_look_model(load_model(path)), open_look_model(path), Translator.load(path, engine="torch")
+    assert {one.planner.language for one in opened} == {"de"}
 
 
 @pytest.mark.parametrize("signs", ["...", "😀 !"])
-def test_signs_alone_are_not_called_empty(signs: str) -> None:
+def test_a_text_of_signs_has_no_word_to_translate(signs: str) -> None:
     with pytest.raises(UserError, match="no word to translate"):
         look(look_model(), signs)
 
 
-def test_a_given_translation_is_cut_line_by_line() -> None:
-    seen = look(look_model(), TEXT, target="Ein Hund.\nZwei Hunde. Das Tier.\nEin Mann.", beam=1, piece=1)
-    assert seen.target.text == "Zwei Hunde. Das Tier." and seen.target.kind == "reference"
-    assert seen.pieces.targets == ("Ein Hund.", "Zwei Hunde. Das Tier.", "Ein Mann.")
+def test_a_target_is_split_line_by_line() -> None:
+    looks = look(look_model(), TEXT, target="Ein Hund.\nZwei Hunde. Das Tier.\nEin Mann.", beam=1, piece=1)
+    assert looks.target.text == "Zwei Hunde. Das Tier." and looks.target.kind == "reference"
+    assert looks.pieces.targets == ("Ein Hund.", "Zwei Hunde. Das Tier.", "Ein Mann.")
     assert look(look_model(), TEXT, target="Ein Mann.", beam=1, piece=2).target.text == "Ein Mann."
     with pytest.raises(UserError, match="3 segments, and it is unknown which words"):
         look(look_model(), TEXT, target="Ein Hund.", beam=1)
 
 
-def test_the_file_says_which_piece_it_shows() -> None:
+def test_the_trace_file_has_the_number_of_the_segment() -> None:
     values = json.loads(look(look_model(), TEXT, beam=1, piece=2).to_json())
     check_trace(values)
     assert values["pieces"] == {"number": 2, "sources": list(LINES), "targets": None}
@@ -103,12 +103,12 @@ def test_the_file_says_which_piece_it_shows() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 3])
-def test_a_piece_that_is_not_there_is_refused(number: int) -> None:
+def test_a_segment_out_of_range_is_an_error(number: int) -> None:
     with pytest.raises(UserError, match="but this text has 3"):
         look(look_model(), TEXT, piece=number)
 
 
-def test_long_lines_are_treated_as_told() -> None:
+def test_long_lines_follow_the_setting() -> None:
     model = translator(look_model(), long="error", limit=12)
     with pytest.raises(UserError, match=r"look: .* the model takes 12 at once"):
         look(model, TEXT)

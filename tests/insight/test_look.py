@@ -1,4 +1,4 @@
-"""What a look shows is what the model does: the right rows, the right weights, the right words."""
+"""A look shows what the model computes: rows, weights, tokens and scores."""
 
 import copy
 import itertools
@@ -33,26 +33,26 @@ from trace_checks import TraceError, check_trace
 LOOKS: dict[tuple[str, int], Look] = {}
 
 
-def seen(variant: str = "plain", beam: int = 3) -> Look:
+def cached_look(variant: str = "plain", beam: int = 3) -> Look:
     if (variant, beam) not in LOOKS:
         LOOKS[variant, beam] = look(look_model(variant), SENTENCE, beam=beam)
     return LOOKS[variant, beam]
 
 
-def forced(found: Look, variant: str) -> Tensor:
-    """The logits of the shown translation, (T, V)."""
+def forced(result: Look, variant: str) -> Tensor:
+    """Return the logits (T, V) of the shown translation."""
     with torch.inference_mode():
-        return look_model(variant).model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+        return look_model(variant).model(torch.tensor([result.source.ids]), torch.tensor([result.target.input_ids]))[0]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_file_has_the_shape_that_is_promised(variant: str) -> None:
-    check_trace(json.loads(seen(variant).to_json()))
+def test_the_trace_file_fits_its_schema(variant: str) -> None:
+    check_trace(json.loads(cached_look(variant).to_json()))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rows_sum_to_one_over_what_they_may_attend_to(variant: str) -> None:
-    for name, maps in seen(variant).attention.items():
+    for name, maps in cached_look(variant).attention.items():
         weights = maps.weights.values
         mask = np.broadcast_to(maps.mask.values.astype(bool), weights.shape)
         sums = weights.sum(axis=-1)
@@ -65,37 +65,40 @@ def test_rows_sum_to_one_over_what_they_may_attend_to(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_weights_are_those_of_the_hypothesis_itself(variant: str) -> None:
-    """Not those of whichever row of the beam it stood in: the same tokens, fed one by one with a cache, look there."""
-    found, model = seen(variant), look_model(variant).model
+def test_weights_equal_those_of_decoding_step_by_step(variant: str) -> None:
+    """The weights equal those of decoding the same tokens with a cache, not those of another row of the beam."""
+    result, model = cached_look(variant), look_model(variant).model
     twin, records = record_attention(model)
     with torch.inference_mode():
-        memory = twin.encode(torch.tensor([found.source.ids]))
+        memory = twin.encode(torch.tensor([result.source.ids]))
         cache = twin.make_cache()
-        for id in found.target.input_ids:
+        for id in result.target.input_ids:
             twin.decode(torch.tensor([[id]]), memory, cache=cache)
     for layer in range(len(model.decoder.layers)):
         cross = torch.cat(records[f"decoder.layers.{layer}.cross_attention"], dim=2)[0]
-        assert largest_difference(cross, torch.from_numpy(found.attention["cross"].weights.values[layer])) < 2e-5
-        own = found.attention["decoder"].weights.values[layer]
+        assert largest_difference(cross, torch.from_numpy(result.attention["cross"].weights.values[layer])) < 2e-5
+        own = result.attention["decoder"].weights.values[layer]
         for t, row in enumerate(records[f"decoder.layers.{layer}.attention"]):
             assert np.abs(row[0, :, 0].numpy() - own[:, t, : t + 1]).max() < 2e-5
 
 
 @pytest.mark.parametrize("variant", ["plain", "pre-norm", "rotary", "learned"])
-def test_the_translation_is_the_engines(variant: str) -> None:
-    found = seen(variant)
-    settings = SearchSettings(beam=3, n_best=3, max_len=found.beam.limit)
-    best = TorchEngine(look_model(variant).model).search([Request(found.source.ids[:-1])], settings)[0]
-    assert [tuple(one.ids) for one in best] == [one.ids for one in found.beam.hypotheses]
-    assert [one.score for one in best] == pytest.approx([one.score for one in found.beam.hypotheses], abs=1e-4)
-    assert found.translation.text == tokenizers().target.decode(best[0].ids) == found.target.text
-    written = best[0].ids + [SPECIAL_IDS.eos_id] * best[0].complete
-    assert list(found.target.ids) == written and list(found.target.input_ids) == [SPECIAL_IDS.bos_id, *written[:-1]]
+def test_the_translation_equals_the_engines(variant: str) -> None:
+    result = cached_look(variant)
+    settings = SearchSettings(beam=3, n_best=3, max_len=result.beam.limit)
+    best = TorchEngine(look_model(variant).model).search([Request(result.source.ids[:-1])], settings)[0]
+    assert [tuple(one.ids) for one in best] == [one.ids for one in result.beam.hypotheses]
+    assert [one.score for one in best] == pytest.approx([one.score for one in result.beam.hypotheses], abs=1e-4)
+    assert result.translation.text == tokenizers().target.decode(best[0].ids) == result.target.text
+    target_ids = best[0].ids + [SPECIAL_IDS.eos_id] * best[0].complete
+    assert list(result.target.ids) == target_ids and list(result.target.input_ids) == [
+        SPECIAL_IDS.bos_id,
+        *target_ids[:-1],
+    ]
 
 
 def test_a_row_is_the_query_that_produced_its_token() -> None:
-    """Row t does not know token t, nor what follows; row t + 1 does."""
+    """Row t does not depend on token t and later tokens; row t + 1 does."""
     one = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=1)
     two = look(look_model(), SENTENCE, target="Ein Mann isst Brot.", beam=1)
     t = next(i for i, (a, b) in enumerate(zip(one.target.ids, two.target.ids, strict=False)) if a != b)
@@ -109,9 +112,9 @@ def test_a_row_is_the_query_that_produced_its_token() -> None:
 
 @pytest.mark.parametrize("variant", ["plain", "pre-norm", "batch norm", "alibi"])
 def test_steps_are_the_models_own_distribution(variant: str) -> None:
-    found = seen(variant)
-    p = forced(found, variant).double().softmax(dim=-1)
-    for t, step in enumerate(found.steps):
+    result = cached_look(variant)
+    p = forced(result, variant).double().softmax(dim=-1)
+    for t, step in enumerate(result.steps):
         assert step.probability == pytest.approx(float(p[t, step.id]), abs=1e-6)
         assert math.exp(step.logit - step.log_sum) == pytest.approx(step.probability)
         assert step.entropy == pytest.approx(float(-(p[t] * p[t].log2()).sum()), abs=1e-4)
@@ -121,62 +124,62 @@ def test_steps_are_the_models_own_distribution(variant: str) -> None:
 
 
 def test_the_score_is_the_sum_of_the_steps() -> None:
-    found = seen()
-    assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(found.translation.score, abs=1e-3)
+    result = cached_look()
+    assert sum(math.log(step.probability) for step in result.steps) == pytest.approx(result.translation.score, abs=1e-3)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_last_lens_is_the_model_itself(variant: str) -> None:
-    found = seen(variant)
+def test_the_last_lens_equals_the_model(variant: str) -> None:
+    result = cached_look(variant)
     last = [
-        *found.lens.decoder[-1:],
-        *(found.lens.encoder[-1:] if look_model(variant).model.config.join == "last" else ()),
+        *result.lens.decoder[-1:],
+        *(result.lens.encoder[-1:] if look_model(variant).model.config.join == "last" else ()),
     ]
     for layer in last:
-        for lens, step in zip(layer.steps, found.steps, strict=True):
+        for lens, step in zip(layer.steps, result.steps, strict=True):
             assert lens.probability == pytest.approx(step.probability, abs=1e-5)
             assert lens.entropy == pytest.approx(step.entropy, abs=1e-3)
             assert [one.probability for one in lens.top] == pytest.approx(
                 [one.probability for one in step.top[:3]], abs=1e-5
             )
     model = look_model(variant).model
-    assert [one.layer for one in found.lens.decoder] == list(range(len(model.decoder.layers) + 1))
-    assert [one.layer for one in found.lens.encoder] == list(range(len(model.encoder.layers) + 1))
+    assert [one.layer for one in result.lens.decoder] == list(range(len(model.decoder.layers) + 1))
+    assert [one.layer for one in result.lens.encoder] == list(range(len(model.encoder.layers) + 1))
 
 
-def test_the_decoder_lens_writes_what_the_model_writes_at_the_last_layer() -> None:
-    found = seen("plain", beam=1)
-    written = [id for id in found.target.ids if id != SPECIAL_IDS.eos_id]
-    last, first = found.lens.encoder[-1], found.lens.encoder[0]
-    assert list(last.ids[: len(written)]) == written
+def test_the_text_of_the_last_decoder_lens_is_the_models_greedy_text() -> None:
+    result = cached_look("plain", beam=1)
+    target_ids = [id for id in result.target.ids if id != SPECIAL_IDS.eos_id]
+    last, first = result.lens.encoder[-1], result.lens.encoder[0]
+    assert list(last.ids[: len(target_ids)]) == target_ids
     assert first.ids != last.ids
-    memory = look_model().model.encode(torch.tensor([found.source.ids]))
-    states = found.tensors["encoder.layers.0"]
+    memory = look_model().model.encode(torch.tensor([result.source.ids]))
+    states = result.tensors["encoder.layers.0"]
     (alone,) = write_greedily(MemoryStep(look_model().model, Memory([states], memory.mask)), [], max_len=40)
-    assert found.lens.encoder[1].ids[:40] == tuple(alone)[: len(found.lens.encoder[1].ids)]
+    assert result.lens.encoder[1].ids[:40] == tuple(alone)[: len(result.lens.encoder[1].ids)]
 
 
 def test_the_tree_leads_to_the_hypotheses() -> None:
-    found = seen()
-    events = {event.node: event for event in found.beam.events}
+    result = cached_look()
+    events = {event.node: event for event in result.beam.events}
     assert sorted(events) == list(range(1, len(events) + 1))
-    for hypothesis in found.beam.hypotheses:
+    for hypothesis in result.beam.hypotheses:
         path = [events[node] for node in hypothesis.nodes]
         assert [one.parent for one in path] == [0, *hypothesis.nodes[:-1]]
         assert [one.step for one in path] == list(range(1, len(path) + 1))
         assert [one.id for one in path] == [*hypothesis.ids, *([SPECIAL_IDS.eos_id] if hypothesis.complete else [])]
         assert [one.fate for one in path] == ["kept"] * (len(path) - 1) + ["finished"]
         assert (path[-1].score, path[-1].normalized_score) == (hypothesis.score, hypothesis.normalized_score)
-    assert all(event.token == tokenizers().target.pieces([event.id])[0] for event in found.beam.events)
-    assert all(event.continuation is None for event in found.beam.events)
+    assert all(event.token == tokenizers().target.pieces([event.id])[0] for event in result.beam.events)
+    assert all(event.continuation is None for event in result.beam.events)
 
 
-def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
-    found = look(look_model(), SENTENCE, beam=3, branches=4)
-    events = {event.node: event for event in found.beam.events}
-    cut = [event for event in found.beam.events if event.continuation is not None]
+def test_the_continuation_of_a_pruned_branch_equals_a_forced_prefix() -> None:
+    result = look(look_model(), SENTENCE, beam=3, branches=4)
+    events = {event.node: event for event in result.beam.events}
+    cut = [event for event in result.beam.events if event.continuation is not None]
     assert len(cut) == 4 and all(event.fate == "pruned" for event in cut)
-    check_trace(json.loads(found.to_json()))
+    check_trace(json.loads(result.to_json()))
     event = cut[-1]
     prefix, node = [], event.node
     while node:
@@ -191,32 +194,32 @@ def test_a_cut_branch_is_followed_as_if_it_were_forced() -> None:
     assert (again.target.kind, again.target.n_forced) == ("prefix", len(prefix))
 
 
-def test_a_reference_is_shown_beside_the_models_own() -> None:
-    found = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=3)
-    assert (found.target.kind, found.target.n_forced) == ("reference", len(found.target.ids))
-    assert found.target.text == "Ein Hund rennt." and found.target.tokens[-1] == "</s>"
-    assert found.translation.text == seen().translation.text
-    assert found.beam == seen().beam
-    check_trace(json.loads(found.to_json()))
+def test_a_reference_is_shown_with_the_models_own_translation() -> None:
+    result = look(look_model(), SENTENCE, target="Ein Hund rennt.", beam=3)
+    assert (result.target.kind, result.target.n_forced) == ("reference", len(result.target.ids))
+    assert result.target.text == "Ein Hund rennt." and result.target.tokens[-1] == "</s>"
+    assert result.translation.text == cached_look().translation.text
+    assert result.beam == cached_look().beam
+    check_trace(json.loads(result.to_json()))
 
 
-def test_the_alignment_is_where_the_last_layer_looked_most() -> None:
-    found = seen()
-    mean = found.attention["cross"].weights.values[-1].mean(axis=0)[:, :-1]  # without the end mark
-    assert {t: s for s, t in found.alignment} == {
-        t: int(row.argmax()) for t, row in enumerate(mean) if found.target.ids[t] != SPECIAL_IDS.eos_id
+def test_the_alignment_has_the_largest_weight_of_the_last_layer() -> None:
+    result = cached_look()
+    mean = result.attention["cross"].weights.values[-1].mean(axis=0)[:, :-1]  # without the end mark
+    assert {t: s for s, t in result.alignment} == {
+        t: int(row.argmax()) for t, row in enumerate(mean) if result.target.ids[t] != SPECIAL_IDS.eos_id
     }
 
 
-def test_the_alignment_leaves_out_the_end_marks() -> None:
+def test_the_alignment_excludes_end_tokens() -> None:
     weights = torch.tensor([[[[0.1, 0.3, 0.6], [0.2, 0.1, 0.7], [0.0, 0.0, 1.0]]]])
     end = SPECIAL_IDS.eos_id
     assert word_alignment(weights, [5, 6, end], [7, 8, end], {end}) == ((1, 0), (0, 1))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_numbers_to_sort_heads_by(kind: str) -> None:
-    maps = seen().attention[kind]
+def test_summary_numbers_of_heads(kind: str) -> None:
+    maps = cached_look().attention[kind]
     weights = maps.weights.values.astype(float)
     bits = -np.where(weights > 0, weights * np.log2(np.maximum(weights, 1e-300)), 0).sum(axis=-1).mean(axis=-1)
     assert np.allclose(maps.entropy, bits, atol=1e-5)
@@ -230,9 +233,9 @@ def test_numbers_to_sort_heads_by(kind: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["plain", "rotary", "additive", "window"])
-def test_a_silent_head_is_a_head_whose_part_of_w_o_is_zero(variant: str) -> None:
+def test_an_ablated_head_equals_a_zero_block_of_w_o(variant: str) -> None:
     heads = [("cross", 1, 2), ("encoder", 0, 0), ("decoder", 1, 3)]
-    found = look(look_model(variant), SENTENCE, beam=2, target="Ein Hund.", without_heads=heads)
+    result = look(look_model(variant), SENTENCE, beam=2, target="Ein Hund.", without_heads=heads)
     model = copy.deepcopy(look_model(variant).model)
     attentions = {
         "cross": model.decoder.layers[1].cross_attention,
@@ -243,42 +246,45 @@ def test_a_silent_head_is_a_head_whose_part_of_w_o_is_zero(variant: str) -> None
         for kind, _, head in heads:
             d_head = attentions[kind].d_head
             attentions[kind].to_out.weight[:, head * d_head : (head + 1) * d_head] = 0.0
-        logits = model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))[0]
+        logits = model(torch.tensor([result.source.ids]), torch.tensor([result.target.input_ids]))[0]
     expected = logits.double().log_softmax(dim=-1)
-    for t, step in enumerate(found.steps):
+    for t, step in enumerate(result.steps):
         assert math.log(step.probability) == pytest.approx(float(expected[t, step.id]), abs=1e-4)
-    assert not found.tensors["decoder.layers.1.cross_attention.heads"][:, 2].any()
-    assert np.abs(found.attention["cross"].weights.values[1, 2].sum(axis=-1) - 1).max() < 1e-5  # it looks, in vain
-    check_trace(json.loads(found.to_json()))
+    assert not result.tensors["decoder.layers.1.cross_attention.heads"][:, 2].any()
+    assert np.abs(result.attention["cross"].weights.values[1, 2].sum(axis=-1) - 1).max() < 1e-5  # it looks, in vain
+    check_trace(json.loads(result.to_json()))
 
 
-def test_what_a_change_did_is_told() -> None:
-    plain, found = seen(), look(look_model(), SENTENCE, beam=3, without_heads=[("cross", 0, 1)], masked_words=[1])
-    assert found.changes is not None and plain.changes is None
-    assert found.changes.before.text == plain.translation.text
-    assert [step.id for step in found.changes.steps] == list(plain.target.ids)
-    assert [step.before for step in found.changes.steps] == pytest.approx(
+def test_changes_compare_before_and_after() -> None:
+    plain, result = (
+        cached_look(),
+        look(look_model(), SENTENCE, beam=3, without_heads=[("cross", 0, 1)], masked_words=[1]),
+    )
+    assert result.changes is not None and plain.changes is None
+    assert result.changes.before.text == plain.translation.text
+    assert [step.id for step in result.changes.steps] == list(plain.target.ids)
+    assert [step.before for step in result.changes.steps] == pytest.approx(
         [step.probability for step in plain.steps], abs=1e-6
     )
-    assert any(abs(step.before - step.after) > 1e-4 for step in found.changes.steps)
+    assert any(abs(step.before - step.after) > 1e-4 for step in result.changes.steps)
 
 
-def test_after_is_what_the_changed_model_thinks_of_the_unchanged_translation() -> None:
-    plain, found = seen(), look(look_model(), SENTENCE, beam=3, without_heads=[("encoder", 1, 3)])
+def test_after_is_the_changed_models_probability_of_the_unchanged_translation() -> None:
+    plain, result = cached_look(), look(look_model(), SENTENCE, beam=3, without_heads=[("encoder", 1, 3)])
     model = copy.deepcopy(look_model().model)
     with torch.inference_mode():
         model.encoder.layers[1].attention.to_out.weight[:, 12:] = 0.0  # four heads of four numbers
         logits = model(torch.tensor([plain.source.ids]), torch.tensor([plain.target.input_ids]))[0]
     expected = logits.double().softmax(dim=-1)
-    assert found.changes is not None
-    assert [step.after for step in found.changes.steps] == pytest.approx(
+    assert result.changes is not None
+    assert [step.after for step in result.changes.steps] == pytest.approx(
         [float(expected[t, id]) for t, id in enumerate(plain.target.ids)], abs=1e-6
     )
 
 
 @pytest.mark.parametrize("variant", ["plain", "pre-norm", "local", "alibi"])
-def test_a_hidden_word_has_no_influence(variant: str) -> None:
-    """Two sentences that differ in the hidden word alone, which has as many pieces, give the same translation."""
+def test_a_masked_word_has_no_influence(variant: str) -> None:
+    """Two sentences that differ only in the masked word, with the same number of tokens, have the same translation."""
     pieces = {
         word: len(tokenizers().source.encode(f"A {word} runs.")) for word in ("dog", "cat", "man", "big", "tired")
     }
@@ -296,7 +302,7 @@ def test_a_hidden_word_has_no_influence(variant: str) -> None:
 # What can be looked at, and what is refused
 
 
-def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
+def test_every_kind_of_model_argument_gives_the_same_look(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "mine", look_model().model, tokenizers())
     translator = Translator(TorchEngine(look_model().model), tokenizers(), reach=SourceLimit(64))
     looks = [
@@ -311,10 +317,10 @@ def test_all_that_names_a_model_shows_the_same(tmp_path: Path) -> None:
     assert str(tmp_path) not in looks[0].to_json()
 
 
-def test_the_model_stays_in_the_mode_it_is_in() -> None:
+def test_the_model_keeps_its_mode() -> None:
     model = look_model().model.train()
     try:
-        assert look(look_model(), SENTENCE, beam=3).to_json() == seen().to_json()
+        assert look(look_model(), SENTENCE, beam=3).to_json() == cached_look().to_json()
         assert model.training and model.encoder.layers[0].training
     finally:
         model.eval()
@@ -337,13 +343,13 @@ def test_the_model_stays_in_the_mode_it_is_in() -> None:
         (SENTENCE, {"beam": 0}, "'beam'"),
     ],
 )
-def test_a_mistake_is_refused_with_its_value(text: str, options: dict[str, object], words: str) -> None:
+def test_errors_name_the_value(text: str, options: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words):
         look(look_model(), text, **options)  # type: ignore[arg-type]
 
 
-def test_the_check_of_the_schema_is_not_blind() -> None:
-    good = json.loads(seen().to_json())
+def test_the_schema_rejects_damaged_files() -> None:
+    good = json.loads(cached_look().to_json())
     check_trace(good)
 
     def changed(*path: object, value: object) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Looking at encoders: the attention that the model used, its own answers, and attention laid over an image."""
+"""A look at a BERT or a ViT: its attention, its answers, and attention over an image."""
 
 import base64
 import io
@@ -35,24 +35,24 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("model", ["bert", "mood", "tags"])
-def test_half_a_character_is_refused(model: str, folder: Path) -> None:
-    """As it comes from a command line that is not UTF-8; a terminal cannot print it."""
+def test_a_lone_surrogate_is_an_error(model: str, folder: Path) -> None:
+    """A command line that is not UTF-8 contains one, and a terminal cannot print it."""
     with pytest.raises(UserError, match=r"character 3 is U\+DCFF"):
         look_at_encoder(folder / model, "a \udcff")
 
 
-def test_the_weights_are_those_that_the_model_used(folder: Path) -> None:
-    seen = look_at_encoder(folder / "bert", "a [MASK] runs")
-    assert seen.weights.shape == (2, 4, len(seen.tokens), len(seen.tokens))
-    assert torch.allclose(seen.weights.sum(dim=-1), torch.ones(1), atol=1e-5)
+def test_weights_equal_those_of_the_model(folder: Path) -> None:
+    result = look_at_encoder(folder / "bert", "a [MASK] runs")
+    assert result.weights.shape == (2, 4, len(result.tokens), len(result.tokens))
+    assert torch.allclose(result.weights.sum(dim=-1), torch.ones(1), atol=1e-5)
     loaded = load_model(folder / "bert")
-    model, ids = loaded.model, [loaded.tokenizers.source.id_of(token) for token in seen.tokens]
+    model, ids = loaded.model, [loaded.tokenizers.source.id_of(token) for token in result.tokens]
     x = model.norm(
         model.positions(model.embedding(torch.tensor([ids])) + model.segments.weight[0], torch.arange(len(ids)))
     )
     attention = model.encoder.layers[0].attention
     q, k = (part(x)[0].reshape(len(ids), 4, 4).transpose(0, 1) for part in (attention.to_q, attention.to_k))
-    assert torch.allclose(seen.weights[0], (q @ k.transpose(1, 2) / 2).softmax(dim=-1).detach(), atol=1e-5)
+    assert torch.allclose(result.weights[0], (q @ k.transpose(1, 2) / 2).softmax(dim=-1).detach(), atol=1e-5)
 
 
 def test_the_answers_are_the_models_own(folder: Path) -> None:
@@ -64,68 +64,68 @@ def test_the_answers_are_the_models_own(folder: Path) -> None:
     assert list(look_at_encoder(folder / "mood", "a dog").answer) == labels
     text = "a  unseenword dog"
     tags = Classifier.load(folder / "tags").label_words([text])[0]
-    seen = look_at_encoder(folder / "tags", text)
-    assert list(seen.answer) == tags
-    firsts = [spans[0] for spans in seen.source.words if seen.tokens[spans[0]].startswith("▁")]
-    assert [one["place"] for one in seen.to_values()["answer"]] == [one.position for one in tags] == firsts
+    result = look_at_encoder(folder / "tags", text)
+    assert list(result.answer) == tags
+    firsts = [spans[0] for spans in result.source.words if result.tokens[spans[0]].startswith("▁")]
+    assert [one["place"] for one in result.to_values()["answer"]] == [one.position for one in tags] == firsts
 
 
 def test_attention_over_an_image(folder: Path) -> None:
-    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
-    assert seen.tokens[:3] == ("class", "1,1", "1,2") and len(seen.tokens) == 10
-    assert torch.equal(seen.over_image(1, 2), seen.weights[0, 1, 0, 1:].reshape(3, 3))
-    assert torch.allclose(seen.over_image(), seen.weights[-1].mean(dim=0)[0, 1:].reshape(3, 3))
-    assert seen.pixels.shape == (3, 12, 12)
+    result = look_at_encoder(folder / "vit", str(folder / "photo.png"))
+    assert result.tokens[:3] == ("class", "1,1", "1,2") and len(result.tokens) == 10
+    assert torch.equal(result.over_image(1, 2), result.weights[0, 1, 0, 1:].reshape(3, 3))
+    assert torch.allclose(result.over_image(), result.weights[-1].mean(dim=0)[0, 1:].reshape(3, 3))
+    assert result.pixels.shape == (3, 12, 12)
     model = Classifier.load(folder / "vit").model
     assert torch.isfinite(model(image_tensor(model, [folder / "photo.png"]))).all()
 
 
-def test_what_reaches_the_class_token(folder: Path) -> None:
-    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
-    mixed = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(10) for layer in seen.weights]
-    wanted = (mixed[1] @ mixed[0])[0]
-    assert torch.allclose(seen.rollout().flatten(), wanted[1:], atol=1e-6)
-    assert float(wanted.sum()) == pytest.approx(1, abs=1e-5)
+def test_rollout(folder: Path) -> None:
+    result = look_at_encoder(folder / "vit", str(folder / "photo.png"))
+    mixed = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(10) for layer in result.weights]
+    expected = (mixed[1] @ mixed[0])[0]
+    assert torch.allclose(result.rollout().flatten(), expected[1:], atol=1e-6)
+    assert float(expected.sum()) == pytest.approx(1, abs=1e-5)
 
 
-def test_the_svg_of_an_image_holds_it_and_says_every_number(folder: Path, tmp_path: Path) -> None:
-    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
-    text = seen.save(tmp_path / "a.svg", layer=1, head=2).read_text()
+def test_the_svg_of_an_image_contains_the_image_and_every_weight(folder: Path, tmp_path: Path) -> None:
+    result = look_at_encoder(folder / "vit", str(folder / "photo.png"))
+    text = result.save(tmp_path / "a.svg", layer=1, head=2).read_text()
     tree = ElementTree.fromstring(text)
     names = [element.tag.rsplit("}", 1)[1] for element in tree.iter()]
     assert names.count("image") == 1 and names.count("use") == 3 + 4 + 2
     [url] = [element.get("href") for element in tree.iter() if element.tag.endswith("}image")]
     stored = np.asarray(pillow.open(io.BytesIO(base64.b64decode(url.split(",")[1]))))
-    assert np.array_equal(stored.transpose(2, 0, 1), seen.pixels)
+    assert np.array_equal(stored.transpose(2, 0, 1), result.pixels)
     titles = [element.text for element in tree.iter() if element.tag.endswith("}title")]
-    assert f"row 2, column 3: {float(seen.over_image(1, 2)[1, 2]):.4f}" in titles
+    assert f"row 2, column 3: {float(result.over_image(1, 2)[1, 2]):.4f}" in titles
 
 
 def test_the_png_of_an_image_is_brightest_where_the_attention_is(folder: Path, tmp_path: Path) -> None:
-    seen = look_at_encoder(folder / "vit", str(folder / "photo.png"))
-    page = np.asarray(pillow.open(seen.save(tmp_path / "a.png"))).astype(float)
+    result = look_at_encoder(folder / "vit", str(folder / "photo.png"))
+    page = np.asarray(pillow.open(result.save(tmp_path / "a.png"))).astype(float)
     over = page[14 : 14 + 280, 280 + 28 : 280 + 28 + 280]
     yellow = over[..., 0] - over[..., 2]
     patches = np.array(
         [[yellow[y * 93 : y * 93 + 93, x * 93 : x * 93 + 93].mean() for x in range(3)] for y in range(3)]
     )
-    assert np.argmax(patches) == int(seen.over_image().argmax())
+    assert np.argmax(patches) == int(result.over_image().argmax())
 
 
-def test_files_for_programs(folder: Path, tmp_path: Path) -> None:
-    seen = look_at_encoder(folder / "mood", "a dog runs")
-    values = json.loads(seen.save(tmp_path / "a.json").read_text())
+def test_json_and_npz_files(folder: Path, tmp_path: Path) -> None:
+    result = look_at_encoder(folder / "mood", "a dog runs")
+    values = json.loads(result.save(tmp_path / "a.json").read_text())
     check_trace(values)
-    assert values["source"]["tokens"] == list(seen.tokens)
-    assert np.allclose(unpack(values["attention"]["encoder"]["weights"]), seen.weights.numpy(), atol=1e-4)
+    assert values["source"]["tokens"] == list(result.tokens)
+    assert np.allclose(unpack(values["attention"]["encoder"]["weights"]), result.weights.numpy(), atol=1e-4)
     [answer] = values["answer"]
-    assert [one["token"] for one in answer["top"]] == [one.label for one in seen.answer]
-    with np.load(seen.save(tmp_path / "a.npz"), allow_pickle=False) as arrays:
-        assert np.array_equal(arrays["attention/encoder"], seen.weights.numpy())
-    assert "<svg" in seen.save(tmp_path / "a.svg").read_text()
+    assert [one["token"] for one in answer["top"]] == [one.label for one in result.answer]
+    with np.load(result.save(tmp_path / "a.npz"), allow_pickle=False) as arrays:
+        assert np.array_equal(arrays["attention/encoder"], result.weights.numpy())
+    assert "<svg" in result.save(tmp_path / "a.svg").read_text()
 
 
-def test_every_answer_has_its_place_in_the_trace(folder: Path) -> None:
+def test_answers_in_the_trace_file(folder: Path) -> None:
     hidden = look_at_encoder(folder / "bert", "a [MASK] runs")
     [answer] = hidden.to_values()["answer"]
     assert hidden.tokens[answer["place"]] == "<mask>"
@@ -135,16 +135,16 @@ def test_every_answer_has_its_place_in_the_trace(folder: Path) -> None:
     assert places == [
         (f"▁{one.word}"[: len(token)], one.label) for one, (token, _) in zip(tags.answer, places, strict=True)
     ]
-    for seen in (hidden, tags, look_at_encoder(folder / "vit", str(folder / "photo.png"))):
-        check_trace(json.loads(seen.to_json()))
+    for result in (hidden, tags, look_at_encoder(folder / "vit", str(folder / "photo.png"))):
+        check_trace(json.loads(result.to_json()))
 
 
 @torch.no_grad()
 def test_the_walk_leads_from_the_text_to_the_last_vectors(folder: Path) -> None:
-    for name, given in (("bert", "a [MASK] runs"), ("vit", str(folder / "photo.png"))):
-        seen = look_at_encoder(folder / name, given)
-        stack = seen.walk.encoder
-        assert seen.walk.decoder is None
+    for name, text_or_image in (("bert", "a [MASK] runs"), ("vit", str(folder / "photo.png"))):
+        result = look_at_encoder(folder / name, text_or_image)
+        stack = result.walk.encoder
+        assert result.walk.decoder is None
         if name == "bert":
             total = stack.start.scaled.first.values + stack.start.position.first.values
             assert np.abs(total - stack.start.input.first.values).max() < 1e-5
@@ -177,14 +177,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_said(case: str, folder: Path, capsys, monkeypatch) -> None:
+def test_messages_for_wrong_options(case: str, folder: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(folder)
-    model, given, more, words = MISTAKES[case]
-    assert run(["look", given, "-m", model, *more]) == 1
+    model, text_or_image, more, words = MISTAKES[case]
+    assert run(["look", text_or_image, "-m", model, *more]) == 1
     assert words in capsys.readouterr().err
 
 
-def test_another_family_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_another_family_is_an_error(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(UserError, match="neither a model folder"):
         look_at_encoder(tmp_path / "x", "a")

@@ -22,18 +22,18 @@ def through_json(values: np.ndarray, kind: str) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(arrays(np.float32, SHAPES, elements=st.floats(0, 1, width=32)))
 def test_weights_come_back_within_the_stated_error(values: np.ndarray) -> None:
-    found = through_json(values, "u16")
-    assert found.shape == values.shape
-    assert np.abs(found.astype(float) - values).max(initial=0) <= 1 / 131070 + 1e-7
-    assert (found[values == 0] == 0).all() and (found[values == 1] == 1).all()
+    unpacked = through_json(values, "u16")
+    assert unpacked.shape == values.shape
+    assert np.abs(unpacked.astype(float) - values).max(initial=0) <= 1 / 131070 + 1e-7
+    assert (unpacked[values == 0] == 0).all() and (unpacked[values == 1] == 1).all()
 
 
 @settings(max_examples=60, deadline=None)
 @given(arrays(np.float32, SHAPES, elements=st.floats(-60_000, 60_000, width=32)))
 def test_halves_come_back_within_the_stated_error(values: np.ndarray) -> None:
-    found = through_json(values, "f16")
+    unpacked = through_json(values, "f16")
     allowed = np.maximum(np.abs(values.astype(float)) / 2048, 3e-8)
-    assert (np.abs(found.astype(float) - values) <= allowed).all()
+    assert (np.abs(unpacked.astype(float) - values) <= allowed).all()
 
 
 @settings(max_examples=30, deadline=None)
@@ -42,7 +42,7 @@ def test_singles_come_back_exactly(values: np.ndarray) -> None:
     assert np.array_equal(through_json(values, "f32"), values)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_values_out_of_range_are_an_error() -> None:
     good = to_plain(pack(np.zeros((2, 3), np.float32), "u16"))
     assert isinstance(good, dict)
     for change in ({"dtype": "u32"}, {"shape": [2, 4]}, {"shape": "2"}, {"data": "!"}, {"data": "AAA="}, {"more": 1}):

@@ -1,4 +1,4 @@
-"""Tracing changes nothing, touches nothing, and misses nothing."""
+"""A trace records every module and attention, and leaves the model unchanged."""
 
 import threading
 
@@ -18,7 +18,7 @@ from look_models import VARIANTS, look_model
 
 
 def inputs(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Two sentences of unlike lengths."""
+    """Return two sentences of different lengths."""
     config = model.config
     source = whole_numbers(2, 9, below=config.source_vocab_size, first=4, name="source")
     target = whole_numbers(2, 7, below=config.target_vocab_size, first=4, name="target")
@@ -28,7 +28,7 @@ def inputs(model: Seq2Seq) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def state_of(model: nn.Module) -> list[object]:
-    """All that a trace could have left behind."""
+    """Return everything of a model that a trace could change."""
     return [
         (
             name,
@@ -43,7 +43,7 @@ def state_of(model: nn.Module) -> list[object]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("training", [False, True], ids=["resting", "training"])
-def test_traced_is_untraced_to_the_bit_and_the_model_stays_as_it_is(variant: str, training: bool) -> None:
+def test_tracing_changes_no_bit_and_leaves_the_model_unchanged(variant: str, training: bool) -> None:
     model = look_model(variant).model.train(training)
     before = state_of(model)
     try:
@@ -64,7 +64,7 @@ def test_traced_is_untraced_to_the_bit_and_the_model_stays_as_it_is(variant: str
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_weights_are_those_of_the_formula(variant: str) -> None:
-    """Rows sum to one, padding gets nothing, heads are weights x values, and full attention is its softmax."""
+    """Rows sum to one, padding has weight 0, heads are weights x values, and full attention is a softmax."""
     model = look_model(variant).model
     source, target, source_mask, target_mask = inputs(model)
     with trace(model) as t, torch.inference_mode():
@@ -89,7 +89,7 @@ def test_the_weights_are_those_of_the_formula(variant: str) -> None:
 
 
 def test_each_module_has_its_own_name() -> None:
-    """A tied embedding is one module in two places; the trace tells them apart, and the position code besides."""
+    """A tied embedding is one module under two names; the trace distinguishes them, and the position code as well."""
     model = look_model().model
     assert model.source_embedding is model.target_embedding
     source, target, *masks = inputs(model)
@@ -140,24 +140,24 @@ def test_after_the_block_nothing_more_is_recorded_and_names_stay_readable() -> N
     assert len(t.calls["head"]) == n_calls
 
 
-def test_a_model_in_use_by_others_answers_them_as_ever() -> None:
+def test_a_traced_model_can_be_used_by_other_threads() -> None:
     model = look_model().model
-    given = inputs(model)
+    batch = inputs(model)
     with torch.inference_mode():
-        expected = model(*given)
+        expected = model(*batch)
     answers: list[bool] = []
     stop = threading.Event()
 
     def use() -> None:
         with torch.inference_mode():
             while not stop.is_set():
-                answers.append(torch.equal(model(*given), expected))
+                answers.append(torch.equal(model(*batch), expected))
 
     user = threading.Thread(target=use)
     user.start()
     for _ in range(10):
         with trace(model) as t:
-            t.model(*given)
+            t.model(*batch)
     stop.set()
     user.join()
     assert answers and all(answers)

@@ -1,4 +1,4 @@
-"""The walk's own numbers, put into the formulas of the paper, give the next ones, down to the model's logits."""
+"""The formulas of the paper, applied to the numbers of the walk, give the next numbers, up to the model's logits."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ def whole(vector: object) -> Tensor:
     return values
 
 
-def close(found: Tensor, expected: Tensor) -> bool:
-    return found.shape == expected.shape and largest_difference(found, expected) < 1e-4
+def close(result: Tensor, expected: Tensor) -> bool:
+    return result.shape == expected.shape and largest_difference(result, expected) < 1e-4
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -102,7 +102,7 @@ def _sub_layer(model: Seq2Seq, layer: nn.Module, parts: Layer, name: str, x: Ten
 
 
 def _attention(model: Seq2Seq, attention: nn.Module, vectors: HeadVectors, reads: Tensor, memory: Tensor) -> Tensor:
-    """q, k, v of the projections (without rotation), heads concatenated and mixed by W_O."""
+    """Compare q, k, v with the projections (without rotation), and `out` with the concatenated heads times W_O."""
     heads = whole(vectors.heads)  # (H, T, K)
     if attention.rotary is None:
         split = attention.to_q(reads).unflatten(-1, (model.config.n_heads, -1)).transpose(0, 1)
@@ -131,24 +131,24 @@ def _feed_forward(model: Seq2Seq, network: nn.Module, vectors: FeedForwardVector
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_six_steps_of_one_head(variant: str) -> None:
-    """q . k, x scale, + bias, mask, softmax, x v: from the numbers of the file alone."""
-    found = look(look_model(variant), SENTENCE, beam=1, target="Ein Hund rennt.")
+    """q . k, x scale, + bias, mask, softmax, x v: computed from the numbers of the file alone."""
+    result = look(look_model(variant), SENTENCE, beam=1, target="Ein Hund rennt.")
     with trace(look_model(variant).model) as t, torch.inference_mode():
-        t.model(torch.tensor([found.source.ids]), torch.tensor([found.target.input_ids]))
+        t.model(torch.tensor([result.source.ids]), torch.tensor([result.target.input_ids]))
     with torch.inference_mode():
         walk = walk_through(t, numbers=EVERYTHING)
     stacks = (("encoder", walk.encoder.layers, "attention"), ("decoder", walk.decoder.layers, "attention"))
     for kind, layers, name in (*stacks, ("cross", walk.decoder.layers, "cross_attention")):
-        maps = found.attention[kind]
+        maps = result.attention[kind]
         for i, parts in enumerate(layers):
             vectors = parts[name]
             assert isinstance(vectors, HeadVectors)
             scores = torch.from_numpy(maps.scores.values[i])
-            if found.model.score == "dot":
+            if result.model.score == "dot":
                 assert close(whole(vectors.q) @ whole(vectors.k).transpose(-2, -1), scores)
             scaled = scores * vectors.scale
             if vectors.bias:
-                bias = found.positions.bias
+                bias = result.positions.bias
                 assert bias is not None and kind != "cross"
                 table = bias.encoder if kind == "encoder" else bias.decoder
                 n_queries, n_keys = scores.shape[1:]
@@ -160,11 +160,11 @@ def test_the_six_steps_of_one_head(variant: str) -> None:
 
 
 def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
-    found = look(look_model(), SENTENCE, beam=1)
-    q = found.tensors["encoder.layers.0.feed_forward.inner"][0]
-    inner = found.walk.encoder.layers[0]["feed_forward"]
+    result = look(look_model(), SENTENCE, beam=1)
+    q = result.tensors["encoder.layers.0.feed_forward.inner"][0]
+    inner = result.walk.encoder.layers[0]["feed_forward"]
     assert isinstance(inner, FeedForwardVectors)
-    assert inner.inner.first.values.shape == (len(found.source.ids), 8)
+    assert inner.inner.first.values.shape == (len(result.source.ids), 8)
     assert largest_difference(torch.from_numpy(inner.inner.first.values), q[:, :8]) == 0
     assert largest_difference(torch.from_numpy(inner.inner.norm.values), torch.linalg.vector_norm(q, dim=-1)) < 1e-5
 
@@ -177,10 +177,10 @@ def test_the_file_has_the_first_numbers_and_the_length_of_all() -> None:
         ("no residual", "attention attention.norm feed_forward feed_forward.norm"),
     ],
 )
-def test_the_order_of_the_steps_is_said(variant: str, steps: str) -> None:
-    found = look(look_model(variant), SENTENCE, beam=1)
-    assert found.walk.encoder.steps == tuple(steps.split())
-    assert [step for step in found.walk.decoder.steps if "cross" not in step] == steps.split()
+def test_the_walk_lists_the_order_of_its_steps(variant: str, steps: str) -> None:
+    result = look(look_model(variant), SENTENCE, beam=1)
+    assert result.walk.encoder.steps == tuple(steps.split())
+    assert [step for step in result.walk.decoder.steps if "cross" not in step] == steps.split()
 
 
 # Positions
@@ -202,7 +202,7 @@ def test_a_rotation_is_shown_as_cosines_and_sines() -> None:
     assert np.abs(facts.code.values - expected).max() < 1e-6
 
 
-def test_a_learned_table_ends_where_it_ends() -> None:
+def test_a_learned_table_limits_the_shown_positions() -> None:
     facts = position_facts(look_model("learned").model, 400)
     assert facts.rows == 120 and facts.target_code is not None and facts.code is not None
     assert not np.array_equal(facts.code.values, facts.target_code.values)

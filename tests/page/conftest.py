@@ -1,4 +1,4 @@
-"""One browser and one file for all tests of the page."""
+"""The browser and the page file of the page tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +29,6 @@ def page_file(data: Values, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def seen(browser: "playwright.Browser") -> Iterator[Watched]:
+def tab(browser: "playwright.Browser") -> Iterator[Watched]:
     with watched(browser) as page:
         yield page

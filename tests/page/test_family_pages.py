@@ -1,4 +1,4 @@
-"""The page of every family, of a real model: opens from disk, shows the numbers of the trace, asks nobody."""
+"""The page of a real model of every family: it opens from disk, shows the numbers of the trace and sends no request."""
 
 import json
 import math
@@ -51,23 +51,23 @@ def family(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def made(family: str, tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """As a user makes it: by the command."""
+    """Write the page with the command, as a user does."""
     place = tmp_path_factory.mktemp(family)
-    given = SENTENCE
+    text_or_image = SENTENCE
     if family == "gpt":
         size = tokenizers().source.vocab_size
         config = GptConfig(vocab_size=size, d_model=16, n_layers=3, n_heads=4, d_ff=24, max_len=64)
         save_model(place / "model", fill(Gpt(config), dtype=torch.float32), tokenizers())
     elif family == "bert":
-        given = "a [MASK] runs"
+        text_or_image = "a [MASK] runs"
         bert_folder(place / "model", own_tokenizers())
     elif family == "vit":
-        given = str(picture(place / "photo.png", size=30))
+        text_or_image = str(picture(place / "photo.png", size=30))
         vit_folder(place / "model")
     else:
         save_model(place / "model", other_look_model(family).model, tokenizers())
     for suffix in ("html", "json"):
-        assert run(["look", given, "-m", str(place / "model"), "--output", str(place / f"page.{suffix}")]) == 0
+        assert run(["look", text_or_image, "-m", str(place / "model"), "--output", str(place / f"page.{suffix}")]) == 0
     return Page(place / "page.html", json.loads((place / "page.json").read_text(encoding="utf-8")))
 
 
@@ -77,8 +77,8 @@ def shown_value(page) -> float:
     return float(found[1].replace("−", "-"))
 
 
-def test_every_view_opens_in_both_languages(seen: Watched, made: Page, family: str) -> None:
-    page = seen.open(made.file)
+def test_every_view_opens_in_both_languages(tab: Watched, made: Page, family: str) -> None:
+    page = tab.open(made.file)
     _, views = FAMILIES[family]
     names = page.locator(".tabs button").evaluate_all("all => all.map(button => button.id)")
     found = [name.removeprefix("view-") for name in names]
@@ -89,13 +89,13 @@ def test_every_view_opens_in_both_languages(seen: Watched, made: Page, family: s
             expect(page, f"#view-{view}").to_have_attribute("aria-current", "page")
             expect(page, "main .view > *").not_to_have_count(0)
         page.click("#language")
-    assert all(address.startswith(("file:", "data:")) for address in seen.requests), seen.requests
+    assert all(address.startswith(("file:", "data:")) for address in tab.requests), tab.requests
 
 
 def test_layer_and_head_are_changed_and_the_numbers_are_those_of_the_trace(
-    seen: Watched, made: Page, family: str
+    tab: Watched, made: Page, family: str
 ) -> None:
-    page = seen.open(made.file, show="matrix")
+    page = tab.open(made.file, show="matrix")
     for kind in FAMILIES[family][0]:
         if len(FAMILIES[family][0]) > 1:
             page.locator("fieldset.choice").first.locator(f"input[value={kind}]").check(force=True)
@@ -117,10 +117,10 @@ def test_layer_and_head_are_changed_and_the_numbers_are_those_of_the_trace(
             assert row in [side["tokens"][r] for r in rows]
 
 
-def test_thumbnails_and_lines_of_every_head(seen: Watched, made: Page, family: str) -> None:
+def test_thumbnails_and_lines_of_every_head(tab: Watched, made: Page, family: str) -> None:
     kind = FAMILIES[family][0][0]
     n_layers, n_heads = made.weights(kind).shape[:2]
-    page = seen.open(made.file, show="grid")
+    page = tab.open(made.file, show="grid")
     expect(page, ".thumbnails button").to_have_count(n_layers * n_heads)
     page.locator(".thumbnails button").nth(n_heads - 1).click()
     expect(page, "h3.title").to_contain_text(f"layer 1, head {n_heads}")
@@ -129,8 +129,8 @@ def test_thumbnails_and_lines_of_every_head(seen: Watched, made: Page, family: s
     expect(page, ".tokens.from li").to_have_count(made.weights(kind).shape[2])
 
 
-def test_the_walk_shows_the_numbers_of_the_trace(seen: Watched, made: Page, family: str) -> None:
-    page = seen.open(made.file, view="walk", layer=1, token=1)
+def test_the_walk_shows_the_numbers_of_the_trace(tab: Watched, made: Page, family: str) -> None:
+    page = tab.open(made.file, view="walk", layer=1, token=1)
     side = "decoder" if family == "gpt" else "encoder"
     q = made.trace["walk"][side]["layers"][1]["attention"]["q"]
     values = unpack(q["first"])[0, 1]
@@ -140,8 +140,8 @@ def test_the_walk_shows_the_numbers_of_the_trace(seen: Watched, made: Page, fami
     assert found == pytest.approx(values.tolist(), abs=2e-6)
 
 
-def test_the_answer_is_the_models_own(seen: Watched, made: Page, family: str) -> None:
-    page = seen.open(made.file, view="output")
+def test_the_answer_is_the_models_own(tab: Watched, made: Page, family: str) -> None:
+    page = tab.open(made.file, view="output")
     if made.trace["steps"] is None:
         [answer] = made.trace["answer"]
         expect(page, ".bars li").to_have_count(len(answer["top"]))
@@ -156,10 +156,10 @@ def test_the_answer_is_the_models_own(seen: Watched, made: Page, family: str) ->
     expect(page, "#step-0 .badge").to_have_count(int(made.trace["target"]["n_forced"] > 0))
 
 
-def test_attention_over_the_image(seen: Watched, made: Page, family: str) -> None:
+def test_attention_over_the_image(tab: Watched, made: Page, family: str) -> None:
     if family != "vit":
         pytest.skip("of images alone")
-    page = seen.open(made.file)
+    page = tab.open(made.file)
     expect(page, ".photo.under img").to_be_visible()
     weights = made.weights("encoder")
     page.locator("fieldset", has_text="Layer").locator("label").nth(0).click()
@@ -177,10 +177,10 @@ def test_attention_over_the_image(seen: Watched, made: Page, family: str) -> Non
     expect(page, "#class-token").to_have_attribute("aria-pressed", "true")
 
 
-def test_how_long_a_universal_transformer_thinks(seen: Watched, made: Page, family: str) -> None:
+def test_how_long_a_universal_transformer_thinks(tab: Watched, made: Page, family: str) -> None:
     if family != "universal":
         pytest.skip("of the Universal Transformer alone")
-    page = seen.open(made.file, view="layers")
+    page = tab.open(made.file, view="layers")
     expect(page, ".thinking").to_have_count(2)
     weights = unpack(made.trace["halting"]["encoder"])
     column = next(c for c in range(weights.shape[1]) if 0 < weights[0, c] < 1)
@@ -190,12 +190,12 @@ def test_how_long_a_universal_transformer_thinks(seen: Watched, made: Page, fami
     assert f"{weights[0, column]:.4f}" in drawn(page).locator(".thinking .readout").first.inner_text()
 
 
-def test_a_line_break_of_a_character_model_is_to_be_seen(seen: Watched, tmp_path: Path) -> None:
+def test_a_line_break_of_a_character_model_is_to_be_seen(tab: Watched, tmp_path: Path) -> None:
     kind = TokenizerConfig(kind="char", vocab_size=60, byte_fallback=False, character_coverage=1.0)
     words = learn_tokenizers(["ab\nab"], ["ab\nab"], kind)
     config = GptConfig(vocab_size=words.source.vocab_size, d_model=16, n_layers=1, n_heads=2, d_ff=24, max_len=64)
     save_model(tmp_path / "model", fill(Gpt(config), dtype=torch.float32), words)
     assert run(["look", "a\nb", "-m", str(tmp_path / "model"), "--output", str(tmp_path / "page.html")]) == 0
-    page = seen.open(tmp_path / "page.html", show="lines")
+    page = tab.open(tmp_path / "page.html", show="lines")
     shown = page.locator(".tokens.from li").all_inner_texts()
     assert [piece.strip() for piece in shown[:4]] == ["▁", "a", "⏎", "b"]

@@ -1,4 +1,4 @@
-"""The page as one file, opened from disk in a real browser: what it shows is what the trace has."""
+"""The page as one file, opened from disk in a real browser: it shows the numbers of the trace."""
 
 import math
 import re
@@ -22,7 +22,7 @@ def number(text: str) -> float:
 
 
 def readout(page) -> tuple[str, str, float]:
-    """Row, column and value of what is said under the matrix."""
+    """Return row, column and value of the text under the matrix."""
     text = drawn(page).inner_text(".matrix .readout")
     found = re.match(r"(\S+) → (\S+) (\S+)", text)
     assert found, text
@@ -30,7 +30,7 @@ def readout(page) -> tuple[str, str, float]:
 
 
 def cells(page, n_rows: int) -> list[list[float]]:
-    """The numbers of the matrix' table, which is made when it is opened."""
+    """Return the numbers of the matrix's table, which is built when it is opened."""
     page.click(".matrix summary")
     expect(page, ".matrix tbody tr").to_have_count(n_rows)
     return [
@@ -47,22 +47,22 @@ def sides(data: Values, kind: str) -> tuple[list[str], list[str]]:
     }[kind]
 
 
-def test_it_opens_and_asks_for_nothing(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file)
+def test_it_opens_and_asks_for_nothing(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file)
     assert data["target"]["text"] in page.inner_text(".sentence")
     assert "Attention is not an explanation." in page.inner_text("main")
     for view in VIEWS:
         page.click(f"#view-{view}")
         expect(page, f"#view-{view}").to_have_attribute("aria-current", "page")
         expect(page, "main").to_contain_text(re.compile(r"[\s\S]{200}"))
-    assert {address.split(":")[0] for address in seen.requests} == {"file"}
+    assert {address.split(":")[0] for address in tab.requests} == {"file"}
 
 
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 1), ("encoder", 2, 3), ("decoder", 1, 0)])
 def test_pointing_gives_the_number_of_the_file(
-    seen: Watched, page_file: Path, data: Values, kind: str, layer: int, head: int
+    tab: Watched, page_file: Path, data: Values, kind: str, layer: int, head: int
 ) -> None:
-    page = seen.open(page_file)
+    page = tab.open(page_file)
     page.click(f"text={kind.capitalize()} >> nth=0")
     page.locator("fieldset", has_text="Layer").locator("label").nth(layer).click()
     page.click(f"[aria-label='head {head + 1}']")
@@ -70,18 +70,18 @@ def test_pointing_gives_the_number_of_the_file(
     rows, columns = sides(data, kind)
     weights = weights_of(data, kind)[layer, head]
     box = page.locator(".matrix-scroll").bounding_box()
-    told = set()
+    readouts = set()
     for share in (0.35, 0.5, 0.62, 0.75):
         page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] * share)
         row, column, value = readout(page)
         assert value == pytest.approx(weights[rows.index(row), columns.index(column)], abs=6e-5)
         assert page.inner_text(".tip strong") in page.inner_text(".matrix .readout")
-        told.add((row, column))
-    assert len(told) == 4
+        readouts.add((row, column))
+    assert len(readouts) == 4
 
 
-def test_the_cell_is_the_one_under_the_pointer(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file)
+def test_the_cell_is_the_one_under_the_pointer(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file)
     rows, columns = sides(data, "cross")
     box = page.locator(".matrix-scroll").bounding_box()
     middle = box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"]
@@ -100,8 +100,8 @@ def test_the_cell_is_the_one_under_the_pointer(seen: Watched, page_file: Path, d
         expect(page, ".matrix .readout").not_to_contain_text("→")
 
 
-def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, heads="0.2", layer=1)
+def test_several_heads_are_their_mean(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, heads="0.2", layer=1)
     page.focus(".matrix-scroll")
     page.keyboard.press("ArrowDown")
     row, column, value = readout(page)
@@ -115,8 +115,8 @@ def test_several_heads_are_their_mean(seen: Watched, page_file: Path, data: Valu
 
 
 @pytest.mark.parametrize("words", [0, 1])
-def test_the_alignment_is_marked_where_it_is(seen: Watched, page_file: Path, data: Values, words: int) -> None:
-    page = seen.open(page_file, words=words)
+def test_the_alignment_is_marked_where_it_is(tab: Watched, page_file: Path, data: Values, words: int) -> None:
+    page = tab.open(page_file, words=words)
     expect(page, ".view").to_contain_text("A ring marks the alignment")
     source, target = data["source"]["words"], data["target"]["words"]
 
@@ -136,8 +136,8 @@ def test_the_alignment_is_marked_where_it_is(seen: Watched, page_file: Path, dat
     expect(page, ".view").not_to_contain_text("A ring marks the alignment")
 
 
-def test_words_are_the_sum_over_keys_and_the_mean_over_queries(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, words=1, heads=0, layer=0)
+def test_words_are_the_sum_over_keys_and_the_mean_over_queries(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, words=1, heads=0, layer=0)
     shown = cells(page, len(data["target"]["words"]))
     weights = weights_of(data, "cross")[0, 0]
     expected = np.array([
@@ -148,8 +148,8 @@ def test_words_are_the_sum_over_keys_and_the_mean_over_queries(seen: Watched, pa
     assert np.allclose(np.sum(shown, axis=1), 1, atol=1e-3)
 
 
-def test_the_table_has_every_number_and_its_names(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, kind="decoder", heads=1, layer=2)
+def test_the_table_has_every_number_and_its_names(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, kind="decoder", heads=1, layer=2)
     weights = weights_of(data, "decoder")[2, 1]
     shown = cells(page, len(weights))
     assert np.allclose(shown, weights, atol=6e-5)
@@ -157,8 +157,8 @@ def test_the_table_has_every_number_and_its_names(seen: Watched, page_file: Path
     assert page.locator(".matrix thead th").all_inner_texts()[1:] == data["target"]["inputs"]
 
 
-def test_the_keyboard_reaches_every_cell(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, heads=0, layer=0)
+def test_the_keyboard_reaches_every_cell(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, heads=0, layer=0)
     page.focus(".matrix-scroll")
     rows, columns = sides(data, "cross")
     for key, place in [
@@ -180,8 +180,8 @@ def test_the_keyboard_reaches_every_cell(seen: Watched, page_file: Path, data: V
     expect(page, "#view-walk").to_have_attribute("aria-current", "page")
 
 
-def test_tab_goes_everywhere_and_the_focus_is_seen(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file)
+def test_tab_goes_everywhere_and_the_focus_is_seen(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file)
     visited = []
     for _ in range(16):
         page.keyboard.press("Tab")
@@ -199,8 +199,8 @@ def test_tab_goes_everywhere_and_the_focus_is_seen(seen: Watched, page_file: Pat
     assert {"skip", "language", "theme", "view-walk", "radio"} <= set(visited)
 
 
-def test_language_and_light_are_switched_and_kept(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file)
+def test_language_and_light_are_switched_and_kept(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file)
     page.click("#language")
     expect(page, "html").to_have_attribute("lang", "zh-Hans")
     expect(page, "main").to_contain_text("注意力不是解释")
@@ -215,15 +215,15 @@ def test_language_and_light_are_switched_and_kept(seen: Watched, page_file: Path
 
 
 def test_the_system_s_dark_light_is_followed(browser, page_file: Path) -> None:
-    with watched(browser, color_scheme="dark") as seen:
-        page = seen.open(page_file)
+    with watched(browser, color_scheme="dark") as tab:
+        page = tab.open(page_file)
         expect(page, "html").to_have_attribute("data-theme", "dark")
         corner = "c => [...c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data]"
         assert max(page.locator(".matrix canvas").evaluate(corner)[:2]) < 240
 
 
-def test_a_reload_shows_the_same(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file)
+def test_a_reload_shows_the_same(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file)
     page.click("text=Encoder >> nth=0")
     page.click("[aria-label='head 3']")
     page.click("text=Words")
@@ -241,17 +241,17 @@ def test_a_reload_shows_the_same(seen: Watched, page_file: Path) -> None:
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_phone_needs_no_scrolling_sideways(browser, page_file: Path, lang: str) -> None:
-    with watched(browser, width=360, height=740) as seen:
+    with watched(browser, width=360, height=740) as tab:
         for view in VIEWS:
-            page = seen.open(page_file, view=view, lang=lang)
+            page = tab.open(page_file, view=view, lang=lang)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
         for show in ("lines", "grid"):
-            page = seen.open(page_file, show=show, lang=lang)
+            page = tab.open(page_file, show=show, lang=lang)
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, show
 
 
-def test_all_heads_are_sorted_by_what_is_asked(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, show="grid")
+def test_all_heads_are_sorted_by_what_is_asked(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, show="grid")
     for name, sign in (("entropy", 1), ("locality", -1), ("alignment", -1)):
         page.select_option("select", name)
         page.wait_for_url(f"**sort={name}**")
@@ -263,9 +263,9 @@ def test_all_heads_are_sorted_by_what_is_asked(seen: Watched, page_file: Path, d
     expect(page, "h3.title").to_have_text(f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}")
 
 
-def test_the_legend_says_how_heads_are_sorted(seen: Watched, page_file: Path) -> None:
-    """The alignment is of cross-attention alone; other kinds are then in their order."""
-    page = seen.open(page_file, show="grid", kind="cross", sort="alignment")
+def test_the_legend_says_how_heads_are_sorted(tab: Watched, page_file: Path) -> None:
+    """Only cross-attention has an alignment; the other kinds keep the order of the layers."""
+    page = tab.open(page_file, show="grid", kind="cross", sort="alignment")
     expect(page, ".view").to_contain_text("Most word-to-word first")
     page.click("text=Encoder >> nth=0")
     expect(page, "select").to_have_value("order")
@@ -273,8 +273,8 @@ def test_the_legend_says_how_heads_are_sorted(seen: Watched, page_file: Path) ->
     expect(page, ".view").not_to_contain_text("word-to-word")
 
 
-def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, view="walk", side="decoder", token=4, layer=1, head=2)
+def test_the_walk_has_the_numbers_of_its_token(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, view="walk", side="decoder", token=4, layer=1, head=2)
     weights = weights_of(data, "decoder")[1, 2, 4]
     cards = page.locator(".card")
     titles = cards.locator("h4").all_inner_texts()
@@ -291,16 +291,16 @@ def test_the_walk_has_the_numbers_of_its_token(seen: Watched, page_file: Path, d
     playwright.expect(softmax).to_contain_text("8 keys are masked")
 
 
-def test_the_walk_ends_with_the_probability(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, view="walk", side="decoder", token=2, layer=2)
+def test_the_walk_ends_with_the_probability(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, view="walk", side="decoder", token=2, layer=2)
     step = data["steps"][2]
     last = page.locator(".card").last.inner_text()
     assert f"{step['probability']:.4f}" in last
     assert step["token"] in last
 
 
-def test_thinking_machines(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file, view="examples")
+def test_thinking_machines(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file, view="examples")
     text = page.inner_text("main")
     for expected in ("112", "96", "÷ 8", "14", "12", "0.8808", "0.1192", "tired", "wide"):
         assert expected in text
@@ -312,8 +312,8 @@ def sinusoids(n_rows: int, width: int) -> np.ndarray:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def test_the_position_code_is_reached_by_keys_and_is_a_table(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file, view="positions")
+def test_the_position_code_is_reached_by_keys_and_is_a_table(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file, view="positions")
     code = sinusoids(20, 512)
     page.focus(".code-box")
     for key, place in [
@@ -341,8 +341,8 @@ def test_the_position_code_is_reached_by_keys_and_is_a_table(seen: Watched, page
     assert [row[0] for row in shown] == list(range(20))
 
 
-def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None:
-    page = seen.open(page_file, view="beam")
+def test_the_beam_says_why_a_branch_died(tab: Watched, page_file: Path) -> None:
+    page = tab.open(page_file, view="beam")
     page.click(".node.pruned >> nth=0")
     expect(page, ".facts").to_contain_text("Pruned. Rank 3 of 3 at this step")
     expect(page, ".facts").to_contain_text("A forced branch.")
@@ -354,16 +354,16 @@ def test_the_beam_says_why_a_branch_died(seen: Watched, page_file: Path) -> None
     expect(page, ".node.pruned").to_have_count(0)
 
 
-def test_steps_have_their_bars(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, view="output", step=3)
+def test_steps_have_their_bars(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, view="output", step=3)
     bars = page.locator(".step.chosen .bars .unit-number").all_inner_texts()
     assert bars[0] == f"{100 * data['steps'][3]['top'][0]['probability']:.1f} %"
     assert len(bars) == 10
 
 
 def test_calm_readers_get_no_motion(browser, page_file: Path) -> None:
-    with watched(browser, reduced_motion="reduce") as seen:
-        page = seen.open(page_file, view="positions")
+    with watched(browser, reduced_motion="reduce") as tab:
+        page = tab.open(page_file, view="positions")
         look = "c => c.toDataURL()"
         page.click(".film-controls button >> nth=2")
         first = drawn(page).locator(".film canvas").evaluate(look)
@@ -372,7 +372,7 @@ def test_calm_readers_get_no_motion(browser, page_file: Path) -> None:
 
 
 def best_of(measure, goal: float, *, tries: int = 8) -> float:
-    """The best of some tries, as few as it takes: the machine may have other things to do."""
+    """Return the best of several tries, since other programs may use the machine."""
     best = float("inf")
     for _ in range(tries):
         best = min(best, measure())
@@ -396,10 +396,10 @@ SCROLLING = """() => new Promise((done) => {
 
 
 def test_a_long_sentence_on_a_large_model_opens_quickly(browser, tmp_path: Path) -> None:
-    """The file that `heedful look` writes: 60 words, 6 + 6 layers of 8 heads."""
+    """Return the file of `heedful look` for 60 words and 6 + 6 layers of 8 heads."""
     path = look_at_60_words(tmp_path / "long.html")
-    with watched(browser) as seen:
-        page = seen.open(path, heads=0)
+    with watched(browser) as tab:
+        page = tab.open(path, heads=0)
 
         def opening() -> float:
             page.reload()
@@ -418,9 +418,9 @@ def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None
     made = make_trace("▁<img/src=x/onerror=alert(1)> ▁שלום", "▁مرحبا ▁</script><b>")
     path = tmp_path / "odd.html"
     path.write_text(stand_alone_page(made), encoding="utf-8")
-    with watched(browser) as seen:
+    with watched(browser) as tab:
         for view in VIEWS:
-            page = seen.open(path, view=view)
+            page = tab.open(path, view=view)
             assert page.locator("main img, main b").count() == 0
         assert page.locator(".sentence .target bdi").evaluate("e => getComputedStyle(e).direction") == "rtl"
 
@@ -432,9 +432,9 @@ def test_commands_can_be_pasted_into_a_shell(browser, tmp_path: Path, data: Valu
     path = tmp_path / "odd.html"
     source, model = data["source"] | {"text": text}, data["model"] | {"name": "my model"}
     path.write_text(stand_alone_page(data | {"source": source, "model": model}), encoding="utf-8")
-    with watched(browser) as seen:
+    with watched(browser) as tab:
         for view in ("output", "layers", "examples"):
-            page = seen.open(path, view=view)
+            page = tab.open(path, view=view)
             command = page.locator("pre.command").first.text_content()
             script = 'heedful() { for word in "$@"; do printf "%s\\0" "$word"; done; }\n' + command
             words = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True).stdout.split("\0")
@@ -444,15 +444,15 @@ def test_commands_can_be_pasted_into_a_shell(browser, tmp_path: Path, data: Valu
             assert (words[before] == "--") == text.startswith("-") * (view != "examples")
 
 
-def test_what_each_word_does_is_told_with_its_numbers(seen: Watched, page_file: Path, data: Values) -> None:
-    page = seen.open(page_file, view="layers")
+def test_what_each_word_does_is_told_with_its_numbers(tab: Watched, page_file: Path, data: Values) -> None:
+    page = tab.open(page_file, view="layers")
     part = page.locator("section.causes")
     part.locator(".matrix-scroll").focus()
     page.keyboard.press("ArrowDown")  # the first token, without the first word
     whole = data["steps"][0]["probability"]
     token = data["target"]["tokens"][0].replace("▁", "")
-    told = part.locator(".readout").inner_text()
-    assert token in told and f"{100 * whole * math.exp(-2.0):.1f}" in told and f"{100 * whole:.1f}" in told
+    readouts = part.locator(".readout").inner_text()
+    assert token in readouts and f"{100 * whole * math.exp(-2.0):.1f}" in readouts and f"{100 * whole:.1f}" in readouts
     page.keyboard.press("ArrowRight")  # without the second it would be likelier
     assert f"{100 * whole * math.exp(0.25):.1f}" in part.locator(".readout").inner_text()
 
@@ -462,8 +462,8 @@ def test_in_the_frame_of_a_notebook_it_works_and_reaches_nothing_around_it(
 ) -> None:
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><p>before</p>{framed(stand_alone_page(data))}<p>after</p>", encoding="utf-8")
-    with watched(browser) as seen:
-        page = seen.page
+    with watched(browser) as tab:
+        page = tab.page
         page.goto(path.as_uri())
         frame = page.frame_locator("iframe")
         for view in VIEWS:
@@ -472,23 +472,23 @@ def test_in_the_frame_of_a_notebook_it_works_and_reaches_nothing_around_it(
         assert page.url == path.as_uri() and page.inner_text("p >> nth=-1") == "after"
         reach = "() => { try { return parent.document.title } catch (error) { return error.name } }"
         assert page.frames[1].evaluate(reach) == "SecurityError"
-        assert seen.complaints == []
+        assert tab.complaints == []
 
 
 def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "new.html"
     path.write_text(stand_alone_page(data | {"version": 5}), encoding="utf-8")
-    with watched(browser) as seen:
-        seen.page.goto(path.as_uri())
-        assert "version 4, found heedful-trace 5" in seen.page.inner_text("[role=alert]")
+    with watched(browser) as tab:
+        tab.page.goto(path.as_uri())
+        assert "version 4, found heedful-trace 5" in tab.page.inner_text("[role=alert]")
 
 
 def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "pieces.html"
     pieces = {"number": 1, "sources": ["A dog.", "A <b>cat</b>.", "A man."], "targets": None}
     path.write_text(stand_alone_page(data | {"pieces": pieces}), encoding="utf-8")
-    with watched(browser) as seen:
-        page = seen.open(path)
+    with watched(browser) as tab:
+        page = tab.open(path)
         expect(page, ".pieces").to_contain_text("Segment 2 of 3")
         expect(page, ".pieces").to_contain_text("heedful look … --piece N")
         assert page.locator(".pieces li").all_inner_texts() == pieces["sources"]
@@ -496,13 +496,13 @@ def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path,
         assert page.locator(".pieces button").count() == 0
 
 
-def test_everything_that_can_be_used_has_a_name(seen: Watched, page_file: Path) -> None:
+def test_everything_that_can_be_used_has_a_name(tab: Watched, page_file: Path) -> None:
     nameless = """() => [...document.querySelectorAll("button, input, select, textarea, [role]")]
         .filter((e) => !["status", "group"].includes(e.getAttribute("role")))
         .filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label") || e.closest("label")?.innerText.trim()))
         .map((e) => e.outerHTML.slice(0, 100))"""
     for view in VIEWS:
-        page = seen.open(page_file, view=view)
+        page = tab.open(page_file, view=view)
         assert page.evaluate(nameless) == []
 
 

@@ -1,4 +1,4 @@
-"""The page from `heedful serve` itself, with a real model behind it: what it shows is what the model does offline."""
+"""The page of `heedful serve` with a real model: it shows what the model computes offline."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class Served:
-    """A server, and its model once more beside it."""
+    """A server, and a second copy of its model."""
 
     address: str
     translator: Translator
@@ -46,15 +46,15 @@ def offline(server: Served) -> Look:
     return look(server.look_model, TEXT, beam=5)
 
 
-def opened(seen: Watched, server: Served, **state: object):
+def opened(tab: Watched, server: Served, **state: object):
     more = "".join(f"&{name}={value}" for name, value in state.items())
-    seen.page.goto(f"{server.address}#page=look&from=en&to=de&q={TEXT.replace(' ', '+')}{more}")
-    seen.page.wait_for_selector(".sentence")
-    return drawn(seen.page)
+    tab.page.goto(f"{server.address}#page=look&from=en&to=de&q={TEXT.replace(' ', '+')}{more}")
+    tab.page.wait_for_selector(".sentence")
+    return drawn(tab.page)
 
 
-def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, offline: Look) -> None:
-    page = seen.page
+def test_a_text_is_translated_and_looked_into(tab: Watched, server: Served, offline: Look) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", TEXT)
     expect(page, "output").to_have_text(server.translator.translate(TEXT, beam=5))
@@ -62,16 +62,16 @@ def test_a_text_is_translated_and_looked_into(seen: Watched, server: Served, off
     page.click(".pane-foot .primary")
     expect(page, ".sentence .source").to_contain_text(TEXT)
     expect(page, ".sentence .target").to_contain_text(offline.target.text)
-    assert seen.hosts == {server.address.split("/")[2]}
+    assert tab.hosts == {server.address.split("/")[2]}
 
 
 def test_look_shows_the_search_of_the_translation_it_stands_beside(
-    seen: Watched, server: Served, tmp_path: Path
+    tab: Watched, server: Served, tmp_path: Path
 ) -> None:
-    """The page wants two alternatives, which a beam of one has not: the server searches wider, and so must Look."""
+    """The page requests two alternatives, so the server searches with a beam wider than 1, and so must Look."""
     wide, narrow = ({text: server.translator.translate(text, beam=beam) for text in TEXTS} for beam in (3, 1))
     text = next(text for text in TEXTS if wide[text] != narrow[text])
-    page = seen.page
+    page = tab.page
     with real_server(make_folder(tmp_path / "model"), "--engine", "torch", "--beam", "1") as running:
         page.goto(f"{running.url}/")
         page.fill("textarea", text)
@@ -88,9 +88,9 @@ def test_look_shows_the_search_of_the_translation_it_stands_beside(
         expect(page, ".view").to_contain_text(f"The model's own translation: {wide[text]}")
 
 
-def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served) -> None:
+def test_look_shows_each_line_as_it_was_translated(tab: Watched, server: Served) -> None:
     lines = ["A dog runs.", "Two dogs sleep. The animal was tired."]
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "\n".join(lines))
     expect(page, "output").to_have_text(server.translator.translate("\n".join(lines), beam=5))
@@ -102,26 +102,26 @@ def test_look_shows_each_line_as_it_was_translated(seen: Watched, server: Served
         expect(page, ".sentence .target bdi").to_have_text(translated[number])
 
 
-def said(page) -> tuple[str, str, float]:
-    """Row, column and value of what is said under the matrix."""
+def read_out(page) -> tuple[str, str, float]:
+    """Return row, column and value of the text under the matrix."""
     text = drawn(page).inner_text(".matrix .readout")
     found = re.match(r"(\S+) → (\S+) (\d[\d.]*(?:e−\d+)?)", text)
     assert found, text
     return found[1], found[2], float(found[3].replace("−", "-"))
 
 
-def names(seen: Look, kind: str, place: tuple[int, ...]) -> tuple[str, str]:
-    """The tokens of a row and a column; the same piece may stand in several places."""
-    rows = seen.source.tokens if kind == "encoder" else seen.target.tokens
-    columns = seen.target.inputs if kind == "decoder" else seen.source.tokens
+def names(tab: Look, kind: str, place: tuple[int, ...]) -> tuple[str, str]:
+    """Return the tokens of a row and a column; a token may occur several times."""
+    rows = tab.source.tokens if kind == "encoder" else tab.target.tokens
+    columns = tab.target.inputs if kind == "decoder" else tab.source.tokens
     return rows[place[0]], columns[place[1]]
 
 
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 2), ("encoder", 1, 3), ("decoder", 1, 0)])
 def test_pointing_gives_the_model_s_own_number(
-    seen: Watched, server: Served, offline: Look, kind: str, layer: int, head: int
+    tab: Watched, server: Served, offline: Look, kind: str, layer: int, head: int
 ) -> None:
-    page = opened(seen, server)
+    page = opened(tab, server)
     page.click(f"text={kind.capitalize()} >> nth=0")
     page.locator("fieldset", has_text="Layer").locator("label").nth(layer).click()
     page.click(f"[aria-label='head {head + 1}']")
@@ -130,12 +130,12 @@ def test_pointing_gives_the_model_s_own_number(
     weights = offline.attention[kind].weights.values[layer, head]
     for key, place in (("ArrowDown", (0, 0)), ("ArrowDown", (1, 0)), ("End", (1, weights.shape[1] - 1))):
         page.keyboard.press(key)
-        assert said(page) == (*names(offline, kind, place), pytest.approx(float(weights[place]), abs=6e-5))
+        assert read_out(page) == (*names(offline, kind, place), pytest.approx(float(weights[place]), abs=6e-5))
     box = page.locator(".matrix-scroll").bounding_box()
     met = set()
     for right, down in ((0.2, 0.4), (0.25, 0.6), (0.35, 0.7), (0.3, 0.9)):  # where a decoder has written already
         page.mouse.move(box["x"] + right * box["width"], box["y"] + down * box["height"])
-        row, column, value = said(page)
+        row, column, value = read_out(page)
         places = [place for place in np.ndindex(weights.shape) if names(offline, kind, place) == (row, column)]
         assert any(value == pytest.approx(float(weights[place]), abs=6e-5) for place in places)
         assert page.inner_text(".tip strong") in page.inner_text(".matrix .readout")
@@ -143,8 +143,8 @@ def test_pointing_gives_the_model_s_own_number(
     assert len(met) > 1 and any(value > 0 for _, _, value in met)
 
 
-def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: Look) -> None:
-    page = opened(seen, server, view="beam")
+def test_a_branch_of_the_beam_is_forced(tab: Watched, server: Served, offline: Look) -> None:
+    page = opened(tab, server, view="beam")
     node = page.locator(".node.pruned").first
     number = int(node.get_attribute("data-node"))
     events = {event.node: event for event in offline.beam.events}
@@ -160,8 +160,8 @@ def test_a_branch_of_the_beam_is_forced(seen: Watched, server: Served, offline: 
     assert forced.target.text != offline.target.text
 
 
-def test_a_head_is_taken_out(seen: Watched, server: Served) -> None:
-    page = opened(seen, server, view="layers")
+def test_a_head_is_taken_out(tab: Watched, server: Served) -> None:
+    page = opened(tab, server, view="layers")
     page.click("text=Ablate this head")
     page.click("text=Look again")
     expect(page, ".changed").to_contain_text("without Cross-attention, layer 1, head 1")
@@ -169,8 +169,8 @@ def test_a_head_is_taken_out(seen: Watched, server: Served) -> None:
     expect(page, ".sentence .target bdi").to_have_text(changed.target.text)
 
 
-def test_every_view_opens_in_both_languages(seen: Watched, server: Served) -> None:
-    page = opened(seen, server)
+def test_every_view_opens_in_both_languages(tab: Watched, server: Served) -> None:
+    page = opened(tab, server)
     for lang in ("en", "zh-Hans"):
         expect(page, "html").to_have_attribute("lang", lang)
         for view in ("attention", "walk", "output", "beam", "positions", "layers", "examples"):
@@ -179,14 +179,14 @@ def test_every_view_opens_in_both_languages(seen: Watched, server: Served) -> No
             expect(page, "main .view > *").not_to_have_count(0)
         if lang == "en":
             page.click("#language")
-    assert seen.hosts == {server.address.split("/")[2]}
+    assert tab.hosts == {server.address.split("/")[2]}
 
 
-def test_a_file_comes_back_line_by_line(seen: Watched, server: Served, tmp_path: Path) -> None:
+def test_a_file_comes_back_line_by_line(tab: Watched, server: Served, tmp_path: Path) -> None:
     lines = ["A dog runs.", "", "Two dogs sleep.", "The animal was tired."]
     file = tmp_path / "text.txt"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     with page.expect_download() as download:

@@ -1,4 +1,4 @@
-"""The page as a server gives it, under a strict policy: translate, look, force a branch, change the model."""
+"""The page from a server, under a strict policy: translate, look, force a branch, ablate heads."""
 
 import re
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ def says(page, translation: str) -> None:
     expect(page, "output").to_have_text(translation)
 
 
-def looking(seen: Watched, server: Stub, view: str = "attention"):
-    page = seen.page
+def looking(tab: Watched, server: Stub, view: str = "attention"):
+    page = tab.page
     page.goto(f"{server.address}#page=look&from=en&to=de&q=A+dog&view={view}")
     page.wait_for_selector(".sentence")
     return drawn(page)
 
 
-def test_typing_translates_and_says_only_the_last(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_typing_translates_and_says_only_the_last(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     with server.held():
@@ -47,11 +47,11 @@ def test_typing_translates_and_says_only_the_last(seen: Watched, server: Stub) -
     )
     expect(page, ".alternatives").to_contain_text("other dnoces")
     expect(page, ".panes").to_contain_text("6 / 500")
-    assert seen.hosts == {server.address.split("/")[2]}
+    assert tab.hosts == {server.address.split("/")[2]}
 
 
-def test_many_keys_are_one_request(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_many_keys_are_one_request(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.locator("textarea").evaluate("""async (area) => {
         for (const letter of "A dog.") {  // by the page's own clock: from outside, on a busy machine, keys come slowly
@@ -64,8 +64,8 @@ def test_many_keys_are_one_request(seen: Watched, server: Stub) -> None:
     assert len(server.asked) == 1
 
 
-def test_swap_and_reload(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_swap_and_reload(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "abc")
     says(page, "cba")
@@ -79,15 +79,15 @@ def test_swap_and_reload(seen: Watched, server: Stub) -> None:
 
 def test_a_refusal_is_said(browser, server: Stub) -> None:
     server.broken = True
-    with watched(browser) as seen:
-        seen.page.goto(server.address)
-        seen.page.fill("textarea", "abc")
-        seen.page.wait_for_selector("text=Slowdown: 20 per 1 minute")
-        seen.complaints.clear()  # the browser reports a status of 429 by itself
+    with watched(browser) as tab:
+        tab.page.goto(server.address)
+        tab.page.fill("textarea", "abc")
+        tab.page.wait_for_selector("text=Slowdown: 20 per 1 minute")
+        tab.complaints.clear()  # the browser reports a status of 429 by itself
 
 
-def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_look_shows_the_views(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "A dog.")
     page.wait_for_selector(".alternatives li")
@@ -101,9 +101,9 @@ def test_look_shows_the_views(seen: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
-def test_a_look_at_another_translation_than_the_one_beside_it_says_so(seen: Watched, server: Stub) -> None:
-    """As with int8: this server turns a text around, and a look at it finds a German sentence."""
-    page = seen.page
+def test_a_look_at_another_translation_than_the_one_beside_it_says_so(tab: Watched, server: Stub) -> None:
+    """As with int8, Look shows another translation: this server reverses a text, its look has a German sentence."""
+    page = tab.page
     page.goto(server.address)
     for text, is_other in (("A dog.", True), (".eenhcS nefeit mi tleips dnuH regnuj niE", False)):
         page.fill("textarea", text)
@@ -118,8 +118,8 @@ def asked_to_look(server: Stub, **values: object) -> None:
     assert server.asked[-1] == ("/api/v1/look", {"source": "en", "target": "de", **values})
 
 
-def test_each_line_of_a_text_has_its_own_look(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_each_line_of_a_text_has_its_own_look(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "A dog.\nA cat.\nA man.")
     page.wait_for_selector(".alternatives li")
@@ -147,8 +147,8 @@ def test_each_line_of_a_text_has_its_own_look(seen: Watched, server: Stub) -> No
     assert page.input_value("textarea") == "A dog.\nA cat.\nA man."
 
 
-def test_another_translation_is_looked_along_line_by_line(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_another_translation_is_looked_along_line_by_line(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "ab\ncd")
     page.wait_for_selector(".alternatives li")
@@ -163,9 +163,9 @@ def test_another_translation_is_looked_along_line_by_line(seen: Watched, server:
     asked_to_look(server, q="cd")
 
 
-def test_a_piece_is_in_the_language_of_the_whole_text(seen: Watched, server: Stub) -> None:
+def test_a_piece_is_in_the_language_of_the_whole_text(tab: Watched, server: Stub) -> None:
     server.heard = {"detectedLanguage": {"language": "de", "confidence": 90}}
-    page = seen.page
+    page = tab.page
     page.goto(f"{server.address}#from=auto&to=en")
     page.fill("textarea", "Ein Hund.\nOK.")
     page.wait_for_selector(".alternatives li")
@@ -177,8 +177,8 @@ def test_a_piece_is_in_the_language_of_the_whole_text(seen: Watched, server: Stu
     expect(page, ".pair select >> nth=0").to_have_value("auto")
 
 
-def test_look_waits_for_the_translation_it_stands_beside(seen: Watched, server: Stub) -> None:
-    page = seen.page
+def test_look_waits_for_the_translation_it_stands_beside(tab: Watched, server: Stub) -> None:
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "ab")
     says(page, "ba")
@@ -191,8 +191,8 @@ def test_look_waits_for_the_translation_it_stands_beside(seen: Watched, server: 
     expect(page, ".pane-foot .primary").to_be_enabled()
 
 
-def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
-    page = looking(seen, server, "beam")
+def test_a_branch_is_forced(tab: Watched, server: Stub) -> None:
+    page = looking(tab, server, "beam")
     page.click(".node.pruned >> nth=1")
     page.click("text=Force this branch")
     page.wait_for_selector(".sentence .badge")
@@ -207,11 +207,11 @@ def test_a_branch_is_forced(seen: Watched, server: Stub) -> None:
 
 
 @pytest.mark.parametrize("name", ["bart", "bart with BOS"])
-def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server: Stub, name: str) -> None:
-    """Greedily, as there. Targets of the one open with a mark, which is given and no part of a prefix."""
+def test_a_forced_branch_is_the_one_that_a_file_continues(tab: Watched, server: Stub, name: str) -> None:
+    """The branch continues greedily. Targets of one model begin with a forced token, which no prefix contains."""
     found = look(other_look_model(name), "A dog", branches=40)
     server.trace = found.to_values()
-    page = looking(seen, server, "beam")
+    page = looking(tab, server, "beam")
     if name == "bart with BOS":
         page.click("[data-node='1']")
         expect(page, ".facts").to_contain_text("<s>")
@@ -226,21 +226,21 @@ def test_a_forced_branch_is_the_one_that_a_file_continues(seen: Watched, server:
 
 
 def branch(found: Look, number: int) -> list[int]:
-    """All that was written from the start to a node."""
+    """Return the text from the start to a node."""
     events = {event.node: event for event in found.beam.events}
     return [*branch(found, events[number].parent), events[number].id] if number else []
 
 
-def test_another_translation_is_looked_along(seen: Watched, server: Stub) -> None:
-    page = looking(seen, server, "output")
+def test_another_translation_is_looked_along(tab: Watched, server: Stub) -> None:
+    page = looking(tab, server, "output")
     page.fill("form.reference input", "Ein Hund.")
     with page.expect_response("**/api/v1/look"):
         page.keyboard.press("Enter")
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de", "reference": "Ein Hund."}
 
 
-def test_the_browser_s_way_back(seen: Watched, server: Stub) -> None:
-    page = looking(seen, server)
+def test_the_browser_s_way_back(tab: Watched, server: Stub) -> None:
+    page = looking(tab, server)
     page.click("#view-output")
     page.click("#view-beam")
     page.go_back()
@@ -251,40 +251,40 @@ def test_the_browser_s_way_back(seen: Watched, server: Stub) -> None:
     page.wait_for_selector(".ribbon")
 
 
-def test_a_long_text_is_not_lost_on_the_way_back(seen: Watched, server: Stub) -> None:
-    """Too long for an address, it is kept beside it."""
+def test_a_long_text_is_not_lost_on_the_way_back(tab: Watched, server: Stub) -> None:
+    """A text that is too long for the address is kept in the history."""
     server.settings["charLimit"] = 5000
     text = "a long text. " * 200
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", text)
     says(page, text[::-1].strip())
     page.click(".alternatives button")  # a reference as long
     page.wait_for_selector(".sentence .badge")
-    asked = server.asked[-1]
-    assert asked[1]["q"] == text.strip() and len(asked[1]["reference"]) > 2000
+    sent = server.asked[-1]
+    assert sent[1]["q"] == text.strip() and len(sent[1]["reference"]) > 2000
     assert len(page.url) < 2000
     page.reload()
     page.wait_for_selector(".sentence .badge")
-    assert server.asked[-1] == asked
+    assert server.asked[-1] == sent
     for back in (page.go_back, page.reload):
         back()
         page.wait_for_selector(".alternatives li")
         assert page.input_value("textarea") == text
     page.go_forward()
     page.wait_for_selector(".sentence .badge")
-    assert server.asked[-1] == asked
+    assert server.asked[-1] == sent
 
 
-def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> None:
-    page = looking(seen, server, "layers")
+def test_heads_are_taken_out_and_words_hidden(tab: Watched, server: Stub) -> None:
+    page = looking(tab, server, "layers")
     page.click("text=Ablate this head")
     page.click(".chips button >> nth=2")
     page.click("text=Look again")
     page.wait_for_selector(".changed")
-    asked = server.asked[-1][1]
-    assert asked["without_heads"] == [{"kind": "cross", "layer": 0, "head": 0}]
-    assert asked["masked_words"] == [2]
+    sent = server.asked[-1][1]
+    assert sent["without_heads"] == [{"kind": "cross", "layer": 0, "head": 0}]
+    assert sent["masked_words"] == [2]
     for words in ("without Cross-attention, layer 1, head 1", "“dog” masked", "90.0 % → 20.0 %"):
         expect(page, ".changed").to_contain_text(words)
 
@@ -292,9 +292,9 @@ def test_heads_are_taken_out_and_words_hidden(seen: Watched, server: Stub) -> No
 ANIMAL = "The animal didn't cross the street because it was too"
 
 
-def test_the_examples_are_one_click_away(seen: Watched, server: Stub) -> None:
-    """At once, with no text translated or looked at; and from there the sentences about the animal, in English."""
-    page = seen.page
+def test_the_examples_are_one_click_away(tab: Watched, server: Stub) -> None:
+    """The examples open before any translation, and lead to looks at the English sentences about the animal."""
+    page = tab.page
     page.goto(f"{server.address}#from=de&to=en")
     page.click("#examples")
     for words in ("Thinking Machines", "112", "÷ 8", "0.8808", "tired", "wide"):
@@ -311,30 +311,30 @@ def test_the_examples_are_one_click_away(seen: Watched, server: Stub) -> None:
     page.wait_for_selector("textarea")
 
 
-def test_tired_is_one_click_away_from_a_look_at_another_text(seen: Watched, server: Stub) -> None:
-    page = looking(seen, server, "examples")
+def test_tired_is_one_click_away_from_a_look_at_another_text(tab: Watched, server: Stub) -> None:
+    page = looking(tab, server, "examples")
     page.click(".animals button >> nth=0")
     expect(page, ".sentence .source").to_have_text(f"{ANIMAL} tired.")
     asked_to_look(server, q=f"{ANIMAL} tired.")
     expect(page, "h3.title").to_contain_text("Encoder self-attention")
 
 
-def test_an_english_example_is_not_sent_as_german(seen: Watched, server: Stub) -> None:
+def test_an_english_example_is_not_sent_as_german(tab: Watched, server: Stub) -> None:
     server.languages = [{"code": "de", "name": "German", "targets": ["fr", "de"]}]
-    page = seen.page
+    page = tab.page
     page.goto(f"{server.address}#page=examples")
     page.click(".animals button >> nth=0")
     expect(page, ".animals li >> nth=0").to_contain_text("no model of this server translates from English")
     assert server.asked == []
 
 
-def test_a_file_keeps_its_lines(seen: Watched, server: Stub, tmp_path: Path) -> None:
+def test_a_file_keeps_its_lines(tab: Watched, server: Stub, tmp_path: Path) -> None:
     lines = [f"line {i}" for i in range(70)]
     lines[3] = ""
     lines[5] = "a\u2028b"
     file = tmp_path / "text.txt"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     with page.expect_download() as download:
@@ -357,8 +357,8 @@ def got(download) -> str:
 
 
 @pytest.mark.parametrize("text", ["ab\r\n\r\ncd\nef\r\n", "ab\rcd", "ab\r\ncd", "ab\n\n", "ab"])
-def test_a_file_keeps_its_line_ends(seen: Watched, server: Stub, tmp_path: Path, text: str) -> None:
-    page = seen.page
+def test_a_file_keeps_its_line_ends(tab: Watched, server: Stub, tmp_path: Path, text: str) -> None:
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     with page.expect_download() as download:
@@ -366,21 +366,21 @@ def test_a_file_keeps_its_line_ends(seen: Watched, server: Stub, tmp_path: Path,
     assert got(download) == re.sub("[a-f]+", lambda word: word[0][::-1], text)
 
 
-def test_a_part_of_a_file_is_bounded_by_its_characters(seen: Watched, server: Stub, tmp_path: Path) -> None:
+def test_a_part_of_a_file_is_bounded_by_its_characters(tab: Watched, server: Stub, tmp_path: Path) -> None:
     server.settings["charLimit"] = 5000
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     with page.expect_download() as download:
         put_in(page, tmp_path, "\n".join(["x" * 3000] * 5 + ["y"] * 40))
     assert got(download).count("\n") == 44
-    asked = [values["q"] for _, values in server.asked]
-    assert sum(map(len, asked)) == 45 and max(map(len, asked)) <= 32
-    assert max(sum(map(len, part)) for part in asked) <= 8000
+    sent = [values["q"] for _, values in server.asked]
+    assert sum(map(len, sent)) == 45 and max(map(len, sent)) <= 32
+    assert max(sum(map(len, part)) for part in sent) <= 8000
 
 
-def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched, server: Stub, tmp_path: Path) -> None:
-    page = seen.page
+def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(tab: Watched, server: Stub, tmp_path: Path) -> None:
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     put_in(page, tmp_path, "a\n" + "\N{GRINNING FACE}" * 500 + "\n" + "x" * 501)
@@ -398,12 +398,12 @@ def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(seen: Watched
     ],
 )
 def test_a_file_that_is_not_utf_8_is_refused_in_words(
-    seen: Watched, server: Stub, tmp_path: Path, content: bytes, line: int
+    tab: Watched, server: Stub, tmp_path: Path, content: bytes, line: int
 ) -> None:
-    """Read anyhow it would come back with its letters lost, and as many lines as it had."""
+    """If the file were read with replacement characters, the output would look complete."""
     file = tmp_path / "text.txt"
     file.write_bytes(content)
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
     page.set_input_files("input[type=file]", file)
@@ -416,8 +416,8 @@ def test_a_file_that_is_not_utf_8_is_refused_in_words(
 
 
 def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:
-    with watched(browser) as seen:
-        page = seen.page
+    with watched(browser) as tab:
+        page = tab.page
         page.goto(server.address)
         page.wait_for_selector("textarea")
         server.busy = [2, 1]
@@ -428,14 +428,14 @@ def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp
             expect(page, "input[type=file]").to_be_disabled()
         assert got(download) == "ba\ndc\n"
         assert [values["q"] for _, values in server.asked] == [["ab", "cd"]] * 3
-        seen.complaints.clear()  # the browser reports a status of 503 by itself
+        tab.complaints.clear()  # the browser reports a status of 503 by itself
 
 
 def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path) -> None:
-    """The line that is refused is named; the lines before it can be saved, and those after it come later."""
+    """The message names the rejected line; the lines before it can be saved, and the work can continue."""
     lines = [f"line {i}" for i in range(70)]
-    with watched(browser) as seen:
-        page = seen.page
+    with watched(browser) as tab:
+        page = tab.page
         page.goto(server.address)
         page.wait_for_selector("textarea")
         server.poison = "line 41"
@@ -453,12 +453,12 @@ def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path)
             page.click("text=继续")
         assert got(download) == "\r\n".join(line[::-1] for line in lines)
         assert server.asked[-1][1]["q"] == lines[41:]
-        seen.complaints.clear()  # the browser reports a status of 400 by itself
+        tab.complaints.clear()  # the browser reports a status of 400 by itself
 
 
 def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Path) -> None:
-    with watched(browser) as seen:
-        page = seen.page
+    with watched(browser) as tab:
+        page = tab.page
         page.goto(server.address)
         page.wait_for_selector("textarea")
         server.busy = [200]
@@ -475,12 +475,12 @@ def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Pa
         page.click("text=Continue")
         server.wait_for(before + 7)
         expect(page, ".file").to_contain_text("stopped at line 1: The queue is full (301 s)")
-        seen.complaints.clear()
+        tab.complaints.clear()
 
 
-def test_the_page_asks_for_no_more_than_the_server_takes(seen: Watched, server: Stub, tmp_path: Path) -> None:
+def test_the_page_asks_for_no_more_than_the_server_takes(tab: Watched, server: Stub, tmp_path: Path) -> None:
     server.settings |= {"textsLimit": 3, "alternativesLimit": 1}
-    page = seen.page
+    page = tab.page
     page.goto(server.address)
     page.fill("textarea", "ab")
     says(page, "ba")
@@ -501,8 +501,8 @@ def test_the_page_asks_for_no_more_than_the_server_takes(seen: Watched, server: 
 
 
 def test_on_a_phone_in_chinese(browser, server: Stub) -> None:
-    with watched(browser, width=360, height=740) as seen:
-        page = seen.page
+    with watched(browser, width=360, height=740) as tab:
+        page = tab.page
         page.goto(f"{server.address}#lang=zh")
         page.fill("textarea", "x" * 300)
         page.wait_for_selector(".alternatives li")

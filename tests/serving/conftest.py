@@ -1,4 +1,4 @@
-"""Servers for whole files of tests: one that is open to all, one that wants a key."""
+"""Servers shared by the tests of a file: one without keys, one with a key."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Requests are decoded together, each gets its own answer in its order, and no place is lost."""
+"""Dynamic batching: requests are decoded together, each gets its own answers in order, and no place is lost."""
 
 import asyncio
 import itertools
@@ -29,53 +29,53 @@ def random_texts(n: int, *, longest: int = 60) -> list[str]:
     return ["".join(draw.choices("abcdefgh XYZ.", k=draw.randint(1, longest))) + "z" for _ in range(n)]
 
 
-def test_a_thousand_clients_get_what_they_asked_for_in_order():
+def test_a_thousand_clients_get_their_answers_in_order():
     engine = HeldEngine()
     texts = random_texts(3_000)
     expected = echo_translator(HeldEngine()).search(texts, beam=2)
 
     async def all_at_once():
         batcher = batcher_of(echo_translator(engine))
-        draw, asked, start = random.Random(1), [], 0
+        draw, tasks, start = random.Random(1), [], 0
         while start < len(texts):
             n = draw.randint(1, 5)
-            asked.append(asyncio.create_task(batcher.translate(texts[start : start + n], SETTINGS)))
+            tasks.append(asyncio.create_task(batcher.translate(texts[start : start + n], SETTINGS)))
             start += n
-        found = [one for task in asked for one in await task]
+        results = [one for task in tasks for one in await task]
         batcher.close()
-        return len(asked), found
+        return len(tasks), results
 
-    n_requests, found = asyncio.run(all_at_once())
+    n_requests, results = asyncio.run(all_at_once())
     assert n_requests >= 900
-    assert found == expected
+    assert results == expected
     assert len(engine.batches) < n_requests / 5  # they were merged
 
 
-def test_a_real_model_answers_as_offline():
+def test_answers_of_a_real_model_equal_offline_ones():
     translator = tiny_translator()
     texts = random_texts(60, longest=20)
     expected = tiny_translator().search(texts, beam=2, max_len=12)
 
     async def all_at_once():
         batcher = batcher_of(translator)
-        asked = [batcher.translate([text], SearchSettings(beam=2, max_len=12)) for text in texts]
-        found = [one[0] for one in await asyncio.gather(*asked)]
+        tasks = [batcher.translate([text], SearchSettings(beam=2, max_len=12)) for text in texts]
+        results = [one[0] for one in await asyncio.gather(*tasks)]
         batcher.close()
-        return found
+        return results
 
-    found = asyncio.run(all_at_once())
-    assert [one[0].text for one in found] == [one[0].text for one in expected]
-    for one, other in zip(found, expected, strict=True):
+    results = asyncio.run(all_at_once())
+    assert [one[0].text for one in results] == [one[0].text for one in expected]
+    for one, other in zip(results, expected, strict=True):
         assert one[0].score == pytest.approx(other[0].score, abs=1e-9)
 
 
 def test_different_settings_are_not_mixed():
     async def ask():
         batcher = batcher_of(echo_translator())
-        asked = [batcher.translate(["abcdef"], SearchSettings(beam=4, n_best=n)) for n in (1, 2, 3, 4) * 20]
-        found = await asyncio.gather(*asked)
+        tasks = [batcher.translate(["abcdef"], SearchSettings(beam=4, n_best=n)) for n in (1, 2, 3, 4) * 20]
+        results = await asyncio.gather(*tasks)
         batcher.close()
-        return [len(one[0]) for one in found]
+        return [len(one[0]) for one in results]
 
     assert asyncio.run(ask()) == [1, 2, 3, 4] * 20
 
@@ -96,16 +96,16 @@ def test_a_small_request_does_not_wait_for_a_large_one():
     assert asyncio.run(ask())
 
 
-def test_large_requests_are_done_one_after_another():
-    """Were all served alike, all would be done at the end only, and all clients come back at the same time."""
+def test_large_requests_finish_one_after_another():
+    """If large requests shared every batch, all would finish at the end, and all clients would return at once."""
 
     class Counted(HeldEngine):
         n_ended = 0
 
         def search(self, requests, settings, **_):
-            found = super().search(requests, settings)
+            results = super().search(requests, settings)
             self.n_ended += 1
-            return found
+            return results
 
     engine = Counted(seconds=0.1)  # long enough for a busy machine to wake the client before the next has ended
     done: list[int] = []
@@ -125,18 +125,18 @@ def test_large_requests_are_done_one_after_another():
     assert len(set(done)) > 1 and min(done) <= len(engine.batches) / 2, done
 
 
-def test_threads_share_what_is_there():
+def test_threads_share_the_texts():
     engine = HeldEngine()
 
     async def ask():
         batcher = batcher_of(echo_translator(engine), n_threads=2)
         engine.gate.clear()
-        asked = asyncio.create_task(batcher.translate([f"{text}{n}" for n, text in enumerate("abcd" * 20)], SETTINGS))
+        tasks = asyncio.create_task(batcher.translate([f"{text}{n}" for n, text in enumerate("abcd" * 20)], SETTINGS))
         started = time.monotonic()
         while len(engine.batches) < 2 and time.monotonic() - started < 10:
             await asyncio.sleep(0.001)
         engine.gate.set()
-        await asked
+        await tasks
         batcher.close()
 
     asyncio.run(ask())
@@ -144,7 +144,7 @@ def test_threads_share_what_is_there():
 
 
 async def held(engine: HeldEngine, act: Callable[[Batcher], object], **how: float) -> object:
-    """Act while every thread is in the middle of a search that does not end, then let it end."""
+    """Call `act` while every thread is inside a search, then let the searches end."""
     batcher = batcher_of(echo_translator(engine), n_threads=1, **how)  # type: ignore[arg-type]
     engine.gate.clear()
     first = asyncio.create_task(batcher.translate(["first"], SETTINGS))
@@ -159,7 +159,7 @@ async def held(engine: HeldEngine, act: Callable[[Batcher], object], **how: floa
         batcher.close()
 
 
-def test_a_full_queue_refuses_at_once_and_says_when_to_come_again():
+def test_a_full_queue_rejects_at_once_with_retry_after():
     async def act(batcher):
         second = asyncio.create_task(batcher.translate(["second"], SETTINGS))
         await asyncio.sleep(0)
@@ -176,7 +176,7 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again():
     assert seconds < 0.05
 
 
-def test_who_leaves_frees_the_place_and_is_neither_tokenised_nor_decoded():
+def test_a_disconnected_client_frees_its_place_and_is_not_decoded():
     engine, tokenised = HeldEngine(), []
 
     async def act(batcher):
@@ -194,11 +194,11 @@ def test_who_leaves_frees_the_place_and_is_neither_tokenised_nor_decoded():
         return await batcher.translate(["stays"], SETTINGS)
 
     asyncio.run(held(engine, act, requests=2))
-    asked = tokenizers().source.decode_batch([list(request.source) for request in engine.asked])
-    assert asked == ["first", "stays"] and tokenised == ["stays"]
+    tasks = tokenizers().source.decode_batch([list(request.source) for request in engine.asked])
+    assert tasks == ["first", "stays"] and tokenised == ["stays"]
 
 
-def test_a_search_drops_who_left_at_its_next_step():
+def test_a_search_drops_disconnected_clients_at_its_next_step():
     translator = tiny_translator()
     settings = SearchSettings(beam=2, min_len=100_000, max_len=100_000)  # minutes
 
@@ -245,18 +245,18 @@ def test_one_bad_text_fails_alone():
 
     async def ask():
         batcher = batcher_of(echo_translator(Broken()), n_threads=1)
-        asked = [batcher.translate([text], SETTINGS) for text in ("good", "bad", "better")]
-        found = await asyncio.gather(*asked, return_exceptions=True)
+        tasks = [batcher.translate([text], SETTINGS) for text in ("good", "bad", "better")]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         again = await batcher.translate(["after"], SETTINGS)  # and the thread goes on
         batcher.close()
-        return found, again
+        return results, again
 
     (good, bad, better), again = asyncio.run(ask())
     assert [one[0][0].text for one in (good, better, again)] == ["doog", "retteb", "retfa"]
     assert isinstance(bad, CannotTranslate)
 
 
-def test_the_event_loop_goes_on_while_threads_decode():
+def test_the_event_loop_runs_while_threads_decode():
     async def ask():
         batcher = batcher_of(echo_translator(HeldEngine(seconds=0.3)))
         task = asyncio.create_task(batcher.translate(["text"], SETTINGS))
@@ -270,18 +270,18 @@ def test_the_event_loop_goes_on_while_threads_decode():
     assert asyncio.run(ask()) < 0.2
 
 
-def test_what_is_written_so_far_is_told():
+def test_partial_translations_are_reported():
     translator = tiny_translator()
     heard: list[str] = []
 
     async def ask():
         batcher = batcher_of(translator)
-        found = await batcher.translate(
+        results = await batcher.translate(
             ["abc"], SearchSettings(beam=1, min_len=8, max_len=8), tell=lambda number, text: heard.append(text)
         )
         await asyncio.sleep(0)
         batcher.close()
-        return found[0][0].text
+        return results[0][0].text
 
     text = asyncio.run(ask())
     assert len(heard) >= 5
@@ -293,7 +293,7 @@ def place(room: AdmissionQueue, n_characters: int, backlog: LatencyEstimator | N
     return room.place(n_characters, {backlog or LatencyEstimator(seconds=60.0): n_characters})
 
 
-def test_a_request_larger_than_the_queue_is_let_in_alone():
+def test_an_empty_queue_accepts_a_larger_request():
     room = AdmissionQueue(requests=10, characters=10)
     with place(room, 50), pytest.raises(ApiError), place(room, 1):
         pass

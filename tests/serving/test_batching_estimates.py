@@ -1,4 +1,4 @@
-"""The wait is foretold by the measured pace: what would be too late is refused at once, what is accepted is in time."""
+"""The predicted wait follows the measured speed: late requests are rejected at once, accepted ones are in time."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ DEADLINE = 30.0
 
 
 class Clock:
-    """Time that passes only when somebody works."""
+    """A clock that advances only during work."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 class SlowEngine(HeldEngine):
-    """On its clock, so many seconds for each text."""
+    """An engine that takes `per_text` seconds of its clock for each text."""
 
     def __init__(self, clock: Clock, *, per_text: float) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[LatencyEstimator
     return backlog, clock
 
 
-def test_sizes_are_about_four_to_a_token():
+def test_sizes_are_about_four_per_token():
     assert size_of("A dog runs.") == len("A dog runs.")
     assert size_of("Ein Müller läuft, Собака бежит, 개") == len("Ein Müller läuft, Собака бежит, 개")
     assert size_of("一只狗在跑。") == 4 * 6 and size_of("犬が走る") == 4 * 4
@@ -66,26 +66,26 @@ def test_sizes_are_about_four_to_a_token():
             assert size_of(chr(code)) == 4
 
 
-def test_sizes_are_quick_whatever_is_sent():
+def test_sizes_are_fast_for_any_text():
     text = "狗a" * 160_000  # as many characters as a request may have
     started = time.perf_counter()
     assert size_of(text) == 160_000 * 5
     assert time.perf_counter() - started < 0.05
 
 
-def test_the_queue_and_the_batches_of_chinese_hold_as_many_tokens():
-    """A budget of characters would let four times as many in."""
+def test_queue_and_batches_count_chinese_by_tokens():
+    """A limit in plain characters would accept four times as many tokens."""
 
     async def ask(letter: str) -> tuple[int, int]:
         engine = HeldEngine()
         room = AdmissionQueue(requests=1_000, characters=4_000)
         batcher = Batcher(echo_translator(engine), room, batch_characters=1_000, seconds=60.0, n_threads=1)
         engine.gate.clear()
-        asked = [asyncio.create_task(batcher.translate([f"{letter * 37}{n:03d}"], SETTINGS)) for n in range(150)]
+        tasks = [asyncio.create_task(batcher.translate([f"{letter * 37}{n:03d}"], SETTINGS)) for n in range(150)]
         await asyncio.sleep(0.05)
         accepted = room.requests
         engine.gate.set()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         batcher.close()
         return accepted, max(engine.batches[1:])
 
@@ -93,7 +93,7 @@ def test_the_queue_and_the_batches_of_chinese_hold_as_many_tokens():
     assert asyncio.run(ask("狗")) == (4_000 // (37 * 4 + 3), 7)
 
 
-def test_nothing_is_foretold_before_anything_was_learned():
+def test_no_prediction_before_the_first_measurement():
     backlog = LatencyEstimator(seconds=DEADLINE)
     backlog.work = 10**9
     assert backlog.has_time_for(10**9)
@@ -102,7 +102,7 @@ def test_nothing_is_foretold_before_anything_was_learned():
 
 
 @pytest.mark.parametrize("pace", [0.0001, 0.01])
-def test_the_bound_is_the_deadline_at_the_measured_pace(pace):
+def test_the_accepted_work_is_bounded_by_the_deadline(pace):
     backlog, _ = learned(pace)
     most = round(PLANNED_SHARE * DEADLINE / pace)
     backlog.work = most // 2
@@ -125,7 +125,7 @@ def test_the_first_batch_does_not_count():
     assert backlog.wait() == pytest.approx(1.0)
 
 
-def test_batches_at_a_time_count_once():
+def test_overlapping_batches_count_once():
     clock = Clock()
     backlog = LatencyEstimator(seconds=DEADLINE, clock=clock)
     for start in range(0, 40, 2):  # two threads: each batch takes two seconds, one ends every second
@@ -136,7 +136,7 @@ def test_batches_at_a_time_count_once():
     assert backlog.wait() == pytest.approx(1.0, rel=0.05)
 
 
-def test_idle_time_is_not_slowness():
+def test_idle_time_does_not_count():
     backlog, clock = learned(0.001)
     clock.pass_by(3600.0)
     began = clock.now
@@ -146,7 +146,7 @@ def test_idle_time_is_not_slowness():
     assert backlog.wait() == pytest.approx(1.0)
 
 
-def test_it_follows_a_machine_that_becomes_slower():
+def test_the_prediction_follows_a_slower_machine():
     backlog, clock = learned(0.001)
     for _ in range(8):  # ten times as slow, for 80 seconds
         began = clock.now
@@ -156,8 +156,8 @@ def test_it_follows_a_machine_that_becomes_slower():
     assert backlog.wait() > 9.0
 
 
-def test_small_requests_of_a_quiet_hour_do_not_hide_how_fast_a_full_queue_is():
-    """Alone, a short text takes long for its size; the batches before must still be what the wait is foretold by."""
+def test_small_batches_weigh_less_than_large_ones():
+    """A short text alone is slow for its size; the prediction must still follow the larger batches before."""
     backlog, clock = learned(0.0001)
     for _ in range(20):
         began = clock.now
@@ -177,8 +177,8 @@ def slow_batcher(clock: Clock, per_text: float, *, n_threads: int = 1) -> tuple[
 
 
 @pytest.mark.parametrize("per_text", [0.001, 0.7, 4.0])
-def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
-    """A burst of a hundred requests at a machine of which only the warm-up is known, then another."""
+def test_accepted_requests_are_in_time_and_others_rejected_at_once(per_text):
+    """Send a hundred requests to a server that has measured only its warm-up, then another hundred."""
     clock = Clock()
     draw = random.Random(2)
     texts = ["".join(draw.choices("abcdefgh", k=60)) for _ in range(200)]
@@ -199,10 +199,10 @@ def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
             await batcher.translate(["Hello."], SETTINGS)
         for start in (0, 100):
             engine.gate.clear()  # all of them ask before the first is answered
-            asked = [asyncio.create_task(ask(batcher, text)) for text in texts[start : start + 100]]
+            tasks = [asyncio.create_task(ask(batcher, text)) for text in texts[start : start + 100]]
             await asyncio.sleep(0.05)
             engine.gate.set()
-            await asyncio.gather(*asked)
+            await asyncio.gather(*tasks)
         batcher.close()
         assert batcher.backlog.work == batcher.room.requests == 0
         assert batcher.room.accepted == batcher.room.answered
@@ -218,7 +218,7 @@ def test_what_is_accepted_is_in_time_and_the_rest_is_refused_at_once(per_text):
         assert min(one.retry_after for one in refused) >= 10
 
 
-def test_a_batch_is_not_so_large_that_who_is_in_it_waits_too_long():
+def test_a_batch_takes_at_most_its_share_of_the_deadline():
     clock = Clock()
 
     async def ask() -> list[int]:

@@ -1,4 +1,4 @@
-"""HTML: texts are translated, all else stays as it was."""
+"""HTML: texts are translated, everything else is copied."""
 
 import re
 import time
@@ -47,7 +47,7 @@ def test_attributes_comments_scripts_and_styles_stay():
     assert shout(source + "y") == source + "Y"
 
 
-def test_what_must_not_be_translated_is_not():
+def test_untranslatable_elements_are_copied():
     assert shout('a<code translate="no">b<i>c</i></code>d') == 'A<code translate="no">b<i>c</i></code>D'
     assert shout('<p translate=no>a<b translate="yes">b</b>c</p>d') == '<p translate=no>a<b translate="yes">B</b>c</p>D'
     assert shout('<span class="x notranslate">a</span>b') == '<span class="x notranslate">a</span>B'
@@ -68,7 +68,7 @@ def test_blanks_between_tags_are_no_texts():
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
-def test_tags_in_are_tags_out(source):
+def test_all_tags_are_in_the_result(source):
     markup = HtmlDocument(source)
     assert same(markup) == source
     tags = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->")
@@ -78,7 +78,7 @@ def test_tags_in_are_tags_out(source):
 
 
 @given(st.text(alphabet="<>/!?-[]=&;#x1'\"ab \npi", max_size=40))
-def test_nothing_upsets_it(source):
+def test_any_text_is_tokenized_without_loss(source):
     assert "".join(part.raw for part in tokenize_html(source)) == source
     markup = HtmlDocument(source)
     assert same(markup) == source
@@ -86,7 +86,7 @@ def test_nothing_upsets_it(source):
 
 
 @pytest.mark.parametrize("source", ["<![<!", "<![1]>", "<![foo[x]]>", "<![ if !IE]>", "<![-] 2</p>", "<?x?>", "</ x>"])
-def test_what_is_no_markup_is_a_comment_as_in_browsers(source):
+def test_bogus_comments_are_read_as_in_browsers(source):
     assert shout(f"<p>a{source}") == f"<p>A{source}"
 
 
@@ -105,11 +105,11 @@ def test_what_is_no_markup_is_a_comment_as_in_browsers(source):
         ("</>a</", ["point", "text"]),
     ],
 )
-def test_it_is_cut_as_browsers_do(source, kinds):
+def test_tokens_equal_those_of_browsers(source, kinds):
     assert [part.kind for part in tokenize_html(source)] == kinds
 
 
-def test_numbers_of_characters_may_be_as_long_as_they_like():
+def test_character_references_of_any_length():
     assert unescaped("&#" + "0" * 5_000 + "65;&#x" + "0" * 5_000 + "1F600;&#x10FFFD;") == "A\U0001f600\U0010fffd"
     assert unescaped("&#" + "1" * 5_000 + ";&#x" + "f" * 5_000 + ";&#1114112;") == "\ufffd" * 3
 
@@ -134,8 +134,8 @@ def test_numbers_of_characters_may_be_as_long_as_they_like():
         "<b>a</b> ",
     ],
 )
-def test_time_grows_with_the_length(pattern):
-    """Were it with the square, eight times as much would take 64 times as long."""
+def test_time_is_linear(pattern):
+    """With quadratic time, eight times the text would take 64 times as long."""
 
     def seconds(n: int) -> float:
         times = []
@@ -153,7 +153,7 @@ def test_time_grows_with_the_length(pattern):
 
 
 def carried(source: str, translation: str, links: str = "") -> str:
-    """Filled in, where each word is a token; links as "from-to from-to"."""
+    """Translate a document whose words are tokens; the alignment is "from-to from-to"."""
     markup = HtmlDocument(source)
     assert len(markup.texts) == 1
     tokens = [tuple("▁" + word for word in text.split()) for text in (markup.texts[0], translation)]
@@ -168,7 +168,7 @@ def test_a_sentence_is_translated_as_one():
     assert shout(source) == loud
 
 
-def test_tags_go_with_their_words():
+def test_tags_enclose_their_aligned_words():
     black = "The <b>black</b> dog <i>runs</i>"
     assert carried(black, "Le chien noir court", "0-0 2-1 1-2 3-3") == "Le chien <b>noir</b> <i>court</i>"
     both = "The <b>black <i>dog</i></b> runs"
@@ -176,32 +176,32 @@ def test_tags_go_with_their_words():
     assert carried("<b>a</b> <i>b</i>", "x y", "1-0 0-1") == "<i>x</i> <b>y</b>"
 
 
-def test_one_wrong_link_stretches_no_element():
+def test_a_wrong_alignment_does_not_stretch_an_element():
     assert carried("<b>a b</b> c d e f", "A B C D E F", "0-0 1-1 2-2 3-3 4-4 0-5") == "<b>A B</b> C D E F"
     assert carried("<b>a b</b> c d", "A X B C", "0-0 2-1 1-2 3-3") == "<b>A X B</b> C"  # one word between
     assert carried("<b>a b</b> <i>c</i> d", "A X B C", "0-0 2-1 1-2 3-3") == "<b>A</b> <i>X</i> B C"
 
 
-def test_what_is_not_found_again_stays_at_its_place():
+def test_an_element_without_aligned_words_stays_at_its_position():
     assert carried("a <b>b</b> c", "A C", "0-0 2-1") == "A <b></b>C"
     assert carried("a <b><i>b</i><img></b> c", "A C", "0-0 2-1") == "A <b><i></i><img></b>C"
     assert carried("a <b>b</b> c", "") == "<b></b>"
 
 
-def test_images_comments_and_lone_tags_keep_their_place():
+def test_images_comments_and_single_tags_keep_their_position():
     assert carried("a <img src=x> b c", "C B A", "2-0 1-1 0-2") == "C <img src=x>B A"
     assert carried("a<!-- x --> b c", "C B A", "2-0 1-1 0-2") == "C B A<!-- x -->"
     assert carried("a</i> b <b>c", "A B C", "0-0 1-1 2-2") == "A</i> B <b>C"
     assert carried("<b>a <img>b</b> c", "X A B", "2-0 0-1 1-2") == "X <b>A <img>B</b>"
 
 
-def test_without_links_the_order_of_the_words_is_taken():
+def test_without_alignment_words_are_matched_by_order():
     assert carried("a b <b>c d</b>", "A B C D") == "A B <b>C D</b>"
     assert carried("<b>你好</b>，世界", "Hello, <world>") == "<b>Hello,</b> &lt;world&gt;"
     assert carried("<b>Hello</b>, world", "你好，世界") == "<b>你好</b>，世界"
 
 
-def test_what_must_not_be_translated_divides_a_sentence():
+def test_an_untranslatable_element_divides_a_block():
     assert HtmlDocument('<p>ask <span translate="no">@bob</span> now</p>').texts == ["ask ", " now"]
     assert HtmlDocument("<pre>a\n b</pre>a\n b").texts == ["a\n b", "a b"]
     assert HtmlDocument("a\nb").texts == ["a\nb"]  # no tag at all: lines are lines
@@ -218,7 +218,7 @@ TREES = st.recursive(
 
 
 @given(st.lists(TREES, min_size=1, max_size=4).map("".join), WORDS, st.data())
-def test_whatever_the_links_no_tag_is_lost_and_all_are_closed(source, translation, data):
+def test_any_alignment_keeps_all_tags_closed(source, translation, data):
     markup = HtmlDocument(source)
     translations = []
     for text in markup.texts:
@@ -241,7 +241,7 @@ def test_whatever_the_links_no_tag_is_lost_and_all_are_closed(source, translatio
     assert text.split() == " ".join([translation] * len(translations)).split() or len(translations) != 1
 
 
-def test_elements_too_deep_begin_a_new_sentence():
+def test_elements_nested_too_deeply_begin_a_new_block():
     source = "a " + "<b>" * 1_000 + "b" + "</b>" * 1_000 + " c"
     assert HtmlDocument(source).texts == ["a ", "b c"]
     assert shout(source).count("<b>") == shout(source).count("</b>") == 1_000

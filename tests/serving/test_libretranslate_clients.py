@@ -1,4 +1,4 @@
-"""Programs that speak LibreTranslate: what they send, as they send it, and two that run unchanged."""
+"""Clients of LibreTranslate: the requests of three programs, and two libraries that run unchanged."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from echo_service import KEY
 
 
 def test_mastodon(address, locked):
-    """Asks for the languages, sends texts as an array of HTML; maps 429 and 403 to its own errors."""
+    """Mastodon requests the languages, sends an array of HTML, and maps 429 and 403 to its own errors."""
     languages = {one["code"]: [to for to in one["targets"] if to != one["code"]] for one in get(address, "/languages")}
     assert languages["en"] == ["fr"]
     body = {"q": ["<p>Hello</p>", "a poll option"], "source": "en", "target": "fr", "format": "html", "api_key": ""}
@@ -23,7 +23,7 @@ def test_mastodon(address, locked):
 
 
 def test_weblate(address, locked):
-    """Reads the codes of the languages, then sends forms."""
+    """Weblate reads the language codes, then sends forms."""
     assert "en" in {one["code"] for one in get(address, "/languages")}
     form = {"q": "Hello, world!", "source": "en", "target": "fr", "api_key": ""}
     assert httpx.post(f"{address}/translate", data=form).json()["translatedText"] == "!dlrow ,olleH"
@@ -39,7 +39,7 @@ def test_searxng(address):
 
 
 def test_npm_libretranslate(locked):
-    """Calls its key apiKey."""
+    """The npm package `libretranslate` sends its key as apiKey."""
     assert get(locked, "/languages")
     body = {"q": "Hello", "source": "en", "target": "fr", "apiKey": KEY}
     assert httpx.post(f"{locked}/translate", json=body).json() == {"translatedText": "olleH"}

@@ -1,4 +1,4 @@
-"""Which model translates what: from what was given, or from the model's card."""
+"""The language pair of a model, from the command line or from the model's card."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def card(*codes: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("argument", "expected"),
     [
         ("en-fr", ("en", "fr")),
         ("EN-Fr", ("en", "fr")),
@@ -29,11 +29,11 @@ def card(*codes: str) -> str:
         ("", None),
     ],
 )
-def test_a_pair_is_read(given, expected):
-    assert parse_pair(given) == expected
+def test_parse_pair(argument, expected):
+    assert parse_pair(argument) == expected
 
 
-def test_codes_have_one_form():
+def test_language_codes_are_normalized():
     assert [canonical(code) for code in ("ZH", "zt", "pb", "pt_br", "iw", "En", "xx-Yy")] == [
         "zh-Hans",
         "zh-Hant",
@@ -56,7 +56,7 @@ def test_the_card_names_the_languages(tmp_path: Path, monkeypatch):
         Pairs([pair, pair])
 
 
-def test_a_model_that_does_not_translate_is_refused(tmp_path: Path):
+def test_a_model_that_does_not_translate_is_an_error(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"family": "gpt"}')
     for path in (str(tmp_path), f"en-fr={tmp_path}"):
         with pytest.raises(UserError, match=r"family 'gpt'.* use heedful generate"):
@@ -64,7 +64,7 @@ def test_a_model_that_does_not_translate_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", [None, "no head", card("de"), card("de", "fr", "en"), "---\nlanguage: de\n---\n"])
-def test_a_card_that_does_not_say_is_no_guess(tmp_path: Path, monkeypatch, text):
+def test_a_card_without_languages_is_an_error(tmp_path: Path, monkeypatch, text):
     install(monkeypatch.setattr)
     folder = model_folder(tmp_path / "en-fr")
     if text is not None:

@@ -1,4 +1,4 @@
-"""GET /docs: what the spec says, for people, without anything that the content security policy forbids."""
+"""GET /docs: the API description as a page that follows the content security policy."""
 
 import html
 import json
@@ -23,7 +23,7 @@ def client() -> Iterator[TestClient]:
 
 
 class Reader(HTMLParser):
-    """The tags with their attributes, and all text."""
+    """Collects the tags with their attributes, and all text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Reader(HTMLParser):
         self.words += data
 
 
-def test_it_names_every_path_with_its_method_and_fields(client):
+def test_the_page_names_every_path_with_its_method_and_fields(client):
     answer = client.get("/docs")
     assert answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
     words = Reader(answer.text).words
@@ -51,7 +51,7 @@ def test_it_names_every_path_with_its_method_and_fields(client):
     assert "integer, 1 to 8" in words and "one of auto, de, en, fr, zh-Hans; required" in words
 
 
-def test_it_needs_nothing_that_the_policy_forbids(client):
+def test_the_page_follows_the_content_security_policy(client):
     answer = client.get("/docs")
     assert answer.headers["content-security-policy"] == POLICY
     tags = Reader(answer.text).tags
@@ -63,7 +63,7 @@ def test_it_needs_nothing_that_the_policy_forbids(client):
     assert client.get("/docs.css").headers["content-type"].startswith("text/css")
 
 
-def test_its_examples_work(client):
+def test_the_examples_of_the_page_work(client):
     examples = [
         shlex.split(html.unescape(one)) for one in re.findall(r"<pre>(curl .*)</pre>", client.get("/docs").text)
     ]
@@ -75,7 +75,7 @@ def test_its_examples_work(client):
             assert answer.status_code in (200, 503 if path == "/ready" else 200), (path, answer.text)
 
 
-def test_what_the_spec_says_never_becomes_markup():
+def test_texts_of_the_spec_are_escaped():
     info = {"title": "<b>", "version": "&", "description": "<script>"}
     acts = {"/<i>": {"get": {"summary": "<u>", "responses": {"200": {"description": "<s>"}}}}}
     read = Reader(manual_html({"info": info, "paths": acts}, {}))

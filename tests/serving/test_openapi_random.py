@@ -1,4 +1,4 @@
-"""Random requests made from /spec, right ones and wrong ones: no failure, and every answer as the spec says."""
+"""Random valid and invalid requests made from /spec: no server error, and every answer as documented."""
 
 import functools
 import json
@@ -46,7 +46,7 @@ def requests_of(service: Service):
 
 @pytest.fixture(scope="module", autouse=True)
 def counts() -> Iterator[dict[str, Counter[int]]]:
-    """For each path, how often each status was answered."""
+    """Count the statuses of each path."""
     found: dict[str, Counter[int]] = {}
     yield found
     if COUNTS:
@@ -80,13 +80,13 @@ some = settings(max_examples=N_EXAMPLES, suppress_health_check=list(HealthCheck)
 
 @requests_of(echo_service()).exclude(path=[LOOK, "/ready"]).parametrize()
 @some
-def test_any_request_has_an_answer_of_the_spec(case, echo, counts):
+def test_any_request_gets_a_documented_answer(case, echo, counts):
     check(case, echo, counts)
 
 
 @requests_of(tiny_service()).include(path=LOOK).parametrize()
 @some
-def test_any_look_has_an_answer_of_the_spec(case, tiny, counts):
+def test_any_look_gets_a_documented_answer(case, tiny, counts):
     check(case, tiny, counts)
 
 
@@ -100,8 +100,8 @@ def test_any_look_has_an_answer_of_the_spec(case, tiny, counts):
         max_size=5,
     ),
 )
-def test_what_takes_nothing_says_the_same_whatever_is_sent(path, query, headers, echo, counts):
-    """There is nothing that schemathesis could vary."""
+def test_paths_without_parameters_ignore_the_request(path, query, headers, echo, counts):
+    """These paths have no parameters that schemathesis could vary."""
     response = httpx.get(f"{echo}{path}", params=query, headers=headers)
     counts.setdefault(path, Counter())[response.status_code] += 1
     assert response.status_code == 200 and response.json() == plain_answer(f"{echo}{path}")
@@ -113,14 +113,14 @@ def plain_answer(url: str) -> object:
 
 
 def test_most_random_requests_that_fit_the_spec_are_answered():
-    """The limits stand in it: else what is made from it would be refused, and nothing be tried behind them."""
+    """The spec has the limits; otherwise random requests would be rejected before they reach the service."""
     made = make_spec(echo_service().limits, ["en"])
-    asked = made["components"]["schemas"]["TranslateBody"]["properties"]
+    fields = made["components"]["schemas"]["TranslateBody"]["properties"]
     limits = echo_service().limits
-    assert asked["beam"]["maximum"] == asked["n_best"]["maximum"] == limits.beam
-    assert asked["max_len"]["maximum"] == limits.max_len
-    assert asked["q"]["oneOf"][0]["maxLength"] == limits.characters
-    assert asked["q"]["oneOf"][1]["maxItems"] == limits.texts
+    assert fields["beam"]["maximum"] == fields["n_best"]["maximum"] == limits.beam
+    assert fields["max_len"]["maximum"] == limits.max_len
+    assert fields["q"]["oneOf"][0]["maxLength"] == limits.characters
+    assert fields["q"]["oneOf"][1]["maxItems"] == limits.texts
 
 
 def test_the_spec_names_every_route():

@@ -1,4 +1,4 @@
-"""The shapes of DeepL, Google and OpenNMT: what their clients send, and DeepL's own client unchanged."""
+"""The APIs of DeepL, Google and OpenNMT: requests of their clients, and DeepL's own client unchanged."""
 
 import httpx2 as httpx
 import pytest
@@ -16,8 +16,8 @@ def test_deepls_own_client_unchanged(locked: str) -> None:
     assert (one.text, one.detected_source_lang, one.billed_characters) == ("uoy olleH", "EN", len("Hello you"))
     several = client.translate_text(["one", "two"], target_lang="FR", source_lang="EN")
     assert [each.text for each in several] == ["eno", "owt"]
-    found = client.translate_text(GERMAN, target_lang="ZH-HANS")
-    assert found.detected_source_lang == "DE" and found.text == GERMAN[::-1]
+    results = client.translate_text(GERMAN, target_lang="ZH-HANS")
+    assert results.detected_source_lang == "DE" and results.text == GERMAN[::-1]
     marked = client.translate_text("<p>Hello <b>you</b></p>", source_lang="EN", target_lang="FR", tag_handling="html")
     assert marked.text.startswith("<p>") and marked.text.endswith("</p>")
     assert {each.code for each in client.get_source_languages()} == {"EN", "FR", "DE"}
@@ -47,10 +47,10 @@ def test_google(address: str, locked: str) -> None:
     assert httpx.post(f"{address}/language/translate/v2", json=body).json() == answer
     assert httpx.post(f"{address}/language/translate/v2", data=body).json() == answer
     assert httpx.get(f"{address}/language/translate/v2", params=body).json() == answer
-    (found,) = httpx.post(f"{address}/language/translate/v2", json={"q": GERMAN, "target": "zh-CN"}).json()["data"][
+    (results,) = httpx.post(f"{address}/language/translate/v2", json={"q": GERMAN, "target": "zh-CN"}).json()["data"][
         "translations"
     ]
-    assert found == {"translatedText": GERMAN[::-1], "detectedSourceLanguage": "de"}
+    assert results == {"translatedText": GERMAN[::-1], "detectedSourceLanguage": "de"}
     assert httpx.post(f"{locked}/language/translate/v2", params={"key": KEY}, json=body).json() == answer
     assert httpx.post(f"{locked}/language/translate/v2", headers={"X-goog-api-key": KEY}, json=body).json() == answer
     refused = httpx.post(f"{locked}/language/translate/v2", json=body)
@@ -96,7 +96,7 @@ BAD = [
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("body", BAD, ids=range(len(BAD)))
-def test_bad_requests_are_refused_in_words(address: str, path: str, body: bytes) -> None:
+def test_messages_for_bad_requests_of_other_apis(address: str, path: str, body: bytes) -> None:
     answer = httpx.post(f"{address}{path}", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
     words = answer.json()
@@ -104,7 +104,7 @@ def test_bad_requests_are_refused_in_words(address: str, path: str, body: bytes)
     assert (error["message"] if isinstance(error, dict) else error) and "Traceback" not in answer.text
 
 
-def test_limits_are_those_of_the_server() -> None:
+def test_the_limits_of_the_server_apply() -> None:
     with running(echo_service(characters=10, texts=2)) as (url, _):
         for path, long, many in (
             ("/v2/translate", {"text": "a" * 11, "target_lang": "fr"}, {"text": ["a"] * 3, "target_lang": "fr"}),

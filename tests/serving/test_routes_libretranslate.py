@@ -52,7 +52,7 @@ def test_a_form_and_a_query(client, place):
     assert answer.json() == {"translatedText": "ba\ndc", "alternatives": [answer.json()["alternatives"][0]]}
 
 
-def test_a_form_may_have_utf_8_as_it_is(client):
+def test_a_form_may_have_raw_utf_8(client):
     """As `curl -d q="Café"` sends it."""
     for q in ("Café is", "Caf%C3%A9+is"):
         body = f"q={q}&source=en&target=en".encode()
@@ -62,7 +62,7 @@ def test_a_form_may_have_utf_8_as_it_is(client):
     assert error(wrong, 400) == "Invalid request: the form cannot be read"
 
 
-def test_a_form_in_parts(client):
+def test_a_multipart_form(client):
     """As `curl -F` and FormData send it."""
     fields = {"q": "ab\r\nHello", "source": "en", "target": "fr", "alternatives": "1"}
     answer = client.post("/translate", files={name: (None, value) for name, value in fields.items()})
@@ -81,12 +81,12 @@ def test_a_form_in_parts(client):
         b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n' * 101 + b"--x--",
     ],
 )
-def test_a_bad_form_in_parts_is_refused(client, body):
+def test_a_bad_multipart_form_is_an_error(client, body):
     answer = client.post("/translate", content=body, headers={"Content-Type": "multipart/form-data; boundary=x"})
     assert error(answer, 400).startswith("Invalid request: ")
 
 
-def test_json_by_any_other_name(client):
+def test_other_content_types_of_json(client):
     body = b'{"q": "Hello", "source": "en", "target": "fr"}'
     answer = client.post("/translate", content=body, headers={"Content-Type": "application/vnd.x+json; charset=utf-8"})
     assert answer.json() == {"translatedText": "olleH"}
@@ -97,7 +97,7 @@ def test_codes_have_aliases_and_no_case(client):
         assert ask(client, source="DE", target=target).json() == {"translatedText": "olleH"}
 
 
-def test_auto_says_what_it_found(client):
+def test_auto_returns_the_detected_language(client):
     english = "The weather is nice today and we are going to the lake with our friends."
     french = "Il fait beau et nous allons au lac avec nos amis, bien que ce soit loin."
     one = ask(client, q=english, source="auto").json()
@@ -105,11 +105,11 @@ def test_auto_says_what_it_found(client):
     assert one["detectedLanguage"].keys() == {"confidence", "language"}
     assert one["detectedLanguage"]["language"] == "en" and one["detectedLanguage"]["confidence"] > 50
     several = ask(client, q=[english, french], source="auto").json()
-    assert [found["language"] for found in several["detectedLanguage"]] == ["en", "fr"]
+    assert [results["language"] for results in several["detectedLanguage"]] == ["en", "fr"]
     assert several["translatedText"] == [english[::-1], french]  # the second is already in the target language
 
 
-def test_signs_and_emoji_come_back_as_they_are(client):
+def test_signs_and_emoji_are_returned_unchanged(client):
     assert ask(client, q="🙂 … !", source="auto").json() == {
         "translatedText": "🙂 … !",
         "detectedLanguage": {"confidence": 0.0, "language": "en"},
@@ -120,7 +120,7 @@ def test_the_same_language_changes_nothing(client):
     assert ask(client, source="en", target="en").json() == {"translatedText": "Hello"}
 
 
-def test_alternatives_are_there_when_asked_for(client):
+def test_alternatives_if_requested(client):
     assert ask(client, q="abcd", alternatives=2).json() == {"translatedText": "dcba", "alternatives": ["dcb", "dc"]}
     assert ask(client, q=["abc", "xyz"], alternatives=1).json()["alternatives"] == [["cb"], ["zy"]]
     assert "alternatives" not in ask(client, alternatives=0).json()
@@ -141,8 +141,8 @@ LARGE_PAGES = [f"<p>{PART}</p><p>{PART}<b>x</b></p>"] * 20  # texts with and wit
     [(LARGE_PAGES, {}), (["<p>a</p><p>b <b>c</b> d</p>"], {"queue_requests": 1})],
     ids=["more than the queue", "a queue of one"],
 )
-def test_a_request_takes_its_place_as_a_whole(q, limits):
-    """It is searched for in parts; none of them may be in the way of another."""
+def test_a_request_takes_one_place_in_the_queue(q, limits):
+    """The parts of a request must not compete for places in the queue."""
     service = echo_service(**limits)
     with TestClient(make_app(service)) as one:
         wait_until(lambda: service.is_warm)
@@ -154,7 +154,7 @@ def test_a_request_takes_its_place_as_a_whole(q, limits):
         assert service.room.requests == service.room.characters == 0
 
 
-def test_a_slow_model_takes_a_large_page_when_nobody_waits():
+def test_a_slow_model_accepts_a_large_page_if_the_queue_is_empty():
     service = echo_service()
     with TestClient(make_app(service)) as one:
         wait_until(lambda: service.is_warm)
@@ -165,7 +165,7 @@ def test_a_slow_model_takes_a_large_page_when_nobody_waits():
             assert ask(one, q=page, format="html").status_code == status
 
 
-def test_bad_markup_is_no_failure(client):
+def test_bad_markup_is_translated(client):
     for q in ("a<![<!", "a<![1]>", "a<![ if !IE]>", "a&#" + "1" * 90):
         for source in ("en", "auto"):
             assert ask(client, q=q, format="html", source=source).status_code == 200
@@ -198,17 +198,17 @@ def test_text_is_not_unescaped_or_escaped(client):
         ({"format": "xyz"}, "xyz format is not supported"),
     ],
 )
-def test_a_bad_request_is_said(client, values, words):
+def test_messages_for_bad_requests(client, values, words):
     assert error(ask(client, **values), 400) == words
 
 
 @pytest.mark.parametrize("body", [b"[]", b"3", b"{", b"", b"\xff", b'{"q": "\\ud800"}', b'{"q": NaN}'])
-def test_what_is_no_json_object(client, body):
+def test_a_body_that_is_no_json_object(client, body):
     answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
     assert error(answer, 400) == "Invalid JSON format"
 
 
-def test_a_key_is_asked_for_and_checked(locked):
+def test_keys_are_required_and_checked(locked):
     assert error(ask(locked), 400) == "Please contact the server operator to get an API key"
     for wrong in ("x", KEY.upper(), KEY + "x", KEY[:-1], "x" * 10_000):
         assert error(ask(locked, api_key=wrong), 403) == "Invalid API key"
@@ -226,7 +226,7 @@ def test_a_key_is_asked_for_and_checked(locked):
     assert [answer.json() for answer in right] == [{"translatedText": "olleH"}] * len(right)
 
 
-def test_what_tells_nothing_needs_no_key(locked):
+def test_public_paths_need_no_key(locked):
     for path in ("/languages", "/health", "/frontend/settings", "/spec", "/"):
         assert locked.get(path).status_code == 200
     assert locked.get("/frontend/settings").json()["keyRequired"] is True
@@ -237,9 +237,9 @@ def test_what_tells_nothing_needs_no_key(locked):
 
 
 def test_detect(client):
-    found = client.post("/detect", json={"q": "Das ist ein ziemlich langer deutscher Satz, nicht wahr?"}).json()
-    assert 1 <= len(found) <= 3 and found[0]["language"] == "de"
-    assert all(one.keys() == {"confidence", "language"} and 0 <= one["confidence"] <= 100 for one in found)
+    results = client.post("/detect", json={"q": "Das ist ein ziemlich langer deutscher Satz, nicht wahr?"}).json()
+    assert 1 <= len(results) <= 3 and results[0]["language"] == "de"
+    assert all(one.keys() == {"confidence", "language"} and 0 <= one["confidence"] <= 100 for one in results)
     assert client.post("/detect", data={"q": "123 …"}).json()[0]["language"]
     assert client.post("/detect", json={"q": "…"}).json() == [{"confidence": 0.0, "language": "en"}]
     assert error(client.post("/detect", json={}), 400) == "Invalid request: missing q parameter"
@@ -271,24 +271,24 @@ def test_health_and_settings(client):
     }
 
 
-def test_what_is_off_says_so(client):
+def test_features_that_are_off_are_403(client):
     assert error(client.post("/suggest", json={}), 403)
     assert error(client.post("/translate_file"), 403) == "Files translation are disabled on this server."
 
 
-def test_unknown_paths_and_verbs_are_the_frameworks(client):
+def test_unknown_paths_and_methods(client):
     for answer, status in ((client.get("/detect"), 405), (client.get("/nope"), 404), (client.post("/nope"), 404)):
         assert answer.status_code == status
         assert not answer.headers["content-type"].startswith("application/json")
 
 
-def test_other_sites_may_ask(client):
+def test_other_sites_may_send_requests(client):
     for answer in (client.get("/languages"), ask(client), client.options("/translate"), client.get("/nope")):
         assert answer.headers["access-control-allow-origin"] == "*"
         assert answer.headers["access-control-allow-methods"] == "GET, POST"
 
 
-def test_a_rate_is_429_with_the_time_to_wait():
+def test_the_rate_limit_is_429_with_retry_after():
     with TestClient(make_app(echo_service(requests_per_minute=3))) as client:
         assert ask(client, q=["a", "b"]).status_code == 200  # a batch of two counts as two
         assert ask(client).status_code == 200
@@ -297,7 +297,7 @@ def test_a_rate_is_429_with_the_time_to_wait():
         assert 1 <= int(answer.headers["retry-after"]) <= 60
 
 
-def test_a_failure_inside_is_500_and_tells_nothing():
+def test_an_internal_error_is_500_without_details():
     class Broken(HeldEngine):
         def search(self, requests, settings, **_):
             if any(len(request.source) == len("▁abc") for request in requests):

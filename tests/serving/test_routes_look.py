@@ -1,4 +1,4 @@
-"""POST /api/v1/look: the trace of one sentence, as the page asks for it."""
+"""POST /api/v1/look: the trace of one sentence."""
 
 import asyncio
 import contextlib
@@ -32,16 +32,16 @@ def body(**values: object) -> dict[str, object]:
     return {"q": "abc", "source": "en", "target": "fr"} | values
 
 
-def test_a_trace_is_of_the_translation_that_is_served(client):
-    seen = client.post(PATH, json=body()).json()
-    assert seen["format"] == "heedful-trace"
-    assert seen["source"]["text"] == "abc"
+def test_the_trace_shows_the_served_translation(client):
+    started = client.post(PATH, json=body()).json()
+    assert started["format"] == "heedful-trace"
+    assert started["source"]["text"] == "abc"
     served = client.post("/api/v1/translate", json=body()).json()["translations"][0]["candidates"][0]
-    assert seen["translation"]["text"] == served["text"]
-    assert seen["translation"]["score"] == pytest.approx(served["score"])
+    assert started["translation"]["text"] == served["text"]
+    assert started["translation"]["score"] == pytest.approx(served["score"])
 
 
-def test_what_the_page_asks_for(client):
+def test_requests_of_the_page(client):
     assert client.post(PATH, json=body(reference="cab")).json()["target"]["kind"] == "reference"
     first = client.post(PATH, json=body()).json()["target"]["ids"][0]
     assert client.post(PATH, json=body(prefix=[first])).json()["target"]["kind"] == "prefix"
@@ -49,7 +49,7 @@ def test_what_the_page_asks_for(client):
     assert changed.json()["changes"]["masked_words"] == [0]
 
 
-def test_a_look_is_one_text_whatever_it_is_compared_with():
+def test_a_look_counts_as_one_text():
     service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(texts=1), beam=2)
     with TestClient(make_app(service)) as one:
         assert one.post(PATH, json=body()).status_code == 200
@@ -74,7 +74,7 @@ def test_a_look_is_one_text_whatever_it_is_compared_with():
         {"path": "/etc/passwd"},
     ],
 )
-def test_what_cannot_be_looked_at_is_said(client, values):
+def test_messages_for_bad_looks(client, values):
     answer = client.post(PATH, json=body(**values))
     if values == {"q": "…"}:  # a character like any other, here
         assert answer.status_code in (200, 400)
@@ -85,30 +85,30 @@ def test_what_cannot_be_looked_at_is_said(client, values):
 
 @contextlib.contextmanager
 def held_look(monkeypatch, **limits: float) -> Iterator[tuple[LookRoutes, Service, threading.Event, list[str]]]:
-    """A look takes until the event is set; with what was looked at."""
+    """Replace looks by ones that wait for an event; return the event and the texts of the started looks."""
     service = Service(Pairs([Pair("en", "fr", tiny_translator())]), echo_service().detector, Limits(**limits))
-    looking, gate, seen = LookRoutes(service), threading.Event(), []
+    looking, gate, started = LookRoutes(service), threading.Event(), []
 
-    def trace(asked, look_model):
-        seen.append(asked.q)
+    def trace(look_body, look_model):
+        started.append(look_body.q)
         assert gate.wait(20)
         return "{}"
 
     monkeypatch.setattr(looking, "_trace", trace)
-    yield looking, service, gate, seen
+    yield looking, service, gate, started
     gate.set()
 
 
-def asked(q: str) -> LookBody:
+def look_body(q: str) -> LookBody:
     return LookBody(q, "en", "fr")
 
 
-def test_a_look_that_nobody_waits_for_keeps_its_place_until_its_thread_is_done(monkeypatch):
+def test_a_look_of_a_disconnected_client_keeps_its_place_until_it_is_done(monkeypatch):
     async def leave() -> None:
-        with held_look(monkeypatch) as (looking, service, gate, seen):
+        with held_look(monkeypatch) as (looking, service, gate, started):
             [pair] = service.pairs
-            first, second = (asyncio.ensure_future(looking._within_limits(asked(q), pair)) for q in ("a", "b"))
-            while not seen:
+            first, second = (asyncio.ensure_future(looking._within_limits(look_body(q), pair)) for q in ("a", "b"))
+            while not started:
                 await asyncio.sleep(0.01)
             assert service.room.requests == 2
             first.cancel()
@@ -119,14 +119,14 @@ def test_a_look_that_nobody_waits_for_keeps_its_place_until_its_thread_is_done(m
             gate.set()
             while service.room.requests:
                 await asyncio.sleep(0.01)
-            assert looking._backlog.work == 0 and seen == ["a"] and service.room.answered == 0
+            assert looking._backlog.work == 0 and started == ["a"] and service.room.answered == 0
 
     asyncio.run(asyncio.wait_for(leave(), 20))
 
 
-def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeypatch):
+def test_a_late_look_is_answered_at_once_and_loading_is_not_counted(monkeypatch):
     async def late() -> None:
-        with held_look(monkeypatch, request_seconds=0.2) as (looking, service, gate, seen):
+        with held_look(monkeypatch, request_seconds=0.2) as (looking, service, gate, started):
             [pair] = service.pairs
             look_model = looking._model(pair)
 
@@ -136,11 +136,11 @@ def test_a_late_look_is_answered_at_once_and_loading_takes_no_time_of_it(monkeyp
 
             monkeypatch.setattr(looking, "_model", slow)
             with pytest.raises(ApiError, match="too long"):
-                await looking._within_limits(asked("a"), pair)
-            assert seen == ["a"] and service.room.requests == 1  # it was looked at, after it was loaded
+                await looking._within_limits(look_body("a"), pair)
+            assert started == ["a"] and service.room.requests == 1  # it was looked at, after it was loaded
             gate.set()
             while service.room.requests:
                 await asyncio.sleep(0.01)
-            assert await looking._within_limits(asked("b"), pair) == "{}"
+            assert await looking._within_limits(look_body("b"), pair) == "{}"
 
     asyncio.run(asyncio.wait_for(late(), 20))

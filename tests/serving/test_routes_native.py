@@ -22,10 +22,10 @@ from tiny_translator import tiny_translator
 PATH = "/api/v1/translate"
 
 
-def translate_texts(translator, texts, settings, *, wanted=lambda index: True, listeners=MappingProxyType({})):
-    """Translate as the batcher does, with listeners and clients that leave."""
+def translate_texts(translator, texts, settings, *, is_wanted=lambda index: True, listeners=MappingProxyType({})):
+    """Translate as the batcher does, with listeners and disconnecting clients."""
     block = translator.translate_block(
-        texts, settings, should_stop=lambda index: not wanted(index), on_partial=listeners
+        texts, settings, should_stop=lambda index: not is_wanted(index), on_partial=listeners
     )
     return list(block.outputs)
 
@@ -41,11 +41,11 @@ def body(**values: object) -> dict[str, object]:
 
 
 def events(text: str) -> list[tuple[str, dict[str, object]]]:
-    found = []
+    results = []
     for block in text.strip().split("\n\n"):
         name, data = block.split("\n")
-        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        results.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return results
 
 
 def test_scores_and_n_best(client):
@@ -60,7 +60,7 @@ def test_scores_and_n_best(client):
     assert answer["translations"][1]["candidates"][0]["text"] == "zyx"
 
 
-def test_alignment_only_when_asked_for(client):
+def test_alignment_only_if_requested(client):
     assert "alignment" not in client.post(PATH, json=body()).json()["translations"][0]["candidates"][0]
 
 
@@ -91,14 +91,14 @@ def test_auto(client):
     ],
 )
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
-def test_what_is_wrong_is_said(client, values, words, path):
+def test_errors_name_the_field(client, values, words, path):
     answer = client.post(path, json=body(**values))
     assert answer.status_code == 400
     assert words in answer.json()["error"]
 
 
 class Doubting(HeldEngine):
-    """The longer a text the less likely; what has an x in it is cut off."""
+    """Scores fall with the length of a text; texts with an x are cut off."""
 
     def search(
         self, requests: Sequence[Request], settings: SearchSettings, *, callback: SearchCallback | None = None
@@ -111,17 +111,17 @@ class Doubting(HeldEngine):
 
 
 @pytest.mark.parametrize("texts", [["abc", "de f", "…"], ["abc", "x"], ["…"], []])
-def test_html_is_as_likely_as_its_texts_together(texts):
+def test_the_score_of_html_is_the_sum_of_its_texts(texts):
     page = "".join(f"<p>{text.replace('f', '<b>f</b>')}</p>" for text in texts) + "<hr>"
     with TestClient(make_app(echo_service(Doubting()))) as client:
         answers = client.post(PATH, json=body(q=[*texts, "a"])).json()["translations"]
         [answer] = client.post(PATH, json=body(q=page, format="html")).json()["translations"]
     parts = [one["candidates"][0] for one in answers[:-1]]  # the last is there since there must be one
-    [found] = answer["candidates"]
-    assert found["score"] == sum(part["score"] for part in parts)
-    assert found["normalized_score"] == sum(part["normalized_score"] for part in parts)
-    assert found["complete"] == all(part["complete"] for part in parts)
-    assert found["complete"] == ("x" not in texts) and (found["score"] < 0) == ("abc" in texts)
+    [results] = answer["candidates"]
+    assert results["score"] == sum(part["score"] for part in parts)
+    assert results["normalized_score"] == sum(part["normalized_score"] for part in parts)
+    assert results["complete"] == all(part["complete"] for part in parts)
+    assert results["complete"] == ("x" not in texts) and (results["score"] < 0) == ("abc" in texts)
 
 
 def test_missing_fields_and_bad_json(client):
@@ -130,63 +130,67 @@ def test_missing_fields_and_bad_json(client):
         assert client.post(PATH, content=content).status_code == 400
 
 
-def test_a_stream_ends_with_what_the_plain_request_says(client):
+def test_a_stream_ends_with_the_answer_of_a_plain_request(client):
     plain = client.post(PATH, json=body(q=["abc", "xyz"])).json()["translations"]
     answer = client.post(f"{PATH}/stream", json=body(q=["abc", "xyz"]))
     assert answer.headers["content-type"].startswith("text/event-stream")
-    found = events(answer.text)
-    assert [name for name, _ in found] == ["translation", "translation", "done"]
-    assert [data["answer"] for _, data in found[:2]] == plain
+    results = events(answer.text)
+    assert [name for name, _ in results] == ["translation", "translation", "done"]
+    assert [data["answer"] for _, data in results[:2]] == plain
 
 
-def test_a_stream_tells_what_is_written_so_far():
+def test_a_stream_sends_partial_texts():
     pairs = Pairs([Pair("en", "fr", tiny_translator())])
     with TestClient(make_app(Service(pairs, echo_service().detector, Limits()))) as client:
-        found = events(client.post(f"{PATH}/stream", json=body(q="abc", max_len=12)).text)
-    names = [name for name, _ in found]
+        results = events(client.post(f"{PATH}/stream", json=body(q="abc", max_len=12)).text)
+    names = [name for name, _ in results]
     assert names[-2:] == ["translation", "done"]
     assert names[:-2] and set(names[:-2]) == {"partial"}
 
 
 @pytest.mark.parametrize("make", [lambda: echo_translator(), tiny_translator], ids=["whole pieces", "torch"])
-def test_a_text_of_several_pieces_is_told_piece_by_piece(make):
-    """By every engine: whole pieces if it cannot be looked into."""
+def test_a_text_of_several_segments_is_streamed_segment_by_segment(make):
+    """Every engine streams; CTranslate2 streams whole segments."""
     translator, settings = make(), SearchSettings(beam=2, max_len=12)
     text = "\n".join("abcdefghijk")
-    told: list[str] = []
-    found = translate_texts(translator, [text, "xyz"], settings, listeners={0: told.append})
-    assert [one[0].text for one in found] == [
+    partials: list[str] = []
+    results = translate_texts(translator, [text, "xyz"], settings, listeners={0: partials.append})
+    assert [one[0].text for one in results] == [
         one[0].text for one in translator.search([text, "xyz"], beam=2, max_len=12)
     ]
-    lines = found[0][0].text.split("\n")
+    lines = results[0][0].text.split("\n")
     wholes = ["\n".join(lines[:n]) for n in (1, 3, 7)]  # after turns of one, two and four
-    assert [one for one in told if one in wholes][-3:] == wholes or told == wholes
-    assert len(told) > 3 or translator.engine.name != "torch"
+    assert [one for one in partials if one in wholes][-3:] == wholes or partials == wholes
+    assert len(partials) > 3 or translator.engine.name != "torch"
     silent = translate_texts(translator, [text], settings)
-    assert silent[0][0].text == found[0][0].text
+    assert silent[0][0].text == results[0][0].text
 
 
-def test_the_default_engine_streams_pieces(client):
-    found = events(client.post(f"{PATH}/stream", json=body(q="abc\n\n def\nghi\njkl")).text)
-    names = [name for name, _ in found]
+def test_the_default_engine_streams_segments(client):
+    results = events(client.post(f"{PATH}/stream", json=body(q="abc\n\n def\nghi\njkl")).text)
+    names = [name for name, _ in results]
     assert names[-2:] == ["translation", "done"] and "partial" in names
-    whole = found[-2][1]["answer"]["candidates"][0]["text"]
+    whole = results[-2][1]["answer"]["candidates"][0]["text"]
     assert whole == "cba\n\n fed\nihg\nlkj"
-    assert found[0][1]["text"] in ("cba", "cba\n\n fed\nihg")
+    assert results[0][1]["text"] in ("cba", "cba\n\n fed\nihg")
 
 
-def test_a_search_in_turns_leaves_out_who_is_gone():
+def test_a_search_in_rounds_drops_disconnected_clients():
     engine = HeldEngine()
-    told: list[str] = []
+    partials: list[str] = []
     text = "\n".join("abcdefghijk")
     [left] = translate_texts(
-        echo_translator(engine), [text], SearchSettings(beam=1), wanted=lambda _: not told, listeners={0: told.append}
+        echo_translator(engine),
+        [text],
+        SearchSettings(beam=1),
+        is_wanted=lambda _: not partials,
+        listeners={0: partials.append},
     )
-    assert left == [] and told == ["a"] and len(engine.asked) == 1
+    assert left == [] and partials == ["a"] and len(engine.asked) == 1
 
 
-def test_a_stream_says_when_it_is_refused():
-    """Before it begins, with the status and the headers of every other refusal."""
+def test_a_rejected_stream_has_an_error_status():
+    """The request is rejected before the stream begins, with the usual status and headers."""
     service = echo_service()
     with TestClient(make_app(service)) as client:
         for path in (PATH, f"{PATH}/stream"):
@@ -203,18 +207,18 @@ def test_a_stream_says_when_it_is_refused():
         assert service.metrics.requests[f"{PATH}/stream", 429] == 2
 
 
-def test_a_search_that_says_where_it_looked_can_be_watched_too():
+def test_a_search_with_attention_can_be_streamed():
     translator = tiny_translator()
     settings = SearchSettings(beam=2, attention=True, max_len=12)
-    told: list[str] = []
-    watched = translate_texts(translator, ["abc", "ab"], settings, listeners={0: told.append})
+    partials: list[str] = []
+    watched = translate_texts(translator, ["abc", "ab"], settings, listeners={0: partials.append})
     assert watched == translator.search(["abc", "ab"], beam=2, attention=True, max_len=12)
-    assert watched[0][0].alignment and len(told) > 1
-    asked: list[int] = []
+    assert watched[0][0].alignment and len(partials) > 1
+    checked: list[int] = []
 
-    def wanted(number: int) -> bool:
-        asked.append(number)
-        return number != 1 or asked.count(1) < 3  # gone after two steps
+    def is_wanted(number: int) -> bool:
+        checked.append(number)
+        return number != 1 or checked.count(1) < 3  # gone after two steps
 
-    left = translate_texts(translator, ["abc", "ab"], settings, wanted=wanted)
-    assert left[0][0].text == watched[0][0].text and left[1] == [] and asked.count(1) < 8 < asked.count(0)
+    left = translate_texts(translator, ["abc", "ab"], settings, is_wanted=is_wanted)
+    assert left[0][0].text == watched[0][0].text and left[1] == [] and checked.count(1) < 8 < checked.count(0)

@@ -1,4 +1,4 @@
-"""Limits, keys, headers, metrics: what a stranger can send, and what is said back."""
+"""Limits, keys, security headers, logs and metrics: hostile requests and their answers."""
 
 import io
 import logging
@@ -32,7 +32,7 @@ def client() -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("body", BAD_MARKUP.values(), ids=BAD_MARKUP)
-def test_bad_markup_is_read_in_no_time(client, body):
+def test_bad_markup_is_read_quickly(client, body):
     started = time.process_time()
     assert client.post("/translate", content=body, headers=JSON).status_code == 200
     assert time.process_time() - started < 5.0  # a second on a busy machine; with the square of its length, minutes
@@ -40,7 +40,7 @@ def test_bad_markup_is_read_in_no_time(client, body):
 
 @pytest.mark.parametrize("body", TOO_MUCH.values(), ids=TOO_MUCH)
 @pytest.mark.parametrize("path", ["/translate", "/api/v1/translate", "/detect"])
-def test_too_much_is_refused_at_once(client, path, body):
+def test_large_requests_are_rejected_at_once(client, path, body):
     if path == "/translate" and b"beam" in body:
         pytest.skip("not one of its fields")
     if path == "/detect" and b'"q": "a"' in body:
@@ -55,7 +55,7 @@ def test_too_much_is_refused_at_once(client, path, body):
     assert min(times) < 0.05
 
 
-def test_a_body_that_does_not_say_its_length_is_cut(client):
+def test_a_body_without_a_length_is_limited(client):
     chunks = (b"x" * 65_536 for _ in range(100))
     assert client.post("/translate", content=chunks, headers=JSON).status_code == 413
 
@@ -66,7 +66,7 @@ def test_headers_are_bounded(client):
     assert client.get("/health", headers={"x": "y" * 17_000}).status_code == 431
 
 
-def test_every_answer_has_the_headers_of_a_careful_server(client):
+def test_every_response_has_the_security_headers(client):
     for answer in (client.get("/"), client.get("/nope"), client.post("/translate", json={}), client.get("/spec")):
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
@@ -75,7 +75,7 @@ def test_every_answer_has_the_headers_of_a_careful_server(client):
         assert "server" not in answer.headers
 
 
-def test_no_path_leaves_the_page(tmp_path: Path):
+def test_no_path_leads_out_of_the_page(tmp_path: Path):
     page = tmp_path / "page"
     (page / "parts").mkdir(parents=True)
     (page / "index.html").write_text("<p>page</p>")
@@ -120,15 +120,15 @@ def test_no_key_and_no_text_is_logged(caplog):
     finally:
         logging.getLogger().removeHandler(handler)
     assert statuses == [500, 200, 403, 404, 200]
-    said = "".join(
+    output = "".join(
         line for line in stream.getvalue().splitlines() if "HTTP Request" not in line
     )  # the client's own log
     for secret in (KEY, "SECRET", "testclient"):
-        assert secret not in said and secret not in metrics
-    assert "RuntimeError at" in said and "POST /translate 500" in said
+        assert secret not in output and secret not in metrics
+    assert "RuntimeError at" in output and "POST /translate 500" in output
 
 
-def test_metrics_are_prometheus_text(client):
+def test_metrics_have_prometheus_format(client):
     client.post("/translate", json={"q": ["a", "b"], "source": "en", "target": "fr"})
     lines = client.get("/metrics").text.splitlines()
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
@@ -182,7 +182,7 @@ def test_keys_are_kept_as_hashes(tmp_path: Path):
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 def test_a_new_key_has_a_line_of_its_own(end: str, tmp_path: Path):
-    """Also in a file whose last line has no end, as editors leave it."""
+    """A new key starts a new line, also if the last line of the file has no line end."""
     path, old = tmp_path / "keys", "an-old-key-0123456789"
     for last in ("# my keys", hash_key(old, name="old").line().rstrip("\n")):
         path.write_text(last + end)
@@ -208,12 +208,12 @@ def test_a_rate_is_exact():
     rate.spend("another", 60)  # has its own
 
 
-def test_limits_that_make_no_sense_are_refused():
+def test_invalid_limits_are_errors():
     for wrong in ({"texts": 0}, {"receive_seconds": 0.0}, {"alternatives": 8}, {"requests_per_minute": -1}):
         with pytest.raises(UserError, match=next(iter(wrong))):
             Limits(**wrong)
 
 
-def test_loopback_is_known():
+def test_loopback_addresses():
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.1", "example.org", "")))

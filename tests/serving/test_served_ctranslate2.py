@@ -1,4 +1,4 @@
-"""CTranslate2 behind the server: whoever asks, and with whom, gets what it says offline."""
+"""CTranslate2 in the server: every answer equals the offline one, in any batch."""
 
 import asyncio
 import itertools
@@ -35,15 +35,15 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_answers_are_those_of_the_engine_offline(translator, beam):
+def test_answers_equal_those_of_the_engine_offline(translator, beam):
     draw = random.Random(beam)
     texts = [random_text(draw) for _ in range(N_TEXTS)]
     offline = dict(zip(texts, (best[0] for best in translator.search(texts, beam=beam)), strict=True))
     assert len({one.text for one in offline.values()}) > N_TEXTS // 10  # it does not say the same to everybody
     service = Service(Pairs([Pair("en", "fr", translator)]), detector, beam=beam)
     with running(service) as (url, _):
-        found = asyncio.run(many_texts(url, texts, n_clients=20))
-    assert differing(found, offline) == []
+        results = asyncio.run(many_texts(url, texts, n_clients=20))
+    assert differing(results, offline) == []
     assert service._batchers["en-fr"].work.batches < N_TEXTS // 3  # they were merged
 
 
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[("ctranslate2", "float32"), ("auto", "int8")], ids=["alone", "int8"])
 def client(request: pytest.FixtureRequest, folder: Path) -> Iterator[TestClient]:
-    """As with --engine ctranslate2 and with --compute int8: there is no torch for what CTranslate2 cannot do."""
+    """With --engine ctranslate2 or --compute int8, torch does not take over unsupported settings."""
     engine, compute = request.param
     with pytest.MonkeyPatch.context() as patched:
         count_conversions(patched)  # in this process, which is faster
@@ -68,7 +68,7 @@ ASKED = {"q": "A dog runs.\nTwo dogs sleep.", "source": "en", "target": "de"}
 
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
-def test_what_the_engine_cannot_do_is_the_requests_mistake(client, path):
+def test_unsupported_settings_are_400(client, path):
     answer = client.post(path, json=ASKED | {"beam": 5, "length_penalty": 6})
     assert answer.status_code == 400
     assert "length penalty" in answer.json()["error"]
@@ -77,7 +77,7 @@ def test_what_the_engine_cannot_do_is_the_requests_mistake(client, path):
         assert client.post(path, json=ASKED | can).status_code == 200
 
 
-def test_extremes_of_every_number_of_the_spec_are_no_failure(client):
+def test_the_extreme_numbers_of_the_spec_are_accepted_or_400(client):
     spec = client.get("/spec").json()
     n_asked = 0
     for path, methods in spec["paths"].items():
@@ -86,27 +86,27 @@ def test_extremes_of_every_number_of_the_spec_are_no_failure(client):
         schema = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
         extremes = dict(numbers_of(schema, spec))
         for values in itertools.product(*extremes.values()):
-            asked = ASKED | dict(zip(extremes, values, strict=True))
-            answer = client.post(path, json=asked if path != "/detect" else {"q": "A dog."})
-            assert answer.status_code in (200, 400), (path, asked, answer.text)
+            body = ASKED | dict(zip(extremes, values, strict=True))
+            answer = client.post(path, json=body if path != "/detect" else {"q": "A dog."})
+            assert answer.status_code in (200, 400), (path, body, answer.text)
             assert "event: error" not in answer.text
             n_asked += 1
     assert n_asked > 40  # there is something to try
 
 
 def numbers_of(schema: dict[str, Any], spec: dict[str, Any]) -> Iterator[tuple[str, list[object]]]:
-    """The fields of a body that are numbers or have numbers in them, each with its smallest and its largest value."""
+    """Yield the fields of a body that contain numbers, each with its smallest and its largest value."""
     for name, field in resolved(schema, spec)["properties"].items():
-        found = values_of(field, spec)
-        if found:
-            yield name, found
+        results = values_of(field, spec)
+        if results:
+            yield name, results
 
 
 def values_of(schema: dict[str, Any], spec: dict[str, Any]) -> list[Any]:
     schema = resolved(schema, spec)
     for choice in schema.get("anyOf", []):
-        if found := values_of(choice, spec):
-            return found
+        if results := values_of(choice, spec):
+            return results
     kinds = schema.get("type", [])
     if "integer" in kinds or "number" in kinds:
         return [schema["minimum"], schema.get("maximum", 10**9)]
@@ -114,7 +114,9 @@ def values_of(schema: dict[str, Any], spec: dict[str, Any]) -> list[Any]:
         return [[one] for one in values_of(schema["items"], spec)]
     if "object" in kinds:
         fields = dict(numbers_of(schema, spec))
-        return [{"kind": "cross"} | {name: found[end] for name, found in fields.items()} for end in (0, -1) if fields]
+        return [
+            {"kind": "cross"} | {name: results[end] for name, results in fields.items()} for end in (0, -1) if fields
+        ]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Behind a socket: slow clients, clients that leave, more than it can do, and the end."""
+"""The server on a socket: slow clients, disconnecting clients, overload, and shutdown."""
 
 import asyncio
 import contextlib
@@ -34,12 +34,12 @@ def random_texts(n: int) -> list[str]:
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\n", HEAD % 1000, HEAD % 1000 + BODY], ids=["nothing", "line", "head", "body"]
 )
-def test_slow_clients_are_cut_and_others_served(sent):
+def test_slow_clients_are_disconnected_and_others_served(sent):
     assert 0.5 < slow_clients(50, receive_seconds=1.0, sent=sent)[0] < 4
 
 
-def test_by_default_slow_clients_are_cut_within_ten_seconds():
-    """With two seconds for as many as may come; `make serve-test` cuts 500."""
+def test_by_default_slow_clients_are_disconnected_within_ten_seconds():
+    """The defaults leave two seconds of margin; `make serve-test` tests 500 clients."""
     assert Limits().receive_seconds <= 8.0
 
 
@@ -75,20 +75,20 @@ def test_bad_bytes_do_no_harm():
             assert httpx.get(f"{url}/health").status_code == 200
 
 
-def test_who_leaves_frees_the_place():
+def test_a_disconnected_client_frees_its_place():
     engine = HeldEngine()
     service = echo_service(engine, queue_requests=10, n_threads=1)
     with running(service) as (url, _):
         wait_until(lambda: service.is_warm)
         engine.gate.clear()
-        gone = [connect(url) for _ in range(10)]
-        for connection in gone:
+        connections = [connect(url) for _ in range(10)]
+        for connection in connections:
             connection.sendall(HEAD % len(BODY) + BODY)
         wait_until(lambda: service.room.requests == 10)
         refused = httpx.post(f"{url}/translate", content=BODY, headers={"Content-Type": "application/json"})
         assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
         started = time.monotonic()
-        for connection in gone:
+        for connection in connections:
             connection.close()
         wait_until(lambda: service.room.requests == 0)
         assert time.monotonic() - started < 0.25
@@ -97,7 +97,7 @@ def test_who_leaves_frees_the_place():
 
 
 @pytest.mark.parametrize("refused", [True, False], ids=["no place", "a failure"])
-def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
+def test_a_failed_warm_up_is_logged_and_repeated(refused, monkeypatch, caplog):
     monkeypatch.setattr(service_module, "FIRST_PAUSE", 0.05)
 
     class Broken(HeldEngine):
@@ -123,7 +123,7 @@ def test_a_failed_warm_up_is_said_and_tried_again(refused, monkeypatch, caplog):
         assert httpx.get(f"{url}/ready").json() == {"status": "ready"}
 
 
-def test_one_connection_too_many_is_refused_as_everything_else():
+def test_one_connection_too_many_is_rejected_like_a_request():
     service = echo_service(connections=3)
     with running(service) as (url, _), contextlib.ExitStack() as stack:
         wait_until(lambda: service.is_warm)
@@ -141,8 +141,8 @@ def test_one_connection_too_many_is_refused_as_everything_else():
         assert httpx.get(f"{url}/health").status_code == 200
 
 
-def test_reading_html_keeps_nobody_waiting():
-    """It is read in another thread, and only by who has a place in the queue."""
+def test_parsing_html_does_not_block_other_requests():
+    """HTML is parsed in another thread, and only for requests with a place in the queue."""
     engine = HeldEngine()
     service = echo_service(engine, queue_requests=3)
     begun, go_on = threading.Event(), threading.Event()
@@ -154,21 +154,21 @@ def test_reading_html_keeps_nobody_waiting():
             return Detected("en", 50.0)
 
     service.detector = SlowDetector()
-    asked = {"q": "<p>Hello <b>you</b></p>", "source": "auto", "target": "fr", "format": "html"}
+    body = {"q": "<p>Hello <b>you</b></p>", "source": "auto", "target": "fr", "format": "html"}
     with running(service) as (url, _), ThreadPoolExecutor(3) as clients:
         wait_until(lambda: service.is_warm)
-        answers = [clients.submit(httpx.post, f"{url}/translate", json=asked) for _ in range(3)]
+        answers = [clients.submit(httpx.post, f"{url}/translate", json=body) for _ in range(3)]
         assert begun.wait(20)
         wait_until(lambda: service.room.requests == 3)
         assert httpx.get(f"{url}/health").status_code == 200
-        refused = httpx.post(f"{url}/translate", json=asked)
+        refused = httpx.post(f"{url}/translate", json=body)
         assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
         go_on.set()
         assert [answer.result().status_code for answer in answers] == [200] * 3
         assert service.room.requests == 0 and service.room.accepted == service.room.answered
 
 
-def test_a_stream_that_nobody_reads_ends():
+def test_a_stream_without_a_reader_ends():
     engine = HeldEngine()
     service = echo_service(engine)
     with running(service) as (url, _):
@@ -182,8 +182,8 @@ def test_a_stream_that_nobody_reads_ends():
         engine.gate.set()
 
 
-def test_three_times_what_it_can_do():
-    """Accepted requests are all answered rightly; the others are refused at once."""
+def test_overload():
+    """All accepted requests are answered correctly; the others are rejected at once."""
     engine = HeldEngine(seconds=0.02)  # a batch; of one text each, for one thread: 50 a second
     service = echo_service(engine, queue_requests=16, batch_characters=1, n_threads=1)
     with running(service) as (url, _):
@@ -198,7 +198,7 @@ def test_three_times_what_it_can_do():
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_who_waits_have_an_answer(sent):
+def test_a_signal_lets_accepted_requests_finish(sent):
     with start_slow_server() as (process, url):
         statuses, broken = asyncio.run(ask_until_stopped(url, lambda: os.kill(process.pid, sent), after=1.0))
         accepted, answered = stopped(process)
@@ -208,7 +208,7 @@ def test_a_signal_lets_who_waits_have_an_answer(sent):
     assert statuses[200] >= 5
 
 
-def test_while_it_drains_others_are_told_so():
+def test_new_requests_are_rejected_while_it_drains():
     engine = HeldEngine()
     service = echo_service(engine)
     with running(service) as (url, server), connect(url) as waiting:
@@ -225,7 +225,7 @@ def test_while_it_drains_others_are_told_so():
         assert waiting.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_the_command_refuses_what_is_not_safe(tmp_path: Path):
+def test_the_command_rejects_unsafe_options(tmp_path: Path):
     model_folder(tmp_path / "model")
 
     def serve(*options: str) -> tuple[int, str]:
@@ -241,13 +241,13 @@ def test_the_command_refuses_what_is_not_safe(tmp_path: Path):
         (["-m", model, "--set", "text=3"], "texts"),
         (["-m", model, model], "two models"),
     ):
-        code, said = serve(*options)
-        assert code == 1 and words in said and "Traceback" not in said, said
-    code, said = serve("--new-key", str(tmp_path / "keys"))
+        code, output = serve(*options)
+        assert code == 1 and words in output and "Traceback" not in output, output
+    code, output = serve("--new-key", str(tmp_path / "keys"))
     assert code == 0 and (tmp_path / "keys").is_file()
 
 
-def test_an_address_in_use_is_said(tmp_path: Path):
+def test_an_address_in_use_is_an_error(tmp_path: Path):
     model_folder(tmp_path / "model")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The end of a server whose threads compute something that cannot be stopped: a look, a batch in CTranslate2."""
+"""Shutdown of a server whose threads cannot be stopped: a look, a batch in CTranslate2."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ SLACK = 1.5  # seconds: a busy machine, and the end of a process
 
 @contextmanager
 def at_work(path: str, *options: str) -> Iterator["Popen[str]"]:
-    """A server that has accepted a request with which it is never done."""
+    """Start a server that has accepted a request which never finishes."""
     with start_server(STUCK, *options) as (process, url):
         wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
         with connect(url) as waiting:
@@ -29,7 +29,7 @@ def at_work(path: str, *options: str) -> Iterator["Popen[str]"]:
             yield process
 
 
-def said(process: "Popen[str]") -> str:
+def output_of(process: "Popen[str]") -> str:
     assert process.stderr is not None
     return process.stderr.read()
 
@@ -45,7 +45,7 @@ def test_a_second_signal_ends_it_at_once(path, sent):
         os.kill(process.pid, sent)
         assert process.wait(20) == 130
         assert time.monotonic() - started < SLACK
-        assert "1 requests not answered" in said(process)
+        assert "1 requests not answered" in output_of(process)
 
 
 @pytest.mark.parametrize("path", ["/translate", "/api/v1/look"])
@@ -55,4 +55,4 @@ def test_one_signal_ends_it_when_the_time_to_drain_is_over(path):
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(20) == 0
         assert 2.0 <= time.monotonic() - started < 2.0 + SLACK
-        assert "accepted" in said(process)
+        assert "accepted" in output_of(process)

@@ -68,16 +68,16 @@ def chromium() -> Iterator["playwright.Browser"]:
 
 @contextmanager
 def watched(
-    browser: "playwright.Browser", *, width: int = 1100, height: int = 1100, **wishes: str
+    browser: "playwright.Browser", *, width: int = 1100, height: int = 1100, **options: str
 ) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB", **wishes)
+    context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB", **options)
     context.set_default_timeout(PATIENCE)
-    seen = Watched(context.new_page())
-    seen.page.on(
-        "console", lambda said: seen.complaints.append(said.text) if said.type in ("error", "warning") else None
+    tab = Watched(context.new_page())
+    tab.page.on(
+        "console", lambda message: tab.complaints.append(message.text) if message.type in ("error", "warning") else None
     )
-    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    seen.page.on("request", lambda asked: seen.requests.append(asked.url) if asked.url != "about:blank" else None)
-    yield seen
+    tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.page.on("request", lambda asked: tab.requests.append(asked.url) if asked.url != "about:blank" else None)
+    yield tab
     context.close()
-    assert not seen.complaints, seen.complaints
+    assert not tab.complaints, tab.complaints

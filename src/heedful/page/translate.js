@@ -117,7 +117,7 @@ function resultPane({ look }) {
   function enable(is) {
     copyButton.disabled = lookButton.disabled = !is;
   }
-  /** Clear the result of an earlier text, because Look would show another translation. */
+  /** Mark the result of an earlier text as outdated, and disable Look, which would show another translation. */
   function outdate() {
     output.classList.add("old");
     lookButton.disabled = true;
