@@ -50,7 +50,7 @@ IN_SERVING = [
     Mutant(
         "a request that will be late is accepted",
         "serving/batching.py",
-        "has_time = all(backlog.has_time_for(more) for backlog, more in work.items())",
+        "has_time = all(estimator.has_time_for(more) for estimator, more in work.items())",
         "has_time = True",
         BACKLOG,
     ),

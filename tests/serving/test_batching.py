@@ -289,8 +289,8 @@ def test_partial_translations_are_reported():
     assert text.startswith(heard[2])
 
 
-def place(room: AdmissionQueue, n_characters: int, backlog: LatencyEstimator | None = None):
-    return room.place(n_characters, {backlog or LatencyEstimator(seconds=60.0): n_characters})
+def place(room: AdmissionQueue, n_characters: int, estimator: LatencyEstimator | None = None):
+    return room.place(n_characters, {estimator or LatencyEstimator(seconds=60.0): n_characters})
 
 
 def test_an_empty_queue_accepts_a_larger_request():

@@ -48,12 +48,12 @@ class SlowEngine(HeldEngine):
 
 def learned(pace: float, *, seconds: float = DEADLINE) -> tuple[LatencyEstimator, Clock]:
     clock = Clock()
-    backlog = LatencyEstimator(seconds=seconds, clock=clock)
+    estimator = LatencyEstimator(seconds=seconds, clock=clock)
     for _ in range(20):
         began = clock.now
         clock.pass_by(1000 * pace)
-        backlog.learn(1000, began)
-    return backlog, clock
+        estimator.learn(1000, began)
+    return estimator, clock
 
 
 def test_sizes_are_about_four_per_token():
@@ -94,77 +94,77 @@ def test_queue_and_batches_count_chinese_by_tokens():
 
 
 def test_no_prediction_before_the_first_measurement():
-    backlog = LatencyEstimator(seconds=DEADLINE)
-    backlog.work = 10**9
-    assert backlog.has_time_for(10**9)
-    assert backlog.wait() == 0.0 and backlog.retry_after() == 1
-    assert backlog.batch(2) == float("inf")
+    estimator = LatencyEstimator(seconds=DEADLINE)
+    estimator.work = 10**9
+    assert estimator.has_time_for(10**9)
+    assert estimator.wait() == 0.0 and estimator.retry_after() == 1
+    assert estimator.batch(2) == float("inf")
 
 
 @pytest.mark.parametrize("pace", [0.0001, 0.01])
 def test_the_accepted_work_is_bounded_by_the_deadline(pace):
-    backlog, _ = learned(pace)
+    estimator, _ = learned(pace)
     most = round(PLANNED_SHARE * DEADLINE / pace)
-    backlog.work = most // 2
-    assert backlog.wait() == pytest.approx(PLANNED_SHARE * DEADLINE / 2)
-    assert backlog.has_time_for(most // 2 - 1) and not backlog.has_time_for(most // 2 + 2)
-    assert backlog.retry_after() == round(PLANNED_SHARE * DEADLINE / 2)
-    backlog.work = 0
-    assert backlog.has_time_for(100 * most)  # alone
+    estimator.work = most // 2
+    assert estimator.wait() == pytest.approx(PLANNED_SHARE * DEADLINE / 2)
+    assert estimator.has_time_for(most // 2 - 1) and not estimator.has_time_for(most // 2 + 2)
+    assert estimator.retry_after() == round(PLANNED_SHARE * DEADLINE / 2)
+    estimator.work = 0
+    assert estimator.has_time_for(100 * most)  # alone
 
 
 def test_the_first_batch_does_not_count():
     clock = Clock()
-    backlog = LatencyEstimator(seconds=DEADLINE, clock=clock)
+    estimator = LatencyEstimator(seconds=DEADLINE, clock=clock)
     clock.pass_by(100.0)  # a model is loaded
-    backlog.learn(1000, 0.0)
-    backlog.work = 1000
-    assert backlog.wait() == 0.0
+    estimator.learn(1000, 0.0)
+    estimator.work = 1000
+    assert estimator.wait() == 0.0
     clock.pass_by(1.0)
-    backlog.learn(1000, 100.0)
-    assert backlog.wait() == pytest.approx(1.0)
+    estimator.learn(1000, 100.0)
+    assert estimator.wait() == pytest.approx(1.0)
 
 
 def test_overlapping_batches_count_once():
     clock = Clock()
-    backlog = LatencyEstimator(seconds=DEADLINE, clock=clock)
+    estimator = LatencyEstimator(seconds=DEADLINE, clock=clock)
     for start in range(0, 40, 2):  # two threads: each batch takes two seconds, one ends every second
         for began in (start, start + 1):
             clock.now = began + 2.0
-            backlog.learn(500, float(began))
-    backlog.work = 500
-    assert backlog.wait() == pytest.approx(1.0, rel=0.05)
+            estimator.learn(500, float(began))
+    estimator.work = 500
+    assert estimator.wait() == pytest.approx(1.0, rel=0.05)
 
 
 def test_idle_time_does_not_count():
-    backlog, clock = learned(0.001)
+    estimator, clock = learned(0.001)
     clock.pass_by(3600.0)
     began = clock.now
     clock.pass_by(1.0)
-    backlog.learn(1000, began)
-    backlog.work = 1000
-    assert backlog.wait() == pytest.approx(1.0)
+    estimator.learn(1000, began)
+    estimator.work = 1000
+    assert estimator.wait() == pytest.approx(1.0)
 
 
 def test_the_prediction_follows_a_slower_machine():
-    backlog, clock = learned(0.001)
+    estimator, clock = learned(0.001)
     for _ in range(8):  # ten times as slow, for 80 seconds
         began = clock.now
         clock.pass_by(10.0)
-        backlog.learn(1000, began)
-    backlog.work = 1000
-    assert backlog.wait() > 9.0
+        estimator.learn(1000, began)
+    estimator.work = 1000
+    assert estimator.wait() > 9.0
 
 
 def test_small_batches_weigh_less_than_large_ones():
     """A short text alone is slow for its size; the prediction must still follow the larger batches before."""
-    backlog, clock = learned(0.0001)
+    estimator, clock = learned(0.0001)
     for _ in range(20):
         began = clock.now
         clock.pass_by(0.05)
-        backlog.learn(work_of(["Hi."], beam=SETTINGS.beam), began)
-    backlog.work = 100_000
-    assert backlog.wait() < 40.0  # of 10; by the small ones alone it would be 58
+        estimator.learn(work_of(["Hi."], beam=SETTINGS.beam), began)
+    estimator.work = 100_000
+    assert estimator.wait() < 40.0  # of 10; by the small ones alone it would be 58
 
 
 def slow_batcher(clock: Clock, per_text: float, *, n_threads: int = 1) -> tuple[Batcher, SlowEngine]:
@@ -204,7 +204,7 @@ def test_accepted_requests_are_in_time_and_others_rejected_at_once(per_text):
             engine.gate.set()
             await asyncio.gather(*tasks)
         batcher.close()
-        assert batcher.backlog.work == batcher.room.requests == 0
+        assert batcher.estimator.work == batcher.room.requests == 0
         assert batcher.room.accepted == batcher.room.answered
 
     asyncio.run(bursts())

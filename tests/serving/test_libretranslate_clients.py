@@ -1,4 +1,4 @@
-"""Clients of LibreTranslate: the requests of three programs, and two libraries that run unchanged."""
+"""Clients of LibreTranslate: the requests of four programs, and two libraries that run unchanged."""
 
 import json
 import threading

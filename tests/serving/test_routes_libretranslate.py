@@ -158,10 +158,10 @@ def test_a_slow_model_accepts_a_large_page_if_the_queue_is_empty():
     service = echo_service()
     with TestClient(make_app(service)) as one:
         wait_until(lambda: service.is_warm)
-        backlog = service._batchers["en-fr"].backlog
+        estimator = service._batchers["en-fr"].estimator
         page = "<p>The weather is nice today</p><p>and we go to the <b>lake</b>.</p>"
         for others, status in ((0, 200), (1, 429)):
-            backlog._took, backlog._done, backlog.work = 1.0, 10.0, others  # seconds, work
+            estimator._took, estimator._done, estimator.work = 1.0, 10.0, others  # seconds, work
             assert ask(one, q=page, format="html").status_code == status
 
 

@@ -115,11 +115,11 @@ def test_a_look_of_a_disconnected_client_keeps_its_place_until_it_is_done(monkey
             second.cancel()
             await asyncio.wait([first, second])
             await asyncio.sleep(0.05)
-            assert (service.room.requests, looking._backlog.work > 0) == (1, True)  # what had not begun is gone
+            assert (service.room.requests, looking._estimator.work > 0) == (1, True)  # what had not begun is gone
             gate.set()
             while service.room.requests:
                 await asyncio.sleep(0.01)
-            assert looking._backlog.work == 0 and started == ["a"] and service.room.answered == 0
+            assert looking._estimator.work == 0 and started == ["a"] and service.room.answered == 0
 
     asyncio.run(asyncio.wait_for(leave(), 20))
 

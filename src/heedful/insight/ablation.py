@@ -65,7 +65,7 @@ def _by_attention(model: nn.Module, heads: Sequence[Head]) -> list[tuple[MultiHe
     ]
 
 
-LOGITS_AT_ONCE = 1 << 22  # 32 MB: each word of a long sentence needs a row of its own
+LOGITS_AT_ONCE = 1 << 22  # 32 MB of float64; each masked word needs one row of T x V logits
 
 
 @dataclass(frozen=True)

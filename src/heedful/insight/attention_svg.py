@@ -62,7 +62,7 @@ def attention_picture(
 
 
 def caption(kind: str) -> str:
-    """Return the sentence under a picture that says how to read its rows."""
+    """Return the sentence under a picture, which explains its rows."""
     return CAPTION if kind != "encoder" else "Each row is one query. Attention is not an explanation."
 
 

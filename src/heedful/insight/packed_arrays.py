@@ -14,7 +14,7 @@ Kind = Literal["u8", "u16", "f16", "f32"]
 Floats = npt.NDArray[np.float32]
 TYPES: dict[str, str] = {"u8": "<u1", "u16": "<u2", "f16": "<f2", "f32": "<f4"}
 U16_STEPS = 65535
-DIGITS = 7  # significant digits of plain numbers, as many as float32 has
+DIGITS = 7  # significant digits of plain numbers: the precision of float32
 
 
 @dataclass(frozen=True)

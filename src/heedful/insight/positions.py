@@ -32,13 +32,13 @@ class Positions:
     kind: str
     rows: int
     code: Packed | None  # (R, D); for rotary positions (R, K)
-    target_code: Packed | None  # only if the decoder has a code of its own
+    target_code: Packed | None  # only if the decoder has a separate code
     similarity: Packed | None  # (R, R): cosine between rows of the code
     bias: Bias | None
 
 
 def position_facts(model: nn.Module, n_tokens: int) -> Positions:
-    """Compute the code of at least 20 positions, and of as many as the text has tokens, up to 256."""
+    """Compute the code of max(20, number of tokens) positions, at most 256."""
     kind = model_layout(model).positions
     rows = min(max(FEWEST_ROWS, n_tokens), MOST_ROWS)
     if kind == "learned":

@@ -36,9 +36,7 @@ _UNSPACED_FROM = np.array([0x2E80, 0xA000, 0xF900, 0xFB00, 0xFE30, 0xFE50, 0xFF0
 PER_TEXT = 40  # characters added for each text, because short texts take longer per character
 HALF_WORK, HALF_SECONDS = 50_000, 10.0  # after this much work or decoding time, the weight of a batch is halved
 PLANNED_SHARE = 0.8  # share of the time limit that the queue may take; the rest allows for errors of the prediction
-BATCH_SHARE = (
-    0.25  # share of the time limit that one batch may take, since a batch is answered only when all of it is done
-)
+BATCH_SHARE = 0.25  # share of the time limit that one batch may take; its answers come when the whole batch is done
 RETRY_AFTER = (1, 30)  # seconds
 
 
@@ -139,32 +137,32 @@ class AdmissionQueue:
         A request takes one place for all of its searches, so that its parts do not compete. `work` is what it adds to
         the estimator of each model.
         """
-        has_time = all(backlog.has_time_for(more) for backlog, more in work.items())
+        has_time = all(estimator.has_time_for(more) for estimator, more in work.items())
         with self._taken(n_characters, work, has_time=has_time):
             self.accepted += 1
-            for backlog, more in work.items():
-                backlog.work += more
+            for estimator, more in work.items():
+                estimator.work += more
             try:
                 yield
             finally:
-                for backlog, more in work.items():
-                    backlog.work -= more
+                for estimator, more in work.items():
+                    estimator.work -= more
         self.answered += 1
 
     @contextlib.contextmanager
-    def preparing(self, n_characters: int, backlog: LatencyEstimator) -> Iterator[None]:
+    def preparing(self, n_characters: int, estimator: LatencyEstimator) -> Iterator[None]:
         """Hold a place during work before the search, such as parsing HTML. It does not count as accepted."""
-        with self._taken(n_characters, [backlog], has_time=True):
+        with self._taken(n_characters, [estimator], has_time=True):
             yield
 
     @contextlib.contextmanager
-    def _taken(self, n_characters: int, backlogs: Iterable[LatencyEstimator], *, has_time: bool) -> Iterator[None]:
+    def _taken(self, n_characters: int, estimators: Iterable[LatencyEstimator], *, has_time: bool) -> Iterator[None]:
         if self.is_closed:
             raise stopping()
         # An empty queue accepts a request with more characters than the limit; otherwise it could never be accepted.
         full = self.requests > 0 and self.characters + n_characters > self.max_characters
         if full or self.requests >= self.max_requests or not has_time:
-            raise busy(max(backlog.retry_after() for backlog in backlogs))
+            raise busy(max(estimator.retry_after() for estimator in estimators))
         self.requests, self.characters = self.requests + 1, self.characters + n_characters
         try:
             yield
@@ -173,13 +171,13 @@ class AdmissionQueue:
 
     @property
     def fill(self) -> float:
-        """How full the queue is, from 0 to 1, by the limit that is closer."""
+        """The fill of the queue from 0 to 1, by the limit that is closer."""
         return max(self.requests / self.max_requests, min(1.0, self.characters / self.max_characters))
 
 
 @dataclass(eq=False)
 class PendingRequest:
-    """One request in progress. Threads change it under the batcher's lock, except `wanted`."""
+    """One request in progress. Threads change it under the batcher's lock, except `is_live`."""
 
     texts: Sequence[str]
     settings: SearchSettings
@@ -190,7 +188,7 @@ class PendingRequest:
     results: list[list[Translation]] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # `size_of` each text
     n_left: int = 0
-    wanted: bool = True  # false after the client disconnected
+    is_live: bool = True  # false when the client no longer waits
 
 
 @dataclass
@@ -221,7 +219,7 @@ class Batcher:
     ) -> None:
         self.translator = translator
         self.room = room
-        self.backlog = LatencyEstimator(seconds=seconds, clock=clock)
+        self.estimator = LatencyEstimator(seconds=seconds, clock=clock)
         self.work = Work()
         self.n_threads = n_threads
         self._batch_characters = batch_characters
@@ -242,7 +240,7 @@ class Batcher:
         """Take a place in the queue and translate texts with this model."""
         if not texts:
             return []
-        with self.room.place(sum(map(size_of, texts)), {self.backlog: work_of(texts, beam=settings.beam)}):
+        with self.room.place(sum(map(size_of, texts)), {self.estimator: work_of(texts, beam=settings.beam)}):
             return await self.search(texts, settings, tell=tell)
 
     async def search(
@@ -263,7 +261,7 @@ class Batcher:
             async with asyncio.timeout(self._seconds):
                 return await request.future
         except TimeoutError:
-            raise timed_out(self.backlog.retry_after()) from None
+            raise timed_out(self.estimator.retry_after()) from None
         finally:
             self._discard(request)
 
@@ -272,12 +270,12 @@ class Batcher:
         with self._changed:
             self._is_closed = True
             for request in self._requests:
-                request.wanted = False
+                request.is_live = False
             self._changed.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _discard(self, request: PendingRequest) -> None:
-        request.wanted = False
+        request.is_live = False
         with self._changed:
             if request.waiting:  # otherwise it has left the deque already
                 self._requests.remove(request)
@@ -287,14 +285,14 @@ class Batcher:
         if self._prepare is not None:
             self._prepare()
         while (batch := self._next_batch()) is not None:
-            began = self.backlog.now()
+            began = self.estimator.now()
             try:
                 self._decode(batch)
             except Exception as error:  # perhaps of one text: requests with other texts must not fail
                 self._decode_separately(batch, error)
             with self._changed:
                 self._n_taken -= len(batch)
-                self.work.add(len(batch), self.backlog.now() - began)
+                self.work.add(len(batch), self.estimator.now() - began)
 
     def _next_batch(self) -> list[Job] | None:
         """Wait for texts and take a batch with equal search settings; None after `close`."""
@@ -314,7 +312,7 @@ class Batcher:
         settings = self._requests[0].settings
         alike = [request for request in self._requests if request.settings is settings or request.settings == settings]
         jobs = _in_fair_order(alike)
-        characters, work = self._batch_characters, self.backlog.batch(self.n_threads)
+        characters, work = self._batch_characters, self.estimator.batch(self.n_threads)
         # Take at most this thread's share of the texts: otherwise one thread serves nearly all clients.
         n_texts = self._n_taken + sum(len(request.waiting) for request in self._requests)
         share = max(MIN_SHARE, -(-n_texts // self.n_threads))
@@ -334,13 +332,13 @@ class Batcher:
     def _gather(self) -> None:
         """While another thread decodes, wait up to 30 ms for as long as new texts arrive.
 
-        Clients that were answered together ask again together. Without the pause the first text would be decoded alone
-        and all others after it. A single client never waits, because then no other thread decodes.
+        Clients that were answered together send their next requests together. Without the pause the first text would
+        be decoded alone, and the other texts after it. A single client never waits, because no other thread decodes.
         """
         until = time.monotonic() + LONGEST_PAUSE
-        n_tickets = 0
-        while self._n_taken and len(self._requests) > n_tickets and time.monotonic() < until:
-            n_tickets = len(self._requests)
+        n_requests = 0
+        while self._n_taken and len(self._requests) > n_requests and time.monotonic() < until:
+            n_requests = len(self._requests)
             self._changed.release()
             try:
                 time.sleep(PAUSE)
@@ -348,11 +346,11 @@ class Batcher:
                 self._changed.acquire()
 
     def _decode(self, batch: Sequence[Job]) -> None:
-        began = self.backlog.now()
+        began = self.estimator.now()
         block = self.translator.translate_block(
             [_text(job) for job in batch],
             batch[0][0].settings,
-            should_stop=lambda index: not batch[index][0].wanted,
+            should_stop=lambda index: not batch[index][0].is_live,
             on_partial={
                 index: functools.partial(self._tell, request, number)
                 for index, (request, number) in enumerate(batch)
@@ -361,11 +359,11 @@ class Batcher:
         )
         done = []
         with self._changed:
-            self.backlog.learn(sum(map(_work, batch)), began)  # before a client can send its next request
+            self.estimator.learn(sum(map(_work, batch)), began)  # before a client can send its next request
             for (request, number), translations in zip(batch, block.outputs, strict=True):
                 request.results[number] = translations
                 request.n_left -= 1
-                if request.n_left == 0 and request.wanted:
+                if request.n_left == 0 and request.is_live:
                     done.append(request)
         self._on_loop(lambda: _answer(done))
 
@@ -384,7 +382,7 @@ class Batcher:
     def _tell(self, request: PendingRequest, number: int, text: str) -> None:
         tell = request.tell
         if tell is not None:
-            self._on_loop(lambda: tell(number, text) if request.wanted else None)
+            self._on_loop(lambda: tell(number, text) if request.is_live else None)
 
     def _on_loop(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the event loop is closed

@@ -69,7 +69,7 @@ class Pairs:
         return code
 
     def find(self, source: str, target: str) -> Pair | None:
-        """Return the model of two languages, or None if both are equal; raise a 400 if there is no such model."""
+        """Return the model of a language pair, or None if both languages are equal; raise a 400 if it has no model."""
         if source == target:
             return None
         pair = self._by_codes.get((source, target))

@@ -180,7 +180,7 @@ class Service:
         if job.source != AUTO and job.format == "text":
             return Prepared()
         first = next(iter(self._batchers.values()))  # only for the time after which a rejected client should retry
-        with self.room.preparing(sum(map(size_of, job.texts)), first.backlog):
+        with self.room.preparing(sum(map(size_of, job.texts)), first.estimator):
             return await anyio.to_thread.run_sync(self._prepare, job)
 
     def _prepare(self, job: TranslationJob) -> Prepared:
@@ -232,7 +232,7 @@ class Service:
         work: Counter[LatencyEstimator] = Counter()
         for (name, _), indices in groups.items():
             chosen = [texts[index] for index in indices]
-            work[self._batchers[name].backlog] += work_of(chosen, beam=settings[indices[0]].beam)
+            work[self._batchers[name].estimator] += work_of(chosen, beam=settings[indices[0]].beam)
         n_characters = sum(size_of(texts[index]) for indices in groups.values() for index in indices)
         with self.room.place(n_characters, work):
             accepted()
@@ -270,7 +270,7 @@ def _page(text: str, parts: Sequence[Translation]) -> Translation:
 
 
 async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; if one fails, cancel the others."""
+    """Run coroutines concurrently; if one fails, cancel the remaining ones."""
     if len(works) == 1:
         return await works[0]
     tasks = [asyncio.ensure_future(work) for work in works]

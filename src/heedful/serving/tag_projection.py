@@ -22,7 +22,7 @@ from heedful.serving.html_tokenizer import Part
 _UNSPACED = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _LETTER = rf"[^\s!-/:-@\[-`{{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff00-\uff0f\uff1a-\uff20{_UNSPACED}]"
 _WORD = re.compile(rf"[{_UNSPACED}]|{_LETTER}+(?:['’-]{_LETTER}+)*|\S")
-_MARKS = re.compile(r"^(?:▁|Ġ|##)+|(?:▁|</w>|@@)$")  # marks of the begin or end of a word in a tokenizer's pieces
+_MARKS = re.compile(r"^(?:▁|Ġ|##)+|(?:▁|</w>|@@)$")  # a tokenizer's signs for the begin or end of a word
 SEARCHED = 24  # characters in which a token is searched if it is not at the expected position
 
 Span = tuple[int, int]

@@ -58,14 +58,14 @@ class LookBody(Struct, forbid_unknown_fields=True):
 
 
 class LookRoutes:
-    """Runs looks one at a time in a thread of their own: a look costs as much as a hundred translations."""
+    """Runs looks one at a time in a separate thread, because a look costs as much as a hundred translations."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="look")
         self._is_closed = False
         self._models: dict[str, LookModel] = {}
-        self._backlog = LatencyEstimator(seconds=service.limits.request_seconds)
+        self._estimator = LatencyEstimator(seconds=service.limits.request_seconds)
 
     def close(self) -> None:
         """Start no further look, and do not wait for a running one."""
@@ -100,19 +100,19 @@ class LookRoutes:
         loaded = asyncio.Event()
         task = asyncio.ensure_future(self._queued(body, pair, loaded))
         task.add_done_callback(lambda _: loaded.set())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio warns
         try:
             await loaded.wait()
             async with asyncio.timeout(self.service.limits.request_seconds):
                 return await asyncio.shield(task)
         except TimeoutError:
-            raise timed_out(self._backlog.retry_after()) from None
+            raise timed_out(self._estimator.retry_after()) from None
         finally:
             task.cancel()
 
     async def _queued(self, body: LookBody, pair: Pair, loaded: asyncio.Event) -> str:
         work = work_of([body.q], beam=body.beam or self.service.beam)
-        with self.service.room.place(size_of(body.q), {self._backlog: work}):
+        with self.service.room.place(size_of(body.q), {self._estimator: work}):
             model = await self._in_thread(lambda: self._model(pair))
             loaded.set()
             return await self._in_thread(lambda: self._look(body, model, work))
@@ -136,11 +136,11 @@ class LookRoutes:
         return self._models[pair.name]
 
     def _look(self, body: LookBody, model: "LookModel", work: int) -> str:
-        began = self._backlog.now()
+        began = self._estimator.now()
         try:
             return self._trace(body, model)
         finally:
-            self._backlog.learn(work, began)
+            self._estimator.learn(work, began)
 
     def _trace(self, body: LookBody, model: "LookModel") -> str:
         from heedful.insight.look import look
