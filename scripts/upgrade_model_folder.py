@@ -1,8 +1,9 @@
-"""Write the config.json of a model folder of format 1 anew, in format 2; weights and tokenizers stay as they are.
+"""Write the config.json of model folders of format 1 anew, in format 2, and the settings inside their tokenizers.
 
     python scripts/upgrade_model_folder.py runs/en-de/best ...
 
-Format 1 is that of heedful 0.1.0 up to November 2026. The folder gets a new manifest; its other files are not touched.
+Format 1 is that of heedful 0.1.0 up to November 2026. The folder gets a new manifest. Its weights and the
+pieces of its tokenizers stay as they are.
 """
 
 import argparse
@@ -15,8 +16,11 @@ from heedful.config import config_from_dict, config_to_dict, read_json
 from heedful.errors import UserError
 from heedful.models.model_info import CONFIG, FORMAT
 from heedful.models.model_io import FAMILIES
-from heedful.text import SpecialIds
+from heedful.text import SpecialIds, TokenizerConfig
+from heedful.text.sentencepiece_model import read_model
+from heedful.text.sentencepiece_tokenizer import configured
 
+TOKENIZER = {"symbols": "special_tokens", "normal_form": "unicode_form"}
 ROTARY = {"first_len": "original_max_len", "low": "low_freq_factor", "high": "high_freq_factor"}
 
 
@@ -66,7 +70,18 @@ def upgrade(folder: Path) -> None:
     config = config_from_dict(FAMILIES[values["family"]][0], settings, where=str(path))
     values = {"format": FORMAT, "family": values["family"], **config_to_dict(config)}
     path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    for tokenizer in folder.glob("*.spm"):
+        tokenizer.write_bytes(with_new_names(tokenizer.read_bytes(), where=str(tokenizer)))
     write_manifest(folder)
+
+
+def with_new_names(model: bytes, *, where: str) -> bytes:
+    """Rename heedful's settings inside a SentencePiece model, if it has any."""
+    settings = read_model(model, where=where).settings
+    if settings is None:
+        return model
+    values = {TOKENIZER.get(name, name): value for name, value in json.loads(settings).items()}
+    return configured(model, config_from_dict(TokenizerConfig, values, where=where))
 
 
 def main() -> None:

@@ -10,14 +10,15 @@ import torch
 from safetensors.torch import load_file
 
 from heedful.atomic_io import MANIFEST, write_manifest
-from heedful.config import config_from_dict
+from heedful.config import config_from_dict, config_to_dict
 from heedful.decoding import Translator
 from heedful.errors import UserError
 from heedful.models.model_io import CARD, CONFIG, WEIGHTS, find_model_folder, load_model, save_model, weights_of
 from heedful.models.seq2seq import PatternConfig
-from heedful.text import SpecialIds
+from heedful.text import SentencePieceTokenizer, SpecialIds, TokenizerConfig, learn_tokenizer
+from heedful.text.sentencepiece_model import with_settings
 from model_folders import logits, make, refused
-from scripts.upgrade_model_folder import upgrade, upgraded
+from scripts.upgrade_model_folder import upgrade, upgraded, with_new_names
 
 # There and back
 
@@ -268,3 +269,14 @@ def test_the_script_keeps_the_special_ids_of_a_converted_model():
 )
 def test_the_script_renames_every_field_that_has_another_name_now(old, new):
     assert upgraded({"format": 1, **old}) == {"format": 2, **new}
+
+
+def test_the_script_renames_the_settings_inside_a_tokenizer():
+    text = ["a small dog runs", "a large cat sleeps", "the man eats bread"]
+    tokenizer = learn_tokenizer(text, TokenizerConfig(vocab_size=300, special_tokens=("<mask>",)))
+    settings = config_to_dict(tokenizer.config)
+    settings["symbols"], settings["normal_form"] = settings.pop("special_tokens"), settings.pop("unicode_form")
+    old = with_settings(tokenizer.model, json.dumps(settings).encode())
+    with pytest.raises(UserError, match="older version of heedful wrote this tokenizer"):
+        SentencePieceTokenizer(old)
+    assert SentencePieceTokenizer(with_new_names(old, where="joint.spm")).config == tokenizer.config
