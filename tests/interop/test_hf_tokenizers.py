@@ -605,7 +605,7 @@ def nested(depth: int) -> dict:
 
 HOSTILE = {
     "no json": ("{", "not a usable tokenizer.json"),
-    "a list": ("[]", "no 'model'"),
+    "a list": ("[]", "the key 'model' is missing"),
     "deeper than a stack": ("[" * 100_000, "not a usable tokenizer.json"),
     "twice": ('{"model": {}, "model": {}}', "twice"),
     "another key": (hostile(auto_map="x"), "auto_map"),

@@ -132,8 +132,8 @@ def _warnings_of_torch(torch: Torch, speed: list[Speed], *, usable_cores: float)
 
 
 def _advice(torch: Torch | None, speed: list[Speed]) -> Iterator[str]:
-    """Say in which precision heedful trains on this machine, and why."""
-    if torch is None or torch.devices:  # the processor was measured, but training would use the GPU
+    """Yield the precision in which heedful trains on this machine, and the reason."""
+    if torch is None or torch.devices:  # only the processor was measured, but training would use the GPU
         return
     with_all = speed[-1]
     faster = with_all.bf16_gflop_per_s.best / with_all.fp32_gflop_per_s.best

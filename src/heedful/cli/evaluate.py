@@ -97,10 +97,10 @@ def evaluate(
 
 
 def _system_to_score(model: Path | None, hypotheses: Path | None, source: Path | None) -> Path:
-    """Return the model folder or the file of translations; what is wrong with it is reported now."""
+    """Return the model folder or the file of translations; raise a UserError if the options do not name exactly one."""
     if model is not None and hypotheses is not None:
         raise UserError(
-            f"-m {model} and --hypotheses {hypotheses} both say what to evaluate; "
+            f"-m {model} and --hypotheses {hypotheses} both name a system to evaluate; "
             "to compare the two, pass one of them as --against"
         )
     if hypotheses is not None:

@@ -128,7 +128,7 @@ class TextInput:
         return self._pipe is None or self._pipe.ready()
 
     def blocks(self, *, full: bool = False) -> Iterator[list[Line]]:
-        """Iterate over blocks of lines: those that have arrived, up to a size; with `full`, wait for the whole size."""
+        """Yield blocks of the lines that have arrived, up to a maximum size; with `full`, wait for the maximum size."""
         block: list[Line] = []
         n_bytes, block_size = 0, FIRST_BLOCK
         for line in self.lines():

@@ -323,7 +323,7 @@ MAX_FACTOR = 4.0  # the largest allowed deviation from the usual ratio
 MAX_FACTOR_UNKNOWN = 9.0  # the largest allowed ratio if no ratio is usual
 MIN_COUNT = 10  # of a word in the sample
 LOOK_AT = 300  # characters of a line whose words are counted
-SEPARABLE = 0.9  # the share of pairs whose sides must be told apart by their words
+SEPARABLE = 0.9  # minimum share of pairs whose words must identify their sides
 TYPICAL = 2.0  # log odds of a word that is typical of one side
 SURE = 12.0  # log odds of a text that is recognised as the other side's
 
@@ -346,14 +346,14 @@ class Profile:
         return not self.ratios[0] <= _ratio(source, target) <= self.ratios[1]
 
     def reads_like_other(self, text: str, side: int) -> bool:
-        """Return whether the words of a text are beyond doubt those of the other side."""
+        """Return whether the words of a text are, with near certainty, typical of the other side."""
         words = text[:LOOK_AT].lower().split()
         if self.typical[1 - side].isdisjoint(words):
             return False  # nearly all lines: the sum is not needed
         return self._odds(words) * (1 if side else -1) > SURE
 
     def tells_apart(self, source: str, target: str) -> bool:
-        """Return whether the words of each text are those of its own side."""
+        """Return whether the words of each text are typical of its side."""
         return self._odds(source[:LOOK_AT].lower().split()) > 0 > self._odds(target[:LOOK_AT].lower().split())
 
     def _odds(self, words: list[str]) -> float:

@@ -17,14 +17,14 @@ from heedful.data.batch_sampler import split_rows
 from heedful.data.seeding import IntArray
 from heedful.text import SpecialIds
 
-IGNORE_INDEX = -1  # a label of which no loss is computed
+IGNORE_INDEX = -1  # the label of positions without loss
 N_SPECIAL = 2  # special tokens around the ids of an encoder's row: BOS and EOS
 
 
 class TensorBatch:
     """Base of all batches, each a frozen dataclass whose fields are tensors with one row per example."""
 
-    indices: Tensor  # (B,) int64: the numbers of the examples in their dataset
+    indices: Tensor  # (B,) int64: the indices of the examples in their dataset
 
     def __len__(self) -> int:
         return self.indices.size(0)
@@ -114,7 +114,7 @@ class LmBatch(TensorBatch):
     target_mask: Tensor  # (B, T) bool, True = not padding, which only the last row of a corpus has
     documents: Tensor  # (B, T) int64: the number of each token's document in its corpus, -1 for padding
     positions: Tensor  # (B, T) int64: from 0 in each part of a document that lies in one row
-    indices: Tensor  # (B,) int64: the numbers of the rows
+    indices: Tensor  # (B,) int64: the indices of the rows in the dataset
 
     @property
     def n_target_tokens(self) -> int:

@@ -269,9 +269,9 @@ def _cut(lengths: IntArray, max_len: int, *, truncate: bool) -> tuple[IntArray, 
 
 
 class DenoisingDataset(BatchDataset[Batch]):
-    """Chunks of text that are corrupted anew in every epoch; the target is what `noise` returns as such.
+    """Chunks of text with new noise in every epoch; `noise` returns the corrupted source and the target.
 
-    A chunk counts with its whole length on both sides, although T5's target has only the hidden ids: so the work of a
+    Both sides count with the length of the whole chunk, although T5's target has only the masked ids. So the work of a
     step depends on its number of tokens, not on the noise.
     """
 
@@ -462,10 +462,10 @@ def _n_tokens(shards: Shards) -> int:
 
 
 class RandomWindowDataset(BatchDataset[LmBatch]):
-    """Windows of `length` tokens, each from a place that is drawn with the step's seed.
+    """Windows of `length` tokens, at positions that are sampled with the step's seed.
 
-    An epoch has as many windows as would cover the text side by side. No special tokens are added: the last id of a
-    document is followed by the first of the next.
+    An epoch has the number of windows that would cover the text without overlap. No special tokens are added: the
+    last id of a document is followed by the first of the next.
     """
 
     def __init__(self, shards: Sequence[Shards], *, length: int, pin_memory: bool = False) -> None:
@@ -486,7 +486,7 @@ class RandomWindowDataset(BatchDataset[LmBatch]):
         )
 
     def make_batch(self, chosen: IntArray, indices: IntArray, rows: IntArray, seed: int) -> LmBatch:
-        """See `BatchDataset`. The place of a window is drawn anew in each step; its index says only which corpus."""
+        """See `BatchDataset`. The index of a window decides its corpus only; its position is sampled in each step."""
         places = rng(seed).random(len(indices))
         windows = np.zeros((len(chosen), self.length + 1), np.int64)
         for i, (index, place) in enumerate(zip(chosen, places[rows], strict=True)):

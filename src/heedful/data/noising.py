@@ -88,7 +88,7 @@ def corrupt_spans(
         raise UserError(
             f"{len(ids)} ids need {n_spans} sentinels, the vocabulary has {len(sentinels)}: use shorter rows"
         )
-    # In the input a sentinel stands for each hidden span; in the target it stands before the span.
+    # In the input, a sentinel replaces each masked span; in the target, it precedes the span.
     marks = np.asarray(sentinels[:n_spans], ids.dtype)
     noised = ids.copy()
     noised[begins] = marks

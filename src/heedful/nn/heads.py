@@ -39,7 +39,7 @@ class Pooler(nn.Module):
 class MaskedHead(nn.Module):
     """BERT's head for masked words: a linear layer, an activation and a norm (`before`), then the logits.
 
-    The pooler takes no part in this: it is kept from pre-training, for features of a whole text.
+    The pooler is not used for masked words. It is kept from pre-training, for features of a whole text.
     """
 
     def __init__(

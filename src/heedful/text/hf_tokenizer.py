@@ -217,7 +217,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_values(values: Any) -> None:
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
-        raise ValueError("it has no 'model'")
+        raise ValueError("the key 'model' is missing")
     if unknown := sorted(set(values) - KEYS):
         raise ValueError(f"unknown key {unknown[0]!r}")
     _check_model(values["model"])
@@ -293,7 +293,7 @@ def _parts(part: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
         yield from _parts(child, depth + 1)
 
 
-# The program of the child process. It imports nothing of heedful, which would take longer than the whole check.
+# The program of the child process. It does not import heedful, because that would take longer than the whole check.
 _CHILD = """
 import os, sys
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

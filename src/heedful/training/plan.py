@@ -51,7 +51,7 @@ def make_plan(trainer: Trainer) -> dict[str, Any]:
 
 
 def weight_bytes(run: RunSettings) -> int:
-    """Return the bytes of one weight; in a bfloat16 run, too, the weights are float32."""
+    """Return the number of bytes of one weight; the weights of a bfloat16 run are float32."""
     return 8 if run.precision == "float64" else 4
 
 

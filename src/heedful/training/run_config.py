@@ -1,6 +1,6 @@
-"""settings.toml of a run folder: its files and its settings, all defaults resolved, and what a resume may change.
+"""settings.toml of a run folder: the files and settings of the run with all defaults, and what a resume may change.
 
-Also the languages of a run, which its model card names, so that `heedful serve -m runs/en-de` need not be told.
+Also the languages of a run. The model card names them, so that `heedful serve -m runs/en-de` needs no language options.
 """
 
 import re

@@ -254,7 +254,7 @@ class EncoderDecoder(Parts):
 
     @functools.cached_property
     def _sinusoids(self) -> Floats:
-        """The position table, computed once for both sides."""
+        """The table of sinusoidal positions, computed once for both sides."""
         return sinusoids(self.config.d_model, halves=self.config.positions == "sinusoidal_halves")
 
     def _bias(self, stack: str) -> tuple[Floats, np.int32]:

@@ -233,7 +233,7 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
             raise UserError(f"{where}: '{repeated[0]}' is in two files")
         weights |= shard
     if set(weights) != set(files):
-        raise UserError(f"{where}: the files hold other tensors than it lists; copy the folder again")
+        raise UserError(f"{where}: the weight files contain other tensors than this index lists; copy the folder again")
     return weights
 
 

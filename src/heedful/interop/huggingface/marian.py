@@ -259,7 +259,7 @@ CROSS_ATTENTION = (
     *(Part(f"cross_attention.{part.name}", f"encoder_attn.{part.hf_name}", part.axis) for part in ATTENTION),
     Part("cross_attention_residual.norm", "encoder_attn_layer_norm", 0),
 )
-# tied -> heedful's matrices and their names in a checkpoint; a tied matrix may be under any of them
+# setting `tied` -> heedful's matrices and their names in a checkpoint, which may use any of the names of a tied matrix
 EMBEDDINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "all": {
         "source_embedding.table.weight": (

@@ -28,7 +28,7 @@ class ModelType(Protocol):
         """Return the config that config.json describes. A setting that heedful does not support is a UserError."""
 
     def config_to_hf(self, config: Any) -> dict[str, Any]:
-        """Return the values of config.json. If this model type does not compute such a model, raise a UserError."""
+        """Return the values of config.json; raise a UserError if this model type cannot represent the config."""
 
     def tensor_map(self, config: Any) -> list[TensorMap]:
         """Return one row for each tensor."""

@@ -35,10 +35,10 @@ AROUND_TEXT = {"bert": ("bos_token", "eos_token"), "gpt2": ("bos_token", None), 
 
 
 def export_tokenizers(tokenizers: Tokenizers, folder: Path, *, model_type: str) -> None:
-    """Write the tokenizers of a model into a folder that `transformers` is going to read.
+    """Write the tokenizers of a model into a folder, in the format of `transformers`.
 
     heedful's own tokenizers are also written as heedful's files, so that the folder can be imported again. If
-    `transformers` has no tokenizer with the same ids, a warning says so and the folder takes ids.
+    `transformers` has no tokenizer with the same ids, a warning says so, and the exported model takes ids only.
     """
     if not isinstance(tokenizers.source, SentencePieceTokenizer):
         write_converted(tokenizers, folder)

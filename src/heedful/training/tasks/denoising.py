@@ -74,7 +74,7 @@ def assemble(texts: Texts, settings: Settings, *, make_noise: MakeNoise) -> Prep
 
 
 def spans(tokenizer: Tokenizer, settings: NoiseSettings) -> Noise:
-    """T5's noise: each masked span becomes a sentinel, and the target lists the spans behind their sentinels."""
+    """Return T5's noise: a sentinel replaces each masked span, and the target lists the spans after their sentinels."""
     rate, sentinels, special_ids = settings.rate or SPAN_RATE, sentinel_ids(tokenizer), tokenizer.special_ids
 
     def noise(ids: IntArray, random: np.random.Generator) -> Noised:
