@@ -179,7 +179,7 @@ def test_the_speed_of_a_gpu_is_kept_apart(tmp_path, monkeypatch):
 
 
 class Written:
-    """In place of a process: what it was told, and answers without a model."""
+    """A worker without a process or a model: it records its load spec, and answers in upper case."""
 
     told: list[dict]
 
@@ -192,8 +192,8 @@ class Written:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def open(self, how: str) -> None:
-        self.told.append(json.loads(how)["opening"])
+    def load(self, message: str) -> None:
+        self.told.append(json.loads(message)["load_spec"])
 
     def translate(self, texts, start):
         return BlockResult([[Translation(text.upper())] for text in texts], DecodingStats())

@@ -61,7 +61,7 @@ def test_what_it_says_is_in_its_list(folder: Path) -> None:
             for shortlist in (False, True)
         )
         assert [one[0].ids for one in listed] == [one[0].ids for one in plain]
-    assert learned.comparisons[0].same >= 0.8 * learned.judged[0].texts
+    assert learned.comparisons[0].same >= 0.8 * learned.comparisons[0].texts
 
 
 def test_a_short_list_keeps_to_few_words(folder: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_command(
     monkeypatch.setattr(lexical_shortlist, "learn_own_shortlist", learn_once)
     assert run(["shortlist", str(folder), str(text), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert [judged["beam"] for judged in values["judged"]] == [1, 5] and values["too_long"] == 1
+    assert [judged["beam"] for judged in values["comparisons"]] == [1, 5] and values["too_long"] == 1
     assert run(translate) == 0
     assert len(output.read_bytes().splitlines()) == 21
     assert run(["shortlist", str(folder), str(text)]) == 0
