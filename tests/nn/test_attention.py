@@ -185,7 +185,7 @@ def test_a_boolean_mask_equals_the_same_mask_as_a_bias():
     mask = mask_of(2, 1, 5, 5, name="additive") | torch.eye(5, dtype=torch.bool)
     added = as_additive(mask, torch.float64)
     assert largest_difference(attend(q, k, v, mask), attend(q, k, v, bias=added)) == 0
-    # The notes' way, minus a thousand, differs by less than the smallest number beside one.
+    # Adding -1000 to masked scores instead of -inf changes the result by less than the rounding of 1.
     thousand = torch.where(mask, 0.0, -1000.0).double()
     assert largest_difference(attend(q, k, v, mask), attend(q, k, v, bias=thousand)) == 0
 
@@ -313,11 +313,11 @@ def test_impossible_head_counts_are_refused(changes):
         MultiHeadAttention(**{"d_model": 12, "n_heads": 4, **changes})
 
 
-# The notes' worked example: "Thinking Machines", d_k = 64
+# "Thinking Machines", the example of J. Alammar's "The Illustrated Transformer", d_k = 64
 
 
 def thinking_machines():
-    """Vectors of 64 numbers with q1.k1 = 112 and q1.k2 = 96, the notes' scores."""
+    """Vectors of 64 numbers with q1.k1 = 112 and q1.k2 = 96, the scores of the example."""
     q = torch.stack([torch.full((64,), 1.0), torch.arange(64) / 64]).double()
     k = torch.stack([torch.full((64,), 1.75), torch.full((64,), 1.5)]).double()
     return q, k, numbers(2, 64, name="v")

@@ -33,7 +33,7 @@ def test_sinusoidal_is_the_papers_formula(d_model):
 
 
 def test_the_picture_of_20_positions_and_512_numbers():
-    """The notes' image in two halves: the left is sines, the right cosines; the slowest hardly move in 20 words."""
+    """The figure of The Illustrated Transformer: sines on the left, cosines on the right; low frequencies hardly change."""
     picture = sinusoidal_code(torch.arange(20), 512, layout="halves")
     assert picture.shape == (20, 512)
     assert picture.abs().max() <= 1
@@ -74,7 +74,7 @@ def test_an_odd_width_has_no_pairs():
 
 
 def test_adding_a_code_equals_a_product_with_the_concatenated_one_hot_position():
-    """[x, p] W = x W_I + p W_P: a row of W_P is the code of that position (the notes' W^I x + W^P p)."""
+    """[x, p] W = x W_I + p W_P: a row of W_P is the code of that position."""
     n_positions, d_in, d_model = 5, 6, 8
     w = numbers(d_in + n_positions, d_model)
     x = numbers(n_positions, d_in, name="x")

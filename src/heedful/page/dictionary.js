@@ -104,7 +104,7 @@ export const WORDS = {
   "vector.more": ["… {0} more", "…… 还有 {0} 个"],
   "vector.length": ["norm {0}", "范数 {0}"],
   "walk.lead": ["One token through one layer and one head, with the model's actual numbers. Of each vector the first {0} numbers are shown, and the norm of the whole vector.", "一个词元经过一层、一个头，用的都是这个模型的真实数值。每个向量只显示前 {0} 个数，范数是整个向量的范数。"],
-  "walk.side": ["Stack", "部分"],
+  "walk.side": ["Stack", "组件"],
   "walk.side.encoder": ["Encoder", "编码器"],
   "walk.side.decoder": ["Decoder", "解码器"],
   "walk.token": ["Token", "词元"],

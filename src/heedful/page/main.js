@@ -356,7 +356,13 @@ function hasSpaces({ source, target }) {
 }
 
 function footer() {
-  return el("footer", {}, el("p.note", {}, ...marked(t("app.keys", viewsOf(shown.trace).length), "kbd")), hasSpaces(shown.trace) ? el("p.note", {}, t("app.space")) : null, embedded ? el("p.note", {}, t("app.file")) : null);
+  return el(
+    "footer",
+    {},
+    el("p.note", {}, ...marked(t("app.keys", viewsOf(shown.trace).length), "kbd")),
+    hasSpaces(shown.trace) ? el("p.note", {}, t("app.space")) : null,
+    embedded ? el("p.note", {}, t("app.file")) : null,
+  );
 }
 
 function start() {

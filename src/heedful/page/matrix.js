@@ -78,7 +78,9 @@ function scaleOf({ range, unit }) {
     step.style.backgroundColor = isUnit ? shade((i + 0.5) / 24) : signedShade((i - 11.5) / 12, 1);
     return step;
   });
-  return [isUnit ? "0" : write(-range, 2), el("span.steps-of-scale", {}, steps), isUnit ? "1" : [write(range, 2), unit].filter(Boolean).join(" ")];
+  if (isUnit) return ["0", el("span.steps-of-scale", {}, steps), "1"];
+  const largest = unit ? `${write(range, 2)} ${unit}` : write(range, 2);
+  return [write(-range, 2), el("span.steps-of-scale", {}, steps), largest];
 }
 
 function same(a, b) {

@@ -10,8 +10,8 @@ const MOST_HIDDEN = 2; // masked keys; they all have weight 0
 const MOST_ROWS = 8; // keys with the largest weights; a button shows the others
 
 /**
- * `facts`: {query, keys: [label], x, read (what x is called), q, k: [vector], v: [vector], scores, scaled, allowed, weights, z, divisor, width, total, bias}.
- * A vector is {first, norm}.
+ * `facts`: {query, keys: [label], x, read (the name of x), q, k: [vector], v: [vector], scores, scaled, allowed, weights, z,
+ * divisor, width, total, bias}. A vector is {first, norm}.
  */
 export function sixSteps(facts) {
   return [
