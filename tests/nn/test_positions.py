@@ -33,7 +33,7 @@ def test_sinusoidal_is_the_papers_formula(d_model):
 
 
 def test_the_picture_of_20_positions_and_512_numbers():
-    """The figure of The Illustrated Transformer: sines on the left, cosines on the right; low frequencies hardly change."""
+    """The figure of The Illustrated Transformer: sines on the left, cosines on the right."""
     picture = sinusoidal_code(torch.arange(20), 512, layout="halves")
     assert picture.shape == (20, 512)
     assert picture.abs().max() <= 1

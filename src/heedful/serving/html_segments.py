@@ -31,6 +31,10 @@ class HtmlDocument:
     """An HTML document: `texts` are its texts to translate, `fill` replaces them by translations.
 
     `has_tags` holds for each text whether it contains inline tags. Its translation then needs a word alignment.
+
+    >>> document = HtmlDocument("<h1>News</h1><p>Good <b>morning</b></p>")
+    >>> document.texts, document.has_tags
+    (['News', 'Good morning'], [False, True])
     """
 
     def __init__(self, source: str) -> None:
