@@ -69,7 +69,7 @@ def test_a_model_without_a_translator_segments_as_a_translator_does(tmp_path: Pa
         for opened in (of, LoadedModel(of.model.config, of.model, of.tokenizers), path)
     ]
     assert texts == [LINES] * 3
-    assert open_look_model(Translator.load(tmp_path / of.name, engine="torch", limit=9)).planner.limit == 9
+    assert open_look_model(Translator.load(tmp_path / of.name, engine="torch", limit=9)).segmenter.limit == 9
 
 
 def test_sentences_are_split_by_the_language_of_the_card(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_sentences_are_split_by_the_language_of_the_card(tmp_path: Path) -> None
     path = save_model(tmp_path / "model", look_model().model, look_model().tokenizers)
     (path / "README.md").write_text("---\nlanguage:\n- de\n- en\n---\n")
     opened = open_look_model(load_model(path)), open_look_model(path), Translator.load(path, engine="torch")
-    assert {one.planner.language for one in opened} == {"de"}
+    assert {one.segmenter.language for one in opened} == {"de"}
 
 
 @pytest.mark.parametrize("signs", ["...", "😀 !"])

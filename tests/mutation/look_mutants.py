@@ -35,8 +35,8 @@ IN_LOOKS = [
     Mutant(
         "a look uses heedful's special ids instead of the model's",
         "insight/look.py",
-        "ids = (*special_ids.with_source_bos(part.piece.ids), special_ids.eos_id)",
-        "ids = (*part.piece.ids, 3)",
+        "ids = (*special_ids.with_source_bos(part.segment.ids), special_ids.eos_id)",
+        "ids = (*part.segment.ids, 3)",
         LOOKS,
     ),
     Mutant(

@@ -217,8 +217,8 @@ IN_PAGE = [
     Mutant(
         "a look takes a text of several lines as one sentence",
         "insight/inputs.py",
-        "return Part(plan.segments[index], target, Pieces(",
-        "return Part(Piece(text, look_model.tokenizers.source.encode(text)), target, Pieces(",
+        "segmented.segments[index], target, Pieces(",
+        "Segment(text, look_model.tokenizers.source.encode(text)), target, Pieces(",
         ("insight/test_inputs.py",),
     ),
     Mutant(

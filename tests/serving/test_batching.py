@@ -180,9 +180,9 @@ def test_a_disconnected_client_frees_its_place_and_is_not_decoded():
     engine, tokenised = HeldEngine(), []
 
     async def act(batcher):
-        planner = batcher.translator.segmenter
-        plan = planner.segment
-        planner.segment = lambda texts: (tokenised.extend(texts), plan(texts))[1]
+        segmenter = batcher.translator.segmenter
+        plan = segmenter.segment
+        segmenter.segment = lambda texts: (tokenised.extend(texts), plan(texts))[1]
         for _ in range(50):
             leaving = asyncio.create_task(batcher.translate(["never"] * 10, SETTINGS))
             await asyncio.sleep(0)

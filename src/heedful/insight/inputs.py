@@ -32,7 +32,7 @@ class LookModel:
     model: Writer
     tokenizers: Tokenizers
     name: str = "model"
-    planner: Segmenter | None = None  # None: segment as a Translator does by default
+    segmenter: Segmenter | None = None  # None: segment as a Translator does by default
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def open_look_model(model: LookModel | Translator | LoadedModel | str | Path, *,
             raise UserError(
                 "look: this Translator has no torch model and was not loaded from a folder; give the model's folder"
             )
-        return replace(open_look_model(model.load_spec.path), planner=model.segmenter)
+        return replace(open_look_model(model.load_spec.path), segmenter=model.segmenter)
     if isinstance(model, LoadedModel):
         return _with_tokenizers(model, "model", long)
     folder = find_model_folder(model)
@@ -98,8 +98,8 @@ def _with_tokenizers(loaded: LoadedModel, name: str, long: Long) -> LookModel:
     if loaded.tokenizers is None:
         raise UserError(f"{name}: the model has no tokenizers, so it cannot read text")
     language = None if loaded.folder is None else source_language(loaded.folder)
-    planner = Segmenter(loaded.tokenizers.source, source_limit_of(model), long=long, language=language or "en")
-    return LookModel(model, loaded.tokenizers, name, planner)
+    segmenter = Segmenter(loaded.tokenizers.source, source_limit_of(model), long=long, language=language or "en")
+    return LookModel(model, loaded.tokenizers, name, segmenter)
 
 
 def _require_encoder_decoder(model: object, name: str) -> Writer:
@@ -155,21 +155,21 @@ class Pieces:
 class Part:
     """The segment that is shown, and its given translation."""
 
-    piece: Segment
+    segment: Segment
     target: str | None
     pieces: Pieces | None  # None for a text of one segment
 
 
 def choose_part(look_model: LookModel, text: str, target: str | None, number: int | None) -> Part:
     """Choose segment `number` of a text, by default the first, and its part of the given translation."""
-    plan = _plan(look_model, text)
-    n = len(plan.segments)
+    segmented = _segment(look_model, text)
+    n = len(segmented.segments)
     index = 0 if number is None else number
     if not 0 <= index < n:
         raise UserError(f"piece: {index} would be segment {index + 1}, but this text has {n}")
     if n == 1:
-        return Part(plan.segments[0], target, None)
-    targets = None if target is None else _lines_of(target, plan)
+        return Part(segmented.segments[0], target, None)
+    targets = None if target is None else _lines_of(target, segmented)
     if targets is not None:
         target = targets[index]
     elif target is not None and number is None:
@@ -177,25 +177,27 @@ def choose_part(look_model: LookModel, text: str, target: str | None, number: in
             f"target: this text has {n} segments, and it is unknown which words of the target belong to the first; "
             "choose with `piece` which segment the target translates, or look at this segment alone"
         )
-    return Part(plan.segments[index], target, Pieces(index, tuple(piece.text for piece in plan.segments), targets))
+    return Part(
+        segmented.segments[index], target, Pieces(index, tuple(segment.text for segment in segmented.segments), targets)
+    )
 
 
-def _plan(look_model: LookModel, text: str) -> SegmentedText:
-    planner = look_model.planner or Segmenter(look_model.tokenizers.source, source_limit_of(look_model.model))
+def _segment(look_model: LookModel, text: str) -> SegmentedText:
+    segmenter = look_model.segmenter or Segmenter(look_model.tokenizers.source, source_limit_of(look_model.model))
     try:
-        [plan], tally = planner.segment([text])
+        [segmented], stats = segmenter.segment([text])
     except BadText as error:
         raise UserError(f"look: {error.what}") from None
-    if not plan.segments:
+    if not segmented.segments:
         problem = "has no word to translate" if text.strip() else "is empty"
         raise UserError(f"look: the text {problem}; give a sentence to translate")
-    for message in tally.warnings():
+    for message in stats.warnings():
         warn(message)
-    return plan
+    return segmented
 
 
-def _lines_of(target: str, plan: SegmentedText) -> tuple[str, ...] | None:
+def _lines_of(target: str, segmented: SegmentedText) -> tuple[str, ...] | None:
     """Split a target into one line per segment; None if the segments are no lines or the numbers differ."""
     lines: Sequence[str] = split_lines(target)[1::2]
-    is_each_a_line = all(LINE_BREAK.search(gap) for gap in plan.gaps[1:-1])
-    return tuple(lines) if is_each_a_line and len(lines) == len(plan.segments) else None
+    is_each_a_line = all(LINE_BREAK.search(gap) for gap in segmented.gaps[1:-1])
+    return tuple(lines) if is_each_a_line and len(lines) == len(segmented.segments) else None

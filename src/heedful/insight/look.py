@@ -232,7 +232,7 @@ class _Sentence:
         self.device = next(look_model.model.parameters()).device
         self.whole = structural_copy(look_model.model).eval()  # the model itself keeps its mode
         self.changed = without_heads(self.whole, heads) if heads else self.whole
-        self.piece_ids = part.piece.ids  # without special tokens
+        self.segment_ids = part.segment.ids  # without special tokens
         self.source = _read_source(look_model, part, masked_words)
         self.settings = settings_within(settings, len(self.source.ids))
         self.source_ids = torch.tensor([self.source.ids], device=self.device)
@@ -242,7 +242,7 @@ class _Sentence:
 
     def look(self, prefix: tuple[int, ...], branches: int) -> Look:
         _check_prefix(prefix, self.tokenizer, self.special_ids)
-        request = Request(self.piece_ids, prefix)
+        request = Request(self.segment_ids, prefix)
         memory = self.changed.encode(self.source_ids, self.mask)
         step = MemoryStep(self.changed, memory)
         hypotheses, beam = search_watched(step, request, self.settings, self.tokenizer, branches=branches)
@@ -268,7 +268,7 @@ class _Sentence:
             steps=output_steps(logits, shown.ids, self.tokenizer),
             beam=beam,
             positions=position_facts(self.whole, max(len(self.source.ids), len(shown.ids))),
-            lens=layer_lenses(t, self.piece_ids, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
+            lens=layer_lenses(t, self.segment_ids, self.source_ids, target_in, shown.ids, memory, self.tokenizer),
             causes=causes_of(self.changed, self.source_ids, self.mask, self.source.words, target_in, shown.ids),
             walk=walk_through(t),
             halting=halting_of(t),
@@ -347,7 +347,7 @@ def _check_length(model: Writer, length: int) -> None:
 
 def _read_source(look_model: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, special_ids = look_model.tokenizers.source, look_model.model.config.special_ids
-    ids = (*special_ids.with_source_bos(part.piece.ids), special_ids.eos_id)
+    ids = (*special_ids.with_source_bos(part.segment.ids), special_ids.eos_id)
     if len(ids) > LONGEST_SOURCE:
         which = "the text" if part.pieces is None else f"segment {part.pieces.number + 1} of the text"
         raise UserError(
@@ -365,7 +365,7 @@ def _read_source(look_model: LookModel, part: Part, masked_words: tuple[int, ...
     masked = tuple(sorted({i for word in masked_words for i in range(*words[word])}))
     if len(masked) == len(ids):
         raise UserError("masked words: all words are masked, so nothing is left to translate")
-    return SourceText(part.piece.text, tokens, ids, words, masked)
+    return SourceText(part.segment.text, tokens, ids, words, masked)
 
 
 def _check_prefix(prefix: tuple[int, ...], tokenizer: Tokenizer, special_ids: SpecialIds) -> None:
