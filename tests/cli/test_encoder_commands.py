@@ -106,7 +106,7 @@ def test_a_target_of_several_tokens_gives_a_warning(folder: Path, capsys) -> Non
     assert run(["fill", "a [MASK] runs", "-m", str(folder / "bert"), "--target", "zebrafish", "a"]) == 0
     error = capsys.readouterr().err
     assert error.startswith(f"heedful: the target 'zebrafish' has {len(pieces)} tokens") and error.count("\n") == 1
-    assert f"the first, {pieces[0]!r}, is compared" in error
+    assert f"the first, {pieces[0]!r}, is used" in error
 
 
 def test_classify_images(folder: Path, tmp_path: Path, capsys) -> None:
