@@ -177,7 +177,7 @@ def test_attention_over_the_image(tab: Watched, made: Page, family: str) -> None
     expect(page, "#class-token").to_have_attribute("aria-pressed", "true")
 
 
-def test_how_long_a_universal_transformer_thinks(tab: Watched, made: Page, family: str) -> None:
+def test_the_steps_of_a_universal_transformer(tab: Watched, made: Page, family: str) -> None:
     if family != "universal":
         pytest.skip("of the Universal Transformer alone")
     page = tab.open(made.file, view="layers")
@@ -190,7 +190,7 @@ def test_how_long_a_universal_transformer_thinks(tab: Watched, made: Page, famil
     assert f"{weights[0, column]:.4f}" in drawn(page).locator(".thinking .readout").first.inner_text()
 
 
-def test_a_line_break_of_a_character_model_is_to_be_seen(tab: Watched, tmp_path: Path) -> None:
+def test_a_line_break_of_a_character_model_is_visible(tab: Watched, tmp_path: Path) -> None:
     kind = TokenizerConfig(kind="char", vocab_size=60, byte_fallback=False, character_coverage=1.0)
     words = learn_tokenizers(["ab\nab"], ["ab\nab"], kind)
     config = GptConfig(vocab_size=words.source.vocab_size, d_model=16, n_layers=1, n_heads=2, d_ff=24, max_len=64)

@@ -47,7 +47,7 @@ def sides(data: Values, kind: str) -> tuple[list[str], list[str]]:
     }[kind]
 
 
-def test_it_opens_and_asks_for_nothing(tab: Watched, page_file: Path, data: Values) -> None:
+def test_the_page_opens_without_requests(tab: Watched, page_file: Path, data: Values) -> None:
     page = tab.open(page_file)
     assert data["target"]["text"] in page.inner_text(".sentence")
     assert "Attention is not an explanation." in page.inner_text("main")
@@ -59,7 +59,7 @@ def test_it_opens_and_asks_for_nothing(tab: Watched, page_file: Path, data: Valu
 
 
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 1), ("encoder", 2, 3), ("decoder", 1, 0)])
-def test_pointing_gives_the_number_of_the_file(
+def test_a_cell_shows_the_number_of_the_file(
     tab: Watched, page_file: Path, data: Values, kind: str, layer: int, head: int
 ) -> None:
     page = tab.open(page_file)
@@ -80,7 +80,7 @@ def test_pointing_gives_the_number_of_the_file(
     assert len(readouts) == 4
 
 
-def test_the_cell_is_the_one_under_the_pointer(tab: Watched, page_file: Path, data: Values) -> None:
+def test_the_readout_is_that_of_the_cell_under_the_pointer(tab: Watched, page_file: Path, data: Values) -> None:
     page = tab.open(page_file)
     rows, columns = sides(data, "cross")
     box = page.locator(".matrix-scroll").bounding_box()
@@ -100,7 +100,7 @@ def test_the_cell_is_the_one_under_the_pointer(tab: Watched, page_file: Path, da
         expect(page, ".matrix .readout").not_to_contain_text("→")
 
 
-def test_several_heads_are_their_mean(tab: Watched, page_file: Path, data: Values) -> None:
+def test_several_heads_are_averaged(tab: Watched, page_file: Path, data: Values) -> None:
     page = tab.open(page_file, heads="0.2", layer=1)
     page.focus(".matrix-scroll")
     page.keyboard.press("ArrowDown")
@@ -115,7 +115,7 @@ def test_several_heads_are_their_mean(tab: Watched, page_file: Path, data: Value
 
 
 @pytest.mark.parametrize("words", [0, 1])
-def test_the_alignment_is_marked_where_it_is(tab: Watched, page_file: Path, data: Values, words: int) -> None:
+def test_rings_mark_the_alignment(tab: Watched, page_file: Path, data: Values, words: int) -> None:
     page = tab.open(page_file, words=words)
     expect(page, ".view").to_contain_text("A ring marks the alignment")
     source, target = data["source"]["words"], data["target"]["words"]
@@ -180,7 +180,7 @@ def test_the_keyboard_reaches_every_cell(tab: Watched, page_file: Path, data: Va
     expect(page, "#view-walk").to_have_attribute("aria-current", "page")
 
 
-def test_tab_goes_everywhere_and_the_focus_is_seen(tab: Watched, page_file: Path) -> None:
+def test_tab_reaches_everything_and_the_focus_is_visible(tab: Watched, page_file: Path) -> None:
     page = tab.open(page_file)
     visited = []
     for _ in range(16):
@@ -199,7 +199,7 @@ def test_tab_goes_everywhere_and_the_focus_is_seen(tab: Watched, page_file: Path
     assert {"skip", "language", "theme", "view-walk", "radio"} <= set(visited)
 
 
-def test_language_and_light_are_switched_and_kept(tab: Watched, page_file: Path) -> None:
+def test_language_and_theme_are_switched_and_kept(tab: Watched, page_file: Path) -> None:
     page = tab.open(page_file)
     page.click("#language")
     expect(page, "html").to_have_attribute("lang", "zh-Hans")
@@ -214,7 +214,7 @@ def test_language_and_light_are_switched_and_kept(tab: Watched, page_file: Path)
     expect(page, "html").to_have_css("background-color", "rgb(251, 251, 249)")
 
 
-def test_the_system_s_dark_light_is_followed(browser, page_file: Path) -> None:
+def test_the_page_follows_the_dark_theme_of_the_system(browser, page_file: Path) -> None:
     with watched(browser, color_scheme="dark") as tab:
         page = tab.open(page_file)
         expect(page, "html").to_have_attribute("data-theme", "dark")
@@ -250,7 +250,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser, page_file: Path, lang: str
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, show
 
 
-def test_all_heads_are_sorted_by_what_is_asked(tab: Watched, page_file: Path, data: Values) -> None:
+def test_all_heads_are_sorted_by_the_chosen_number(tab: Watched, page_file: Path, data: Values) -> None:
     page = tab.open(page_file, show="grid")
     for name, sign in (("entropy", 1), ("locality", -1), ("alignment", -1)):
         page.select_option("select", name)
@@ -263,7 +263,7 @@ def test_all_heads_are_sorted_by_what_is_asked(tab: Watched, page_file: Path, da
     expect(page, "h3.title").to_have_text(f"Cross-attention, layer {place[0] + 1}, head {place[1] + 1}")
 
 
-def test_the_legend_says_how_heads_are_sorted(tab: Watched, page_file: Path) -> None:
+def test_the_legend_explains_the_order_of_the_heads(tab: Watched, page_file: Path) -> None:
     """Only cross-attention has an alignment; the other kinds keep the order of the layers."""
     page = tab.open(page_file, show="grid", kind="cross", sort="alignment")
     expect(page, ".view").to_contain_text("Most word-to-word first")
@@ -341,7 +341,7 @@ def test_the_position_code_is_reached_by_keys_and_is_a_table(tab: Watched, page_
     assert [row[0] for row in shown] == list(range(20))
 
 
-def test_the_beam_says_why_a_branch_died(tab: Watched, page_file: Path) -> None:
+def test_the_beam_explains_why_a_branch_was_pruned(tab: Watched, page_file: Path) -> None:
     page = tab.open(page_file, view="beam")
     page.click(".node.pruned >> nth=0")
     expect(page, ".facts").to_contain_text("Pruned. Rank 3 of 3 at this step")
@@ -361,7 +361,7 @@ def test_steps_have_their_bars(tab: Watched, page_file: Path, data: Values) -> N
     assert len(bars) == 10
 
 
-def test_calm_readers_get_no_motion(browser, page_file: Path) -> None:
+def test_no_animation_if_the_reader_prefers_reduced_motion(browser, page_file: Path) -> None:
     with watched(browser, reduced_motion="reduce") as tab:
         page = tab.open(page_file, view="positions")
         look = "c => c.toDataURL()"
@@ -414,7 +414,7 @@ def test_a_long_sentence_on_a_large_model_opens_quickly(browser, tmp_path: Path)
         assert page.locator(".matrix-scroll").evaluate("box => box.scrollTop") > 300
 
 
-def test_text_is_text_and_runs_from_either_side(browser, tmp_path: Path) -> None:
+def test_texts_are_escaped_and_keep_their_direction(browser, tmp_path: Path) -> None:
     made = make_trace("▁<img/src=x/onerror=alert(1)> ▁שלום", "▁مرحبا ▁</script><b>")
     path = tmp_path / "odd.html"
     path.write_text(stand_alone_page(made), encoding="utf-8")
@@ -444,7 +444,7 @@ def test_commands_can_be_pasted_into_a_shell(browser, tmp_path: Path, data: Valu
             assert (words[before] == "--") == text.startswith("-") * (view != "examples")
 
 
-def test_what_each_word_does_is_told_with_its_numbers(tab: Watched, page_file: Path, data: Values) -> None:
+def test_the_effect_of_each_source_word_has_its_numbers(tab: Watched, page_file: Path, data: Values) -> None:
     page = tab.open(page_file, view="layers")
     part = page.locator("section.causes")
     part.locator(".matrix-scroll").focus()
@@ -457,9 +457,7 @@ def test_what_each_word_does_is_told_with_its_numbers(tab: Watched, page_file: P
     assert f"{100 * whole * math.exp(0.25):.1f}" in part.locator(".readout").inner_text()
 
 
-def test_in_the_frame_of_a_notebook_it_works_and_reaches_nothing_around_it(
-    browser, tmp_path: Path, data: Values
-) -> None:
+def test_the_frame_of_a_notebook_works_and_is_isolated(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><p>before</p>{framed(stand_alone_page(data))}<p>after</p>", encoding="utf-8")
     with watched(browser) as tab:
@@ -475,7 +473,7 @@ def test_in_the_frame_of_a_notebook_it_works_and_reaches_nothing_around_it(
         assert tab.complaints == []
 
 
-def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, data: Values) -> None:
+def test_a_file_of_another_version_is_an_error_message(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "new.html"
     path.write_text(stand_alone_page(data | {"version": 5}), encoding="utf-8")
     with watched(browser) as tab:
@@ -483,7 +481,7 @@ def test_a_file_of_another_version_is_refused_in_words(browser, tmp_path: Path, 
         assert "version 4, found heedful-trace 5" in tab.page.inner_text("[role=alert]")
 
 
-def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path, data: Values) -> None:
+def test_a_file_of_one_segment_mentions_the_others(browser, tmp_path: Path, data: Values) -> None:
     path = tmp_path / "pieces.html"
     pieces = {"number": 1, "sources": ["A dog.", "A <b>cat</b>.", "A man."], "targets": None}
     path.write_text(stand_alone_page(data | {"pieces": pieces}), encoding="utf-8")
@@ -496,7 +494,7 @@ def test_a_file_of_one_piece_says_that_there_are_others(browser, tmp_path: Path,
         assert page.locator(".pieces button").count() == 0
 
 
-def test_everything_that_can_be_used_has_a_name(tab: Watched, page_file: Path) -> None:
+def test_every_control_has_an_accessible_name(tab: Watched, page_file: Path) -> None:
     nameless = """() => [...document.querySelectorAll("button, input, select, textarea, [role]")]
         .filter((e) => !["status", "group"].includes(e.getAttribute("role")))
         .filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label") || e.closest("label")?.innerText.trim()))
@@ -509,7 +507,7 @@ def test_everything_that_can_be_used_has_a_name(tab: Watched, page_file: Path) -
 # What needs no browser
 
 
-def test_the_traces_of_these_tests_are_true_to_the_schema(data: Values) -> None:
+def test_the_traces_of_these_tests_fit_the_schema(data: Values) -> None:
     check_trace(data)
 
 
@@ -517,14 +515,14 @@ def sources() -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir()) if path.suffix != ".py"}
 
 
-def test_the_page_names_no_other_place() -> None:
+def test_the_page_names_no_other_host() -> None:
     for name, text in sources().items():
         places = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"']*", text))
         assert places <= {"http://www.w3.org/2000/svg"}, name
         assert not re.search(r"\sstyle=|\son\w+=\"", text), f"{name}: a strict policy allows no inline style or handler"
 
 
-def test_every_word_is_there_in_both_languages() -> None:
+def test_every_text_exists_in_both_languages() -> None:
     files = sources()
     entries = re.findall(r'^  "([\w.]+)": \["(.*?)", "(.*?)"\],$', files["dictionary.js"], flags=re.MULTILINE)
     assert len(entries) == files["dictionary.js"].count("\n  ")

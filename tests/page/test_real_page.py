@@ -65,9 +65,7 @@ def test_a_text_is_translated_and_looked_into(tab: Watched, server: Served, offl
     assert tab.hosts == {server.address.split("/")[2]}
 
 
-def test_look_shows_the_search_of_the_translation_it_stands_beside(
-    tab: Watched, server: Served, tmp_path: Path
-) -> None:
+def test_look_searches_like_the_translation_beside_it(tab: Watched, server: Served, tmp_path: Path) -> None:
     """The page requests two alternatives, so the server searches with a beam wider than 1, and so must Look."""
     wide, narrow = ({text: server.translator.translate(text, beam=beam) for text in TEXTS} for beam in (3, 1))
     text = next(text for text in TEXTS if wide[text] != narrow[text])
@@ -118,7 +116,7 @@ def names(tab: Look, kind: str, place: tuple[int, ...]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("kind", "layer", "head"), [("cross", 0, 2), ("encoder", 1, 3), ("decoder", 1, 0)])
-def test_pointing_gives_the_model_s_own_number(
+def test_a_cell_shows_the_number_of_the_model(
     tab: Watched, server: Served, offline: Look, kind: str, layer: int, head: int
 ) -> None:
     page = opened(tab, server)
@@ -160,7 +158,7 @@ def test_a_branch_of_the_beam_is_forced(tab: Watched, server: Served, offline: L
     assert forced.target.text != offline.target.text
 
 
-def test_a_head_is_taken_out(tab: Watched, server: Served) -> None:
+def test_a_head_is_ablated(tab: Watched, server: Served) -> None:
     page = opened(tab, server, view="layers")
     page.click("text=Ablate this head")
     page.click("text=Look again")

@@ -29,7 +29,7 @@ def looking(tab: Watched, server: Stub, view: str = "attention"):
     return drawn(page)
 
 
-def test_typing_translates_and_says_only_the_last(tab: Watched, server: Stub) -> None:
+def test_typing_translates_and_shows_only_the_last_answer(tab: Watched, server: Stub) -> None:
     page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
@@ -50,7 +50,7 @@ def test_typing_translates_and_says_only_the_last(tab: Watched, server: Stub) ->
     assert tab.hosts == {server.address.split("/")[2]}
 
 
-def test_many_keys_are_one_request(tab: Watched, server: Stub) -> None:
+def test_many_key_presses_are_one_request(tab: Watched, server: Stub) -> None:
     page = tab.page
     page.goto(server.address)
     page.locator("textarea").evaluate("""async (area) => {
@@ -77,7 +77,7 @@ def test_swap_and_reload(tab: Watched, server: Stub) -> None:
     assert page.input_value("textarea") == "cba"
 
 
-def test_a_refusal_is_said(browser, server: Stub) -> None:
+def test_an_error_of_the_server_is_shown(browser, server: Stub) -> None:
     server.broken = True
     with watched(browser) as tab:
         tab.page.goto(server.address)
@@ -101,7 +101,7 @@ def test_look_shows_the_views(tab: Watched, server: Stub) -> None:
     assert server.asked[-1][1]["reference"] == "other .god A"
 
 
-def test_a_look_at_another_translation_than_the_one_beside_it_says_so(tab: Watched, server: Stub) -> None:
+def test_a_look_with_another_translation_has_a_note(tab: Watched, server: Stub) -> None:
     """As with int8, Look shows another translation: this server reverses a text, its look has a German sentence."""
     page = tab.page
     page.goto(server.address)
@@ -147,7 +147,7 @@ def test_each_line_of_a_text_has_its_own_look(tab: Watched, server: Stub) -> Non
     assert page.input_value("textarea") == "A dog.\nA cat.\nA man."
 
 
-def test_another_translation_is_looked_along_line_by_line(tab: Watched, server: Stub) -> None:
+def test_a_look_at_another_translation_line_by_line(tab: Watched, server: Stub) -> None:
     page = tab.page
     page.goto(server.address)
     page.fill("textarea", "ab\ncd")
@@ -163,7 +163,7 @@ def test_another_translation_is_looked_along_line_by_line(tab: Watched, server: 
     asked_to_look(server, q="cd")
 
 
-def test_a_piece_is_in_the_language_of_the_whole_text(tab: Watched, server: Stub) -> None:
+def test_a_segment_has_the_detected_language_of_the_whole_text(tab: Watched, server: Stub) -> None:
     server.heard = {"detectedLanguage": {"language": "de", "confidence": 90}}
     page = tab.page
     page.goto(f"{server.address}#from=auto&to=en")
@@ -177,7 +177,7 @@ def test_a_piece_is_in_the_language_of_the_whole_text(tab: Watched, server: Stub
     expect(page, ".pair select >> nth=0").to_have_value("auto")
 
 
-def test_look_waits_for_the_translation_it_stands_beside(tab: Watched, server: Stub) -> None:
+def test_look_waits_for_the_translation_beside_it(tab: Watched, server: Stub) -> None:
     page = tab.page
     page.goto(server.address)
     page.fill("textarea", "ab")
@@ -207,7 +207,7 @@ def test_a_branch_is_forced(tab: Watched, server: Stub) -> None:
 
 
 @pytest.mark.parametrize("name", ["bart", "bart with BOS"])
-def test_a_forced_branch_is_the_one_that_a_file_continues(tab: Watched, server: Stub, name: str) -> None:
+def test_a_forced_branch_equals_the_continuation_in_a_file(tab: Watched, server: Stub, name: str) -> None:
     """The branch continues greedily. Targets of one model begin with a forced token, which no prefix contains."""
     found = look(other_look_model(name), "A dog", branches=40)
     server.trace = found.to_values()
@@ -231,7 +231,7 @@ def branch(found: Look, number: int) -> list[int]:
     return [*branch(found, events[number].parent), events[number].id] if number else []
 
 
-def test_another_translation_is_looked_along(tab: Watched, server: Stub) -> None:
+def test_a_look_at_another_translation(tab: Watched, server: Stub) -> None:
     page = looking(tab, server, "output")
     page.fill("form.reference input", "Ein Hund.")
     with page.expect_response("**/api/v1/look"):
@@ -239,7 +239,7 @@ def test_another_translation_is_looked_along(tab: Watched, server: Stub) -> None
     assert server.asked[-1][1] == {"q": "A dog", "source": "en", "target": "de", "reference": "Ein Hund."}
 
 
-def test_the_browser_s_way_back(tab: Watched, server: Stub) -> None:
+def test_the_back_button_of_the_browser(tab: Watched, server: Stub) -> None:
     page = looking(tab, server)
     page.click("#view-output")
     page.click("#view-beam")
@@ -251,7 +251,7 @@ def test_the_browser_s_way_back(tab: Watched, server: Stub) -> None:
     page.wait_for_selector(".ribbon")
 
 
-def test_a_long_text_is_not_lost_on_the_way_back(tab: Watched, server: Stub) -> None:
+def test_the_back_button_keeps_a_long_text(tab: Watched, server: Stub) -> None:
     """A text that is too long for the address is kept in the history."""
     server.settings["charLimit"] = 5000
     text = "a long text. " * 200
@@ -276,7 +276,7 @@ def test_a_long_text_is_not_lost_on_the_way_back(tab: Watched, server: Stub) -> 
     assert server.asked[-1] == sent
 
 
-def test_heads_are_taken_out_and_words_hidden(tab: Watched, server: Stub) -> None:
+def test_heads_are_ablated_and_words_masked(tab: Watched, server: Stub) -> None:
     page = looking(tab, server, "layers")
     page.click("text=Ablate this head")
     page.click(".chips button >> nth=2")
@@ -311,7 +311,7 @@ def test_the_examples_are_one_click_away(tab: Watched, server: Stub) -> None:
     page.wait_for_selector("textarea")
 
 
-def test_tired_is_one_click_away_from_a_look_at_another_text(tab: Watched, server: Stub) -> None:
+def test_an_example_can_be_opened_from_another_look(tab: Watched, server: Stub) -> None:
     page = looking(tab, server, "examples")
     page.click(".animals button >> nth=0")
     expect(page, ".sentence .source").to_have_text(f"{ANIMAL} tired.")
@@ -366,7 +366,7 @@ def test_a_file_keeps_its_line_ends(tab: Watched, server: Stub, tmp_path: Path, 
     assert got(download) == re.sub("[a-f]+", lambda word: word[0][::-1], text)
 
 
-def test_a_part_of_a_file_is_bounded_by_its_characters(tab: Watched, server: Stub, tmp_path: Path) -> None:
+def test_a_part_of_a_file_is_limited_by_characters(tab: Watched, server: Stub, tmp_path: Path) -> None:
     server.settings["charLimit"] = 5000
     page = tab.page
     page.goto(server.address)
@@ -379,7 +379,7 @@ def test_a_part_of_a_file_is_bounded_by_its_characters(tab: Watched, server: Stu
     assert max(sum(map(len, part)) for part in sent) <= 8000
 
 
-def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(tab: Watched, server: Stub, tmp_path: Path) -> None:
+def test_a_line_beyond_the_limit_is_reported_before_any_request(tab: Watched, server: Stub, tmp_path: Path) -> None:
     page = tab.page
     page.goto(server.address)
     page.wait_for_selector("textarea")
@@ -397,7 +397,7 @@ def test_a_line_beyond_the_limit_is_named_before_anything_is_asked(tab: Watched,
         ("A dog.\n".encode("utf-16-le"), 1),
     ],
 )
-def test_a_file_that_is_not_utf_8_is_refused_in_words(
+def test_a_file_that_is_not_utf_8_is_an_error_message(
     tab: Watched, server: Stub, tmp_path: Path, content: bytes, line: int
 ) -> None:
     """If the file were read with replacement characters, the output would look complete."""
@@ -415,7 +415,7 @@ def test_a_file_that_is_not_utf_8_is_refused_in_words(
     assert got(download) == "\N{REPLACEMENT CHARACTER} éfaC"
 
 
-def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp_path: Path) -> None:
+def test_a_request_to_a_busy_server_is_repeated_after_its_time(browser, server: Stub, tmp_path: Path) -> None:
     with watched(browser) as tab:
         page = tab.page
         page.goto(server.address)
@@ -431,7 +431,7 @@ def test_a_busy_server_is_asked_again_when_it_says_so(browser, server: Stub, tmp
         tab.complaints.clear()  # the browser reports a status of 503 by itself
 
 
-def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path) -> None:
+def test_finished_lines_are_kept_and_the_work_continues(browser, server: Stub, tmp_path: Path) -> None:
     """The message names the rejected line; the lines before it can be saved, and the work can continue."""
     lines = [f"line {i}" for i in range(70)]
     with watched(browser) as tab:
@@ -456,7 +456,7 @@ def test_what_is_done_is_kept_and_goes_on(browser, server: Stub, tmp_path: Path)
         tab.complaints.clear()  # the browser reports a status of 400 by itself
 
 
-def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Path) -> None:
+def test_waiting_can_be_cancelled_and_ends(browser, server: Stub, tmp_path: Path) -> None:
     with watched(browser) as tab:
         page = tab.page
         page.goto(server.address)
@@ -478,7 +478,7 @@ def test_waiting_is_cancelled_and_has_an_end(browser, server: Stub, tmp_path: Pa
         tab.complaints.clear()
 
 
-def test_the_page_asks_for_no_more_than_the_server_takes(tab: Watched, server: Stub, tmp_path: Path) -> None:
+def test_requests_stay_within_the_limits_of_the_server(tab: Watched, server: Stub, tmp_path: Path) -> None:
     server.settings |= {"textsLimit": 3, "alternativesLimit": 1}
     page = tab.page
     page.goto(server.address)
