@@ -113,7 +113,7 @@ def test_a_text_of_several_lines_is_shown_piece_by_piece(model: str, capsys: pyt
         assert run(["look", text, "-m", model, "--beam", "2", *(["--piece", "2"] if number == 2 else [])]) == 0
         out, err = capsys.readouterr()
         assert out == printed(capsys, line, "-m", model, "--beam", "2")
-        assert f"this is piece {number} of 2. Another: --piece {3 - number}" in err
+        assert f"shown: segment {number}. For another one: --piece {3 - number}" in err
     assert run(["look", text, "-m", model, "--piece", "3"]) == 1
     assert "segment 3, but this text has 2" in capsys.readouterr().err
 

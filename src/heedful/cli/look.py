@@ -53,7 +53,7 @@ def look(
     target
         A translation to inspect in place of the model's own: how probable is each of its tokens?
     piece
-        Which part of a text with several lines to show, counted from 1; by default the first.
+        Which segment of a text with several lines to show, counted from 1; by default the first.
     long
         Lines beyond the model's limit, as in heedful translate: split, truncate, extract, error, whole.
     model
@@ -150,8 +150,8 @@ def _look_at_translation(
     if result.pieces is not None:
         n, number = len(result.pieces.sources), result.pieces.number + 1
         print_message(
-            f"the model translates this text in {n} pieces, each by itself, as in heedful translate; "
-            f"this is piece {number} of {n}. Another: --piece {number + 1 if number < n else 1}"
+            f"this text has {n} segments, which are translated separately, as in heedful translate; "
+            f"shown: segment {number}. For another one: --piece {number + 1 if number < n else 1}"
         )
     return result
 
