@@ -101,7 +101,7 @@ def test_in_int8_one_thread_does_the_sentences_that_come_alone(model, tmp_path, 
     alone = []
     for request in requests:
         alone += engine.search([request], settings)
-        while engine._copies._one.translator.num_active_batches:  # it says so a moment after its answer
+        while engine._replicas._low_latency.translator.num_active_batches:  # it says so a moment after its answer
             time.sleep(0.001)
     assert loaded == [(1, 1)]
     assert [[one.ids for one in several] for several in engine.search(requests, settings)] == [
@@ -115,7 +115,7 @@ def test_who_would_wait_for_a_single_thread_goes_elsewhere(compute, ways, folder
     copies = copies_of(folder, compute=compute)
     chosen = [copies.choose(1)]
     busy = SimpleNamespace(num_active_batches=1)
-    copies._one = chosen[0]._replace(translator=busy)
+    copies._low_latency = chosen[0]._replace(translator=busy)
     chosen.append(copies.choose(1))
     busy.num_active_batches = 0
     chosen.append(copies.choose(1))
@@ -182,7 +182,7 @@ def test_of_a_large_model_there_is_one_copy(folder, loaded, monkeypatch):
     copies = copies_of(folder)
     assert [copies.choose(n).inter for n in (1, 1, 9, 1, 1)] == [1, 1, 2, 2, 2]
     assert loaded == [(1, 2), (2, 1)]
-    assert copies._one is None
+    assert copies._low_latency is None
 
 
 def test_another_way_to_share_the_threads_is_taken_at_the_next_call(folder):
