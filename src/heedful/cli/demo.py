@@ -83,7 +83,7 @@ def demo(
 
 
 def introduction(corpus: "DemoCorpus", source_language: str, target_language: str) -> str:
-    """Tell what the scores of this corpus mean, before they appear."""
+    """Return a text, to show before the scores, that explains what scores on this corpus mean."""
     return (
         f"The demo trains on {len(corpus.train):,} sentence pairs, {LANGUAGES[source_language]} to"
         f" {LANGUAGES[target_language]}, which a small grammar generated.\n"

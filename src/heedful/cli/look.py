@@ -43,8 +43,8 @@ def look(
 
     Prints the translation, the source token each step attended to, its most
     probable alternatives, and the beams; --output page.html has all of it, to
-    explore. Of a gpt: the text that it generates, layer by layer. Of a bert or
-    a vit: its prediction and its attention, for an image laid over the image.
+    explore. For a gpt it shows the generated text, layer by layer; for a bert
+    or a vit the prediction and the attention, which is laid over an image.
 
     Parameters
     ----------

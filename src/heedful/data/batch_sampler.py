@@ -21,7 +21,7 @@ BATCHES_PER_WINDOW = 256
 # Random noise, in tokens, added to the lengths before sorting: otherwise the same sentences would often share a batch.
 LENGTH_JITTER = 0.75
 
-# Keys of random streams that must differ although seed and epoch are equal.
+# Keys that make random streams differ for equal seed and epoch.
 _ORDER, _WINDOW, _SEQUENCE = range(3)
 
 
@@ -176,7 +176,10 @@ def real_share(plan: EpochPlan, lengths: IntArray) -> float:
 
 
 def _deal(numbers: IntArray, share: Fraction, key: tuple[int, ...], epoch: int) -> Iterator[IntArray]:
-    """Yield this epoch's examples, `share` of them on average, from the permutations that they fall into."""
+    """Yield the examples of an epoch, on average the fraction `share` of all.
+
+    Epochs are consecutive slices of an endless sequence of permutations, so an epoch may span several of them.
+    """
     begin, end = floor(epoch * share), floor((epoch + 1) * share)
     while begin < end:
         permutation, offset = divmod(begin, len(numbers))

@@ -113,7 +113,7 @@ class LmBatch(TensorBatch):
     target_out: Tensor  # (B, T) int64
     target_mask: Tensor  # (B, T) bool, True = not padding, which only the last row of a corpus has
     documents: Tensor  # (B, T) int64: the number of each token's document in its corpus, -1 for padding
-    positions: Tensor  # (B, T) int64: from 0 in each part of a document that lies in one row
+    positions: Tensor  # (B, T) int64: restarts at 0 in each row and at each document
     indices: Tensor  # (B,) int64: the indices of the rows in the dataset
 
     @property

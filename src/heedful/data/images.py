@@ -388,7 +388,7 @@ def _label_column(path: Path, heading: list[str] | None) -> LabelColumn:
     names = [name.strip(' "') for name in heading]
     if "label" not in (names[0], names[-1]):
         hint = did_you_mean("label", (names[0], names[-1]))
-        raise UserError(f"{path}: the heading names neither the first nor the last column 'label'{hint}; {how}")
+        raise UserError(f"{path}: neither the first nor the last column has the name 'label'{hint}; {how}")
     return "first" if names[0] == "label" else "last"
 
 

@@ -149,8 +149,8 @@ class Translator:
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
         """Return the best translation of a text, or of each text.
 
-        Options are the fields of SearchSettings, and three that are text: `target_prefix` (what the translation begins
-        with; or a list with one for each text), `required` and `forbidden` (lists of words).
+        Options are the fields of SearchSettings, and three that are given as text instead of ids: `target_prefix` (the
+        beginning of the translation, or a list with one for each text), `required` and `forbidden` (lists of words).
         """
         best = [translations[0].text for translations in self._blocks(texts, options)]
         return best[0] if isinstance(texts, str) else best
@@ -267,7 +267,7 @@ class Translator:
 
 
 def _shortest(limits: Sequence[SourceLimit]) -> SourceLimit:
-    """Return the limit of several models together."""
+    """Return the strictest of several models' limits, which holds if they translate together."""
     max_len = min(each.max_len for each in limits)
     return SourceLimit(max_len, is_hard=any(each.is_hard for each in limits if each.max_len == max_len))
 

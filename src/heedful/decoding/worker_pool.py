@@ -241,7 +241,7 @@ def main() -> None:
         run_block = _load(messages.get())
     except Exception as error:
         refusal = error_to_dict(error)
-        while True:  # reply to every block; ending here would lose the error, and Python aborts while a thread reads
+        while True:  # answer every block: if the process ended here, the error would be lost
             messages.get()
             _reply(replies, refusal, is_error=True)
     while True:

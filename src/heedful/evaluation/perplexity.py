@@ -132,7 +132,7 @@ class _Pair(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Tokens of the longer side, with its end of the text."""
+        """The number of tokens of the longer side, including its end token."""
         return max(len(self.source), len(self.target)) + 1
 
 

@@ -35,7 +35,7 @@ class DecoderLayerLens:
 
 @dataclass(frozen=True)
 class EncoderLayerLens:
-    """DecoderLens after one encoder layer."""
+    """What the decoder predicts if it reads the output of one encoder layer as its memory (DecoderLens)."""
 
     layer: int
     text: str  # the greedy translation from this layer's output

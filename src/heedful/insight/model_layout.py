@@ -1,4 +1,4 @@
-"""The module paths and settings of each model family that a look needs, so that the rest of `insight` knows no family.
+"""The module paths and settings of each model family, so that the rest of `insight` does not depend on the family.
 
 A trace names tensors by module paths, and these differ: BART has a norm after its embeddings, a Universal Transformer
 calls one layer repeatedly, GPT has no encoder.

@@ -78,8 +78,8 @@ def read_weights(path: Path, *, expected: dict[str, Tensor], device: str | torch
             for name, expected_shape in (shapes | scales).items():
                 if (shape := tuple(parts[name].get_shape())) != expected_shape:
                     raise UserError(f"{path}: '{name}' has shape {shape}, but {CONFIG} asks for {expected_shape}")
-            # Copied, since safetensors maps the file, which may be overwritten while the model runs; and since the
-            # matrix library rounds differently at its addresses than at those of PyTorch's own tensors.
+            # Copied for two reasons: safetensors maps the file, which may be overwritten while the model runs; and the
+            # mapped memory is aligned differently from PyTorch's own, which changes how the matrix library rounds.
             weights = {name: file.get_tensor(name).clone() for name in shapes | scales}
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: not a readable safetensors file: {error}") from None

@@ -36,7 +36,7 @@ START_TIMEOUT = datetime.timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class World:
-    """This process among those of the run, and the device of its tensors."""
+    """The rank of this process in the run, the number of processes, and the device of its tensors."""
 
     rank: int
     size: int

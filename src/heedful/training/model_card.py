@@ -255,7 +255,7 @@ def _article(noun: str) -> str:
 
 
 def _without_folder(name: str) -> str:
-    """Drop the folders of the machine that trained the model from a name."""
+    """Remove the folders from a file name: they belong to the machine that trained the model."""
     return " + ".join(PurePath(part).name for part in name.split(" + "))
 
 

@@ -223,7 +223,7 @@ def _tokenizer_values(
 
 
 def _config_of(tokenizers: Tokenizers) -> Values | None:
-    """Return the [tokenizer] that would make such tokenizers; None if no recipe could."""
+    """Return the [tokenizer] settings that would produce these tokenizers; None if no settings could."""
     source, target = tokenizers.source, tokenizers.target
     if not isinstance(source, SentencePieceTokenizer) or not isinstance(target, SentencePieceTokenizer):
         return None

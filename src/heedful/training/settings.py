@@ -32,7 +32,7 @@ from heedful.training.setting_ranges import (
     check_ranges,
 )
 
-ENDLESS = ("t5", "universal")  # families whose positions have no end: relative distances, and waves
+ENDLESS = ("t5", "universal")  # families without a longest position: relative distances, sinusoids
 Values = dict[str, Any]  # nested: {"run": {"steps": 100}}
 
 MODEL_TABLE = "settings"  # begins the messages about [model]

@@ -141,7 +141,7 @@ def files_of(
         raise UserError(f"a run learns from files of one kind, and {' and '.join(kinds)} were given")
     content: Content = kinds[0] if kinds else "pairs"
     if content != "pairs" and (target or valid_target):
-        raise UserError(f"--target and --valid-target belong to --source, and {content} were given")
+        raise UserError(f"--target and --valid-target can be used only with --source, but {content} were given")
     return Files.of(paths_of[content], target, valid, valid_target, init_from, content)
 
 

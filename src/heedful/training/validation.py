@@ -63,7 +63,7 @@ class Validator(ABC, Generic[B]):
         self.batches = batches
 
     def run(self, model: Any) -> Validation:
-        """Validate the model, without dropout and gradients; it keeps its mode."""
+        """Validate the model with dropout and gradients disabled, then restore its mode."""
         with evaluation_mode(model) as device:
             total, n_tokens, outputs = 0.0, 0, []
             for batch in self.batches:

@@ -26,7 +26,7 @@ from heedful.models.seq2seq import Seq2Seq
 
 MANY_SOURCES = 16  # requests from which on several lanes are faster than one
 MANY_PROMPTS = 64  # the same of a decoder-only model, of which each lane reads all weights
-WIDE_ENOUGH = 8  # least beam with required words: some rows must stay free for other continuations
+WIDE_ENOUGH = 8  # smallest beam if words are required: some rows must stay free for other continuations
 
 
 class TorchEngine:

@@ -68,7 +68,7 @@ class BeamTrace:
 
     events: list[BeamEvent] = field(default_factory=list)
     _n_steps: int = 0
-    _nodes: list[int] = field(default_factory=lambda: [0])  # for each hypothesis of the beam its node
+    _nodes: list[int] = field(default_factory=lambda: [0])  # the node of each hypothesis in the beam
 
     def add(self, index: int, candidates: Sequence[BeamCandidate]) -> None:
         assert index == 0, "a BeamTrace records one request"

@@ -7,5 +7,5 @@
     packed_linear          the linear layers of the fast steps
     ensemble               several models that generate one text
 
-Fast steps compute the numbers of the model itself, and tests compare them.
+Fast steps give the same results as the model itself; tests compare them.
 """

@@ -52,7 +52,7 @@ class FastSeq2SeqState:
         self._refresh()
 
     def replace(self, slots: Tensor, memory: Memory, real: Tensor) -> None:
-        """Put new sources into slots; their rows begin in the next column."""
+        """Put new sources into slots. Their target tokens are stored from the next free column of the cache on."""
         wider = real.size(1) - self.real.size(1)
         if wider > 0:
             self.memory = [(_padded(k, wider), _padded(v, wider)) for k, v in self.memory]
@@ -80,7 +80,7 @@ class FastSeq2SeqStep:
 
     def __init__(self, model: Seq2Seq) -> None:
         if not supports_fast_step(model.config):
-            raise ValueError("this model's attention or norm needs the reference step")
+            raise ValueError("the fast step does not support this model's attention or norm; use steps.reference")
         self.model = model
         self.device = next(model.parameters()).device
         self.max_len = model.max_length

@@ -199,7 +199,7 @@ def write_labels(labels: Sequence[str], *, multi_label: bool) -> dict[str, Any]:
 
 
 def read_eos_ids(values: HFConfig, default: int | None = None, *, several: bool) -> list[int]:
-    """Return the ids that end a text: one, or with `several` perhaps more, the main one first."""
+    """Return the ids that end a text, the main one first. More than one is an error unless `several` is true."""
     ids = values.get("eos_token_id", default)
     ids = ids if isinstance(ids, list) else [ids]
     if not ids or any(type(id) is not int for id in ids) or (len(ids) > 1 and not several):

@@ -257,7 +257,7 @@ def _import_own_from_marian(folder: Path) -> Tokenizers | None:
 
 
 def sentencepiece_pieces(tokenizer: Tokenizer) -> list[str]:
-    """Return the pieces as SentencePiece spells them: word level with "word▁" has them as "▁word"."""
+    """Return the pieces as the SentencePiece file has them. A word-level tokenizer stores "word▁" as "▁word"."""
     assert isinstance(tokenizer, SentencePieceTokenizer)
     return read_model(tokenizer.model, where="tokenizer").pieces
 

@@ -133,7 +133,7 @@ def describe_pairs(prepared: Prepared, *, summaries: bool) -> TaskDescription:
 
 
 def config_for(tokenizers: Tokenizers, settings: Settings) -> Any:
-    """Return the config of an encoder-decoder, whose family has one vocabulary for both sides or two."""
+    """Return the config of an encoder-decoder. Its family has one vocabulary for both sides, or one for each."""
     source, target = tokenizers.source.vocab_size, tokenizers.target.vocab_size
     special_ids = tokenizers.target.special_ids
     special_ids = tokenizers.target.special_ids
