@@ -134,7 +134,7 @@ class LineFilter:
             yield self._write(pending.popleft())
 
     def _first_refused(self, cells: Sequence[Field]) -> Field | None:
-        """Return the first unreadable line that `on_bad_line` does not allow. "keep" cannot keep a line that is too long."""
+        """Return the first unreadable line that `on_bad_line` does not allow; "keep" does not allow too long lines."""
         allowed = {"error": (), "keep": ("encoding", "binary"), "skip": tuple(UNREADABLE)}[self.on_bad_line]
         return next((cell for cell in cells if (kind := bad_kind(cell)) is not None and kind not in allowed), None)
 

@@ -1,6 +1,6 @@
 """Attention: softmax(q k^T / sqrt(K)) v, and multi-head attention.
 
-`attend` is the formula and `attend_fused` the fast kernel; a test compares their results. `MultiHeadAttention(..., attend=…)`
+`attend` is the formula and `attend_fused` the fast kernel; a test compares them. `MultiHeadAttention(..., attend=…)`
 takes any function with their signature (`Attend`): sparse patterns, additive attention, or a function that records or
 changes the weights. So no `forward` needs a flag for any of these.
 """
