@@ -12,7 +12,7 @@ import torch
 
 from heedful.cli import doctor as doctor_module
 from heedful.cli import system_info
-from heedful.cli.doctor import Rate, Report, Speed, doctor, examine, lines, measure, rate
+from heedful.cli.doctor import DoctorReport, MachineSpeed, Rate, doctor, examine, lines, measure, rate
 from heedful.cli.system_info import (
     Device,
     Extra,
@@ -53,8 +53,8 @@ def a_torch(**changes: object) -> Torch:
     return dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
 
 
-def a_speed(threads: int, *, fp32: float, bf16: float = 1000.0, spread: float = 0.0) -> Speed:
-    return Speed(
+def a_speed(threads: int, *, fp32: float, bf16: float = 1000.0, spread: float = 0.0) -> MachineSpeed:
+    return MachineSpeed(
         threads=threads,
         fp32_gflop_per_s=Rate(fp32, spread),
         bf16_gflop_per_s=Rate(bf16, 0.0),
@@ -66,8 +66,8 @@ QUIET = [a_speed(1, fp32=100.0), a_speed(4, fp32=380.0)]
 
 
 def examined(
-    monkeypatch: pytest.MonkeyPatch, machine: Machine, *, result: Torch | None = None, speed: list[Speed] = QUIET
-) -> Report:
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, *, result: Torch | None = None, speed: list[MachineSpeed] = QUIET
+) -> DoctorReport:
     monkeypatch.setattr(doctor_module, "describe_torch", lambda: result or a_torch())
     monkeypatch.setattr(doctor_module, "measure", lambda **_: speed)
     return examine(machine)

@@ -16,7 +16,7 @@ from heedful.errors import UserError
 from heedful.serving.app import make_app
 from heedful.serving.auth import Keys, add_new_key, hash_key, read_keys
 from heedful.serving.errors import ApiError
-from heedful.serving.limits import Limits, Rate
+from heedful.serving.limits import Limits, RateLimiter
 from heedful.serving.routes.static import read_page
 
 JSON = {"Content-Type": "application/json"}
@@ -195,7 +195,7 @@ def test_a_new_key_has_a_line_of_its_own(end: str, tmp_path: Path):
 
 def test_a_rate_is_exact():
     now = 0.0
-    rate = Rate(60, clock=lambda: now)
+    rate = RateLimiter(60, clock=lambda: now)
     accepted = 0
     for tick in range(3_000):  # ten a second, five minutes
         now = tick / 10

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heedful.training import Checkpoint, Files, RunRecord, Settings, Trainer, read_settings
-from heedful.training.data_preparation import Prepared
+from heedful.training.data_preparation import PreparedData
 from heedful.training.distributed import World
 from heedful.training.signals import StopRequests
 
@@ -46,7 +46,7 @@ def silent(kind: str, **values: object) -> None:
 
 def open_small(
     folder: Path,
-    prepared: Prepared,
+    prepared: PreparedData,
     chosen: Settings,
     *,
     world: World,

@@ -17,7 +17,7 @@ from heedful.data import LoaderState
 from heedful.errors import UserError
 from heedful.training.checkpoint import (
     Checkpoint,
-    State,
+    TrainerState,
     list_checkpoints,
     load_checkpoint,
     newest_checkpoint,
@@ -33,7 +33,7 @@ def tensors(step: int) -> dict[str, Tensor]:
 
 
 def save(folder: Path, step: int) -> Path:
-    state = State(LoaderState(epoch=step // 3, position=step % 3, seed=1), step=step, scores={"1": 0.5})
+    state = TrainerState(LoaderState(epoch=step // 3, position=step % 3, seed=1), step=step, scores={"1": 0.5})
     moments = {f"{name}/exp_avg": tensor / 2 for name, tensor in tensors(step).items()}
     generators = {"cpu": torch.get_rng_state()}
     return save_checkpoint(folder, state, model=tensors(step), optimiser=moments, generators=generators, ema={})

@@ -9,7 +9,7 @@ from heedful import train
 from heedful.data.augment import strip_final_punctuation
 from heedful.models.model_io import CARD
 from heedful.training import Files
-from heedful.training.data_preparation import Prepared, prepare_data
+from heedful.training.data_preparation import PreparedData, prepare_data
 from small_run import OVERRIDES, settings
 
 PAIRS = [(f"The {a} dogs see {b} cats.", f"Die {a} Hunde sehen {b} Katzen.") for a in range(30) for b in range(10)]
@@ -22,12 +22,12 @@ def files(tmp_path: Path) -> Files:
     return Files.of(tmp_path / "train.en", tmp_path / "train.de", None, None, None)
 
 
-def prepared(folder: Path, files: Files, *more: str) -> tuple[Prepared, list[str]]:
+def prepared(folder: Path, files: Files, *more: str) -> tuple[PreparedData, list[str]]:
     notes: list[str] = []
     return prepare_data(folder, files.corpora(), None, settings(*more), tokenizers=None, notify=notes.append), notes
 
 
-def sources(found: Prepared) -> list[str]:
+def sources(found: PreparedData) -> list[str]:
     [shards] = found.train
     return shards.source.texts(np.arange(len(shards)))  # these settings sample their segmentation, so text is kept
 

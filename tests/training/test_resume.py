@@ -9,7 +9,7 @@ import torch
 from heedful.data.collate import Batch
 from heedful.training import Files
 from heedful.training.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
-from heedful.training.data_preparation import Prepared, prepare_data
+from heedful.training.data_preparation import PreparedData, prepare_data
 from heedful.training.distributed import World
 from small_run import open_small, settings, write_corpus
 
@@ -17,7 +17,7 @@ WORLD = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     folder = tmp_path_factory.mktemp("prepared")
     source, target = write_corpus(folder)
     corpora = Files.of(source, target, None, None, None).corpora()
@@ -25,7 +25,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(prepared: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train to the end, keeping a checkpoint of every step."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     trainer = open_small(folder, prepared, settings("run.save_every=1", "run.keep_last=100"), world=WORLD)
@@ -47,7 +47,7 @@ def assert_same(resumed: Checkpoint, expected: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("first", range(1, 60, 6))
-def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+def test_resumed_at_each_of_60_steps(first: int, prepared: PreparedData, uninterrupted: Path, tmp_path: Path) -> None:
     """Resume at steps first to first + 5; all cases together cover all 60 steps, with epoch ends and validations."""
     expected = load_checkpoint(uninterrupted / "step-000060")
     for step in range(first, min(first + 6, 60)):
@@ -58,7 +58,7 @@ def test_resumed_at_each_of_60_steps(first: int, prepared: Prepared, uninterrupt
         assert_same(load_checkpoint(folder / "checkpoints" / "step-000060"), expected)
 
 
-def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+def test_a_stop_at_any_step_is_saved_at_that_step(prepared: PreparedData, uninterrupted: Path, tmp_path: Path) -> None:
     """A request to stop during a step finishes and saves the step, and resuming gives the same end."""
     trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
     trainer.requests.reason = lambda: "asked" if trainer.state.step == 33 else None  # type: ignore[method-assign]
@@ -72,7 +72,9 @@ def test_a_stop_at_any_step_is_saved_at_that_step(prepared: Prepared, uninterrup
     )
 
 
-def test_an_abandoned_validation_is_repeated_on_resume(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+def test_an_abandoned_validation_is_repeated_on_resume(
+    prepared: PreparedData, uninterrupted: Path, tmp_path: Path
+) -> None:
     """A signal during a validation saves the step without a score, and resuming validates first."""
     trainer = open_small(tmp_path, prepared, settings(), world=WORLD)
     validator = trainer.validator
@@ -94,7 +96,7 @@ def test_an_abandoned_validation_is_repeated_on_resume(prepared: Prepared, unint
     )
 
 
-def test_another_seed_is_another_run(prepared: Prepared, uninterrupted: Path, tmp_path: Path) -> None:
+def test_another_seed_is_another_run(prepared: PreparedData, uninterrupted: Path, tmp_path: Path) -> None:
     """The comparison above can fail: a different seed gives different weights."""
     trainer = open_small(tmp_path, prepared, settings("run.seed=2"), world=WORLD)
     trainer.fit()

@@ -18,7 +18,7 @@ from heedful.cli.progress import ProgressReporter
 from heedful.data.corpus import Corpus, format_of, open_corpus, read_labelled, read_text
 from heedful.data.formats import Field
 from heedful.data.lines import is_pipe, plain_name
-from heedful.data.problems import KINDS, Content, Place, ProblemCount, remedy_for
+from heedful.data.problems import KINDS, Content, Location, ProblemCount, remedy_for
 from heedful.errors import UserError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _finding_values(finding: ProblemCount, report: "Report") -> dict[str, object
     }
 
 
-def _example_values(place: Place, value: str) -> dict[str, object]:
+def _example_values(place: Location, value: str) -> dict[str, object]:
     return {"file": place.file, place.unit: place.line, "byte": place.byte, "value": value}
 
 

@@ -92,14 +92,14 @@ def introduction(corpus: "DemoCorpus", source_language: str, target_language: st
     )
 
 
-class Files(NamedTuple):
+class CorpusFiles(NamedTuple):
     """Two aligned text files."""
 
     source: Path
     target: Path
 
 
-def write_pairs(stem: Path, examples: "list[DemoExample]", source_language: str, target_language: str) -> Files:
+def write_pairs(stem: Path, examples: "list[DemoExample]", source_language: str, target_language: str) -> CorpusFiles:
     """Write two aligned text files, as a user would have them."""
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write_pairs(stem: Path, examples: "list[DemoExample]", source_language: str,
         raise UserError(
             f"--output: folder {stem.parent} cannot be made: {error.strerror}. Choose another --output"
         ) from None
-    files = Files(stem.with_suffix(f".{source_language}"), stem.with_suffix(f".{target_language}"))
+    files = CorpusFiles(stem.with_suffix(f".{source_language}"), stem.with_suffix(f".{target_language}"))
     files.source.write_text("".join(f"{example.source}\n" for example in examples), encoding="utf-8")
     files.target.write_text("".join(f"{example.target}\n" for example in examples), encoding="utf-8")
     return files

@@ -36,7 +36,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Speed:
+class MachineSpeed:
     """The speeds of this machine with a number of threads."""
 
     threads: int
@@ -46,13 +46,13 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """Everything that `heedful doctor` found."""
 
     machine: Machine
     torch: Torch | None
     extras: list[Extra]
-    speed: list[Speed]  # with one thread, then with all
+    speed: list[MachineSpeed]  # with one thread, then with all
     warnings: list[str]
     advice: list[str]
 
@@ -73,10 +73,10 @@ def doctor(*, json: Json = False) -> None:
             print(f"{label:<16}{text}".rstrip())
 
 
-def examine(machine: Machine) -> Report:
+def examine(machine: Machine) -> DoctorReport:
     """Examine torch, the extras and the speed; a torch that cannot be loaded becomes a warning, not an error."""
     torch: Torch | None = None
-    speed: list[Speed] = []
+    speed: list[MachineSpeed] = []
     warnings = list(_warnings_of(machine))
     try:
         torch = describe_torch()
@@ -85,7 +85,7 @@ def examine(machine: Machine) -> Report:
     else:
         speed = measure(threads=torch.threads, memory_free=machine.memory_free_bytes)
         warnings += _warnings_of_torch(torch, speed, usable_cores=machine.usable_cores)
-    return Report(
+    return DoctorReport(
         machine=machine,
         torch=torch,
         extras=extras(),
@@ -110,7 +110,7 @@ def _warnings_of(machine: Machine) -> Iterator[str]:
         )
 
 
-def _warnings_of_torch(torch: Torch, speed: list[Speed], *, usable_cores: float) -> Iterator[str]:
+def _warnings_of_torch(torch: Torch, speed: list[MachineSpeed], *, usable_cores: float) -> Iterator[str]:
     cores = math.ceil(usable_cores)
     one, most = speed[0], speed[-1]
     spread = max(rate.spread for row in speed for rate in (row.fp32_gflop_per_s, row.bf16_gflop_per_s))
@@ -131,7 +131,7 @@ def _warnings_of_torch(torch: Torch, speed: list[Speed], *, usable_cores: float)
         )
 
 
-def _advice(torch: Torch | None, speed: list[Speed]) -> Iterator[str]:
+def _advice(torch: Torch | None, speed: list[MachineSpeed]) -> Iterator[str]:
     """Yield the precision in which heedful trains on this machine, and the reason."""
     if torch is None or torch.devices:  # only the processor was measured, but training would use the GPU
         return
@@ -143,7 +143,7 @@ def _advice(torch: Torch | None, speed: list[Speed]) -> Iterator[str]:
         yield f"bf16 is slower than fp32 here ({1 / faster:.1f} times): heedful trains in fp32"
 
 
-def lines(report: Report) -> Iterator[tuple[str, str]]:
+def lines(report: DoctorReport) -> Iterator[tuple[str, str]]:
     """Iterate over the report as pairs of label and text; a label without text is a heading."""
     machine, torch = report.machine, report.torch
     yield "heedful", f"{machine.heedful}, Python {machine.python}, {machine.system}"
@@ -173,20 +173,20 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         yield "therefore", text
 
 
-def _speeds(speed: list[Speed]) -> Iterator[tuple[str, str, dict[int, Rate]]]:
+def _speeds(speed: list[MachineSpeed]) -> Iterator[tuple[str, str, dict[int, Rate]]]:
     yield "fp32 product", "GFLOP/s", {row.threads: row.fp32_gflop_per_s for row in speed}
     yield "bf16 product", "GFLOP/s", {row.threads: row.bf16_gflop_per_s for row in speed}
     yield "memory read", "GB/s", {row.threads: row.memory_gb_per_s for row in speed}
 
 
-def _examine_while_waiting(machine: Machine) -> Report:
+def _examine_while_waiting(machine: Machine) -> DoctorReport:
     from rich.console import Console
 
     with Console(stderr=True).status("loading torch and measuring …"):  # shown in a terminal only
         return examine(machine)
 
 
-def _show(report: Report) -> None:
+def _show(report: DoctorReport) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -215,7 +215,7 @@ def _bytes(number: int | None) -> str:
 # The measurement of the speed.
 
 
-def measure(*, threads: int, memory_free: int | None) -> list[Speed]:
+def measure(*, threads: int, memory_free: int | None) -> list[MachineSpeed]:
     """Measure the speeds with one thread and, if there are more, with all threads; takes about a second."""
     import torch
 
@@ -228,11 +228,11 @@ def measure(*, threads: int, memory_free: int | None) -> list[Speed]:
         torch.set_num_threads(before)
 
 
-def _measure_with(threads: int, floats: "torch.Tensor") -> Speed:
+def _measure_with(threads: int, floats: "torch.Tensor") -> MachineSpeed:
     import torch
 
     torch.set_num_threads(threads)
-    return Speed(
+    return MachineSpeed(
         threads=threads,
         fp32_gflop_per_s=_rate_of_product(torch.float32),
         bf16_gflop_per_s=_rate_of_product(torch.bfloat16),

@@ -90,7 +90,7 @@ def evaluate(
         tokenize=tokenize,
         lowercase=lowercase,
     )
-    report = Report(texts, systems, scores, worst)
+    report = EvaluationReport(texts, systems, scores, worst)
     if per_sentence is not None:
         report.write_sentences(per_sentence)
     print(json_format.dumps(report.values(), indent=1) if json else report.text())
@@ -157,7 +157,7 @@ def _is_model(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Report:
+class EvaluationReport:
     """The scores of one system, perhaps compared with a second."""
 
     texts: "EvaluationSet"

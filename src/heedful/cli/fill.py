@@ -10,7 +10,7 @@ from heedful.cli.options import DATA, MODEL, OUTPUT, Device, Json, resolve_devic
 from heedful.cli.output import escape_unwritable, print_json
 
 if TYPE_CHECKING:
-    from heedful.decoding.fill_mask import Candidate
+    from heedful.decoding.fill_mask import MaskCandidate
 
 
 def fill(
@@ -53,7 +53,7 @@ def fill(
             print(f"{candidate.score:8.4f}  {candidate.token_text:{width}}  {candidate.text}")
 
 
-def _to_json(masks: "list[list[Candidate]]") -> str:
+def _to_json(masks: "list[list[MaskCandidate]]") -> str:
     """Return a list for each mask, of objects with score, token, token_text and text."""
     names = ("score", "token", "token_text", "text")
     values = [[{name: getattr(each, name) for name in names} for each in candidates] for candidates in masks]

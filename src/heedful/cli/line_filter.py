@@ -21,7 +21,7 @@ from heedful.cli.output import print_message
 from heedful.cli.progress import ProgressReporter
 from heedful.data.formats import Field, decode
 from heedful.data.lines import MAX_LINE_BYTES, Line
-from heedful.data.problems import BadData, Place, remedy_for
+from heedful.data.problems import BadData, Location, remedy_for
 from heedful.decoding.decoding_stats import TRANSLATIONS, DecodingStats, OutputNoun
 from heedful.decoding.input_text import LINE_BREAK, BadText
 from heedful.errors import UserError
@@ -144,7 +144,7 @@ class LineFilter:
             result = block.result.result()
         except BadText as error:
             cell = block.cells[error.number - block.start]
-            raise UserError(f"{Place(self.source.name, cell.line, cell.byte)}: {error.what}") from None
+            raise UserError(f"{Location(self.source.name, cell.line, cell.byte)}: {error.what}") from None
         end = 0
         for number, (line, cell, output) in enumerate(zip(block.lines, block.cells, result.outputs, strict=True)):
             kind = bad_kind(cell)
@@ -174,7 +174,7 @@ def require_readable(name: str, cells: Sequence[Field]) -> None:
 
 def _bad_data(name: str, cell: Field, alternatives: Sequence[str]) -> BadData:
     problem = next(problem for problem in cell.problems if problem.kind in UNREADABLE)
-    place = Place(name, cell.line, cell.byte if problem.byte is None else problem.byte)
+    place = Location(name, cell.line, cell.byte if problem.byte is None else problem.byte)
     values = "|".join(each for each in alternatives if each == "skip" or problem.kind != "too-long")
     remedy = remedy_for(problem.kind, name) + (f"\nOr pass --on-bad-line {values}" if values else "")
     return BadData(problem.kind, place, problem.value, remedy=remedy)

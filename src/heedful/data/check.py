@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from heedful.data.corpus import FATAL, Corpus
 from heedful.data.formats import Field, Record
-from heedful.data.problems import KINDS, BadData, Content, Place, Problem, ProblemCount, excerpt
+from heedful.data.problems import KINDS, BadData, Content, Location, Problem, ProblemCount, excerpt
 from heedful.data.unicode_scripts import ScriptOf, fits, main_script
 
 SAMPLE = 20_000  # records from which the profile is learnt
@@ -62,7 +62,7 @@ class Report:
     def suspicious_share(self) -> float:
         return self.n_suspicious / max(1, self.n_examples)
 
-    def add(self, kind: str, place: Place, value: str) -> None:
+    def add(self, kind: str, place: Location, value: str) -> None:
         """Count a problem."""
         finding = self.findings.setdefault((kind, place.file), ProblemCount(kind, place.file))
         finding.add(place, value)
@@ -197,7 +197,7 @@ class CorpusChecker:
                 for side, problem in problems:
                     part = record.fields[side]
                     byte = part.byte if problem.byte is None else problem.byte
-                    report.add(problem.kind, Place(self._files[side], part.line, byte, self._unit), problem.value)
+                    report.add(problem.kind, Location(self._files[side], part.line, byte, self._unit), problem.value)
                 report.n_suspicious += any(KINDS[problem.kind].severity != "note" for _, problem in problems)
 
 

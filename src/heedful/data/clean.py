@@ -195,7 +195,7 @@ class TextWriter:
             stream.close()
 
 
-class LineWriter:
+class TableWriter:
     """Writes TSV and JSONL. A line stays as it was except for changed texts; other columns and keys are kept.
 
     Records of TMX and Parquet, which have no line, become objects with the keys of their texts.
@@ -233,10 +233,10 @@ class LineWriter:
 WRITERS: dict[str, Callable[[Corpus, Path], Writer]] = {
     "text": TextWriter,
     "pair": TextWriter,
-    "tsv": LineWriter,
-    "jsonl": LineWriter,
-    "tmx": LineWriter,
-    "parquet": LineWriter,
+    "tsv": TableWriter,
+    "jsonl": TableWriter,
+    "tmx": TableWriter,
+    "parquet": TableWriter,
 }
 
 

@@ -22,7 +22,7 @@ from heedful.data.formats import (
     tsv_records,
 )
 from heedful.data.lines import MAX_LINE_BYTES, is_pipe, open_bytes, plain_name
-from heedful.data.problems import KINDS, BadData, Content, Place, Problem, remedy_for
+from heedful.data.problems import KINDS, BadData, Content, Location, Problem, remedy_for
 from heedful.data.tmx import tmx_records
 from heedful.errors import UserError, invalid_choice
 
@@ -89,7 +89,7 @@ class Corpus:
             yield Example(texts[0], texts[1] if len(texts) > 1 else "", record.fields[0].line)
         if n == 0:
             reasons = ", ".join(f"{count:,} {KINDS[kind].what}" for kind, count in self.skipped.items())
-            raise BadData("empty-file", Place(self.name), f"no usable example ({reasons})")
+            raise BadData("empty-file", Location(self.name), f"no usable example ({reasons})")
 
     def records(self) -> Iterator[Record]:
         """Read all records, with their problems; BadData if a file as a whole cannot be used."""
@@ -98,7 +98,7 @@ class Corpus:
             n += 1
             yield record
         if n == 0:
-            raise BadData("empty-file", Place(self.name), "no line in it")
+            raise BadData("empty-file", Location(self.name), "no line in it")
 
     def fingerprint(self) -> str:
         """Compute a SHA-256 over the bytes of the files and the options of reading them."""
@@ -148,7 +148,7 @@ class Corpus:
     def _refusal(self, path: Path, line: int, problem: Problem, byte: int | None) -> BadData:
         """Make the error for a line's problem; unlike the problem of a whole file, it can be skipped."""
         remedy = remedy_for(problem.kind, str(path), content=self.content)
-        place = Place(str(path), line, byte if problem.byte is None else problem.byte)
+        place = Location(str(path), line, byte if problem.byte is None else problem.byte)
         ways = f"{remedy}\nOr leave such lines out: data.on_bad_line=skip"
         return BadData(problem.kind, place, problem.value, remedy=ways)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.data.lines import Line, count_lines, is_pipe, open_bytes, plain_name, read_lines
-from heedful.data.problems import BadData, Content, Place, Problem, excerpt
+from heedful.data.problems import BadData, Content, Location, Problem, excerpt
 from heedful.errors import MissingExtra, UserError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _counts_differ(source: Path, target: Path, n_source: int, n_target: int) -> 
         value += f"; by the lengths of the lines, the first {shifted - 1:,} fit and the rest comes after them"
     elif shifted is not None:
         value += f"; by the lengths of the lines, they stop fitting at about line {shifted:,}"
-    return BadData("counts", Place(str(source)), value)
+    return BadData("counts", Location(str(source)), value)
 
 
 def first_shifted_line(source: Path, target: Path) -> int | None:
@@ -350,7 +350,7 @@ def parquet_records(path: Path, *, content: Content, languages: tuple[str, str] 
         raise BadData("damaged", _row(path, number + 1), str(error).splitlines()[0]) from None
 
 
-def _parquet_texts(keys: JsonKeys, row: dict[str, object], place: Place) -> list[str]:
+def _parquet_texts(keys: JsonKeys, row: dict[str, object], place: Location) -> list[str]:
     """Return the texts of a row. A value that is not a text does not mean that the file is damaged."""
     try:
         return keys.texts(row)
@@ -371,7 +371,7 @@ def open_parquet(path: Path) -> Any:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, ValueError) as error:
         raise BadData(
-            "damaged", Place(str(path)), f"not a readable Parquet file: {str(error).splitlines()[0]}"
+            "damaged", Location(str(path)), f"not a readable Parquet file: {str(error).splitlines()[0]}"
         ) from None
 
 
@@ -382,7 +382,7 @@ def find_parquet_keys(path: Path, file: Any, *, content: Content, languages: tup
     try:
         return find_keys(example, content, languages)
     except ValueError as error:
-        raise BadData("json", Place(str(path)), str(error), remedy="Rename the columns, or choose two.") from None
+        raise BadData("json", Location(str(path)), str(error), remedy="Rename the columns, or choose two.") from None
 
 
 def _children(column: Any) -> list[Any]:
@@ -390,5 +390,5 @@ def _children(column: Any) -> list[Any]:
     return [column.type.field(i) for i in range(column.type.num_fields)]
 
 
-def _row(path: Path, number: int) -> Place:
-    return Place(str(path), number, unit="row")
+def _row(path: Path, number: int) -> Location:
+    return Location(str(path), number, unit="row")

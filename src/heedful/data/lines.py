@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from heedful.data.problems import BadData, Place, Problem, excerpt
+from heedful.data.problems import BadData, Location, Problem, excerpt
 from heedful.errors import UserError, did_you_mean
 
 MAX_LINE_BYTES = 16 << 20  # bounds the memory that a decompression bomb, one endless line, can take
@@ -115,7 +115,7 @@ def lines_of(stream: ByteStream, name: str, *, max_bytes: int = MAX_LINE_BYTES) 
             number, byte = line.number, line.byte
             yield line
     except DAMAGE as error:
-        raise _damaged(Place(name, number + 1, byte), error) from None
+        raise _damaged(Location(name, number + 1, byte), error) from None
 
 
 def count_lines(path: Path) -> int:
@@ -128,7 +128,7 @@ def count_lines(path: Path) -> int:
                 n_lines += block.count(b"\n")
                 last = block[-1:]
         except DAMAGE as error:
-            raise _damaged(Place(name, n_lines + 1), error) from None
+            raise _damaged(Location(name, n_lines + 1), error) from None
     return n_lines + (last != b"\n")
 
 
@@ -175,14 +175,16 @@ def _refuse_misnamed(path: Path, head: bytes) -> None:
             remedy = f"Remove {path.suffix} from its name, or compress it"
             raise BadData(
                 "compressed",
-                Place(str(path)),
+                Location(str(path)),
                 f"is named {path.suffix}, but contains no {what} data",
                 remedy=f"{remedy}.",
             )
         return
     for magic, (what, remedy) in FOREIGN.items():
         if head.startswith(magic):
-            raise BadData("compressed", Place(str(path)), f"contains {what}, by its first bytes", remedy=f"{remedy}.")
+            raise BadData(
+                "compressed", Location(str(path)), f"contains {what}, by its first bytes", remedy=f"{remedy}."
+            )
 
 
 def _refuse_utf16(name: str, head: bytes) -> None:
@@ -197,14 +199,14 @@ def _refuse_utf16(name: str, head: bytes) -> None:
             encoding, how = f"utf-16{many[2]}", "every second byte is NUL"
     if encoding:
         remedy = f"Convert it with: iconv -f {encoding} -t utf-8 {name} > {name}.utf8"
-        raise BadData("utf16", Place(name, 1, 0), f"is {encoding.upper()} text, not UTF-8 ({how})", remedy=remedy)
+        raise BadData("utf16", Location(name, 1, 0), f"is {encoding.upper()} text, not UTF-8 ({how})", remedy=remedy)
 
 
 def _begin(content: bytes) -> str:
     return f"“{excerpt(content[:40].decode('utf-8', 'backslashreplace'), 40)}”"
 
 
-def _damaged(place: Place, error: Exception) -> BadData:
+def _damaged(place: Location, error: Exception) -> BadData:
     what = str(error) or type(error).__name__
     return BadData("damaged", place, f"the file is cut off or damaged there ({what})")
 

@@ -143,7 +143,7 @@ def remedy_for(kind: str, file: str, *, content: Content = "pairs") -> str:
     return KINDS[kind].remedy.replace("FILE > NEW", to)
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A position in a file; `line` and `byte` are None if the problem concerns the whole file.
 
     >>> str(Place("train.en", 1200, 51234))
@@ -173,7 +173,7 @@ class Problem(NamedTuple):
 class BadData(UserError):
     """Data that cannot be used, with its kind and place, so that `heedful check` can count it instead of stopping."""
 
-    def __init__(self, kind: str, place: Place, value: str, *, remedy: str = "") -> None:
+    def __init__(self, kind: str, place: Location, value: str, *, remedy: str = "") -> None:
         self.kind, self.place, self.value = kind, place, value
         self.remedy = remedy or remedy_for(kind, place.file)
         super().__init__(f"{place}: {value}. {self.remedy}")
@@ -186,9 +186,9 @@ class ProblemCount:
     kind: str
     file: str
     count: int = 0
-    examples: list[tuple[Place, str]] = field(default_factory=list)
+    examples: list[tuple[Location, str]] = field(default_factory=list)
 
-    def add(self, place: Place, value: str) -> None:
+    def add(self, place: Location, value: str) -> None:
         self.count += 1
         if len(self.examples) < 3:
             self.examples.append((place, value))

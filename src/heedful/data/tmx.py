@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from heedful.data.formats import HOW_TO_CHOOSE, Field, JsonKeys, Record
 from heedful.data.lines import DAMAGE, open_bytes
-from heedful.data.problems import BadData, Place, Problem
+from heedful.data.problems import BadData, Location, Problem
 
 BLOCK = 1 << 16
 CODES = {"bpt", "ept", "it", "ph", "ut", "sub"}
@@ -37,7 +37,7 @@ def tmx_records(path: Path, *, languages: tuple[str, str] | None, max_bytes: int
     for language in languages or ():
         if not any(_matches(name, language) for name in parser.languages):
             listed = ", ".join(sorted(parser.languages)) or "none"
-            raise BadData("xml", Place(str(path)), f"no text in '{language}'; it has: {listed}", remedy=CHOOSE)
+            raise BadData("xml", Location(str(path)), f"no text in '{language}'; it has: {listed}", remedy=CHOOSE)
 
 
 def _read_units(path: Path, units: "_UnitParser") -> Iterator[Unit]:
@@ -50,10 +50,10 @@ def _read_units(path: Path, units: "_UnitParser") -> Iterator[Unit]:
                 n_read += len(block)
                 parser.Parse(block, not block)
             except expat.ExpatError as error:
-                place = Place(name, error.lineno, max(0, parser.ErrorByteIndex))
+                place = Location(name, error.lineno, max(0, parser.ErrorByteIndex))
                 raise BadData("xml", place, expat.errors.messages.get(error.code) or str(error)) from None
             except DAMAGE as error:
-                place = Place(name, parser.CurrentLineNumber, max(0, parser.CurrentByteIndex))
+                place = Location(name, parser.CurrentLineNumber, max(0, parser.CurrentByteIndex))
                 raise BadData("damaged", place, f"the file is cut off or damaged there ({error})") from None
             if n_read - parser.CurrentByteIndex > units.max_bytes:  # an endless tag would fill the memory
                 raise units.error(f"one tag of more than {units.max_bytes:,} bytes")
@@ -90,7 +90,7 @@ class _UnitParser:
         return units
 
     def error(self, value: str) -> BadData:
-        return BadData("xml", Place(self.name, self.parser.CurrentLineNumber, self.parser.CurrentByteIndex), value)
+        return BadData("xml", Location(self.name, self.parser.CurrentLineNumber, self.parser.CurrentByteIndex), value)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "tu":
@@ -138,7 +138,9 @@ def _first_two(texts: Texts, name: str) -> tuple[str, str]:
     names = list(texts)
     if len(names) != 2:
         listed = ", ".join(names) or "(none)"
-        raise BadData("xml", Place(name), f"the first unit has the languages {listed}; two are needed", remedy=CHOOSE)
+        raise BadData(
+            "xml", Location(name), f"the first unit has the languages {listed}; two are needed", remedy=CHOOSE
+        )
     return names[0], names[1]
 
 

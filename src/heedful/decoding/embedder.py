@@ -14,7 +14,7 @@ from heedful.models.gpt import Gpt
 from heedful.models.model_info import find_model_folder
 from heedful.models.model_io import Model, load_model
 from heedful.models.vit import Vit
-from heedful.nn.heads import Classifier, MaskedHead, Pooler
+from heedful.nn.heads import ClassificationHead, MaskedHead, Pooler
 from heedful.text import Tokenizer
 
 Pool = Literal["mean", "class", "pooler"]
@@ -132,4 +132,4 @@ class Embedder:
         head = self.model.head
         if isinstance(head, Pooler):
             return head
-        return head.pooler if isinstance(head, (Classifier, MaskedHead)) else None
+        return head.pooler if isinstance(head, (ClassificationHead, MaskedHead)) else None

@@ -17,7 +17,7 @@ from heedful.text.tokenizer import decode_generated
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MaskCandidate:
     """One predicted token for one mask."""
 
     score: float  # its probability
@@ -56,13 +56,13 @@ class FillMask:
             raise UserError(f"{folder}: has no tokenizer, so it cannot read text")
         return cls(model, loaded.tokenizers.source, where=str(folder))
 
-    def fill(self, text: str, *, top_k: int = 5, targets: Sequence[str] | None = None) -> list[list[Candidate]]:
+    def fill(self, text: str, *, top_k: int = 5, targets: Sequence[str] | None = None) -> list[list[MaskCandidate]]:
         """Return for each [MASK] the `top_k` most probable tokens, best first; with `targets`, only of these words."""
         return self.fill_batch([text], top_k=top_k, targets=targets)[0]
 
     def fill_batch(
         self, texts: Sequence[str], *, top_k: int = 5, targets: Sequence[str] | None = None
-    ) -> list[list[list[Candidate]]]:
+    ) -> list[list[list[MaskCandidate]]]:
         """Do `fill` for several texts in batches; a UserError names the first text without a mask."""
         config = self.model.config
         if not 1 <= top_k <= config.vocab_size:
@@ -70,11 +70,13 @@ class FillMask:
         return self._predict(texts, top_k, None if targets is None else self._target_ids(targets))
 
     @torch.inference_mode()
-    def _predict(self, texts: Sequence[str], top_k: int, target_ids: list[int] | None) -> list[list[list[Candidate]]]:
+    def _predict(
+        self, texts: Sequence[str], top_k: int, target_ids: list[int] | None
+    ) -> list[list[list[MaskCandidate]]]:
         config = self.model.config
         encoded = [self._encode(text, index) for index, text in enumerate(texts)]
         rows = [make_row(ids, config) for ids in encoded]
-        results: list[list[list[Candidate]]] = [[] for _ in texts]
+        results: list[list[list[MaskCandidate]]] = [[] for _ in texts]
         device = self.model.embedding.table.weight.device
         for indices, ids, mask in batches(rows, pad_id=config.special_ids.pad_id):
             states = self.model.hidden_states(ids.to(device), mask.to(device))
@@ -109,18 +111,18 @@ class FillMask:
 
     def _candidates(
         self, ids: list[int], position: int, probs: torch.Tensor, top_k: int, target_ids: list[int] | None
-    ) -> list[Candidate]:
+    ) -> list[MaskCandidate]:
         if target_ids is not None:
             best = sorted(target_ids, key=lambda token: -float(probs[token]))[:top_k]
         else:
             best = probs.topk(min(top_k, len(probs))).indices.tolist()
         return [self._candidate(ids, position, int(token), float(probs[token])) for token in best]
 
-    def _candidate(self, ids: list[int], position: int, token: int, score: float) -> Candidate:
+    def _candidate(self, ids: list[int], position: int, token: int, score: float) -> MaskCandidate:
         row = (*ids[:position], token, *ids[position + 1 :])
         filled = [id for id in row[1:-1] if id != self.mask_id or id == token]
         is_known = token < self.tokenizer.vocab_size  # the embedding may have more rows than the tokenizer has pieces
-        return Candidate(
+        return MaskCandidate(
             score=score,
             token=token,
             token_text=(self.tokenizer.decode([token]) or self.tokenizer.pieces([token])[0]) if is_known else "",

@@ -23,7 +23,7 @@ from heedful.text.tokenizer import decode_with_specials
 if TYPE_CHECKING:  # these import torch
     from heedful.data.images import Picture
     from heedful.decoding.classifier import Classifier, Labelled, Text
-    from heedful.decoding.fill_mask import Candidate, FillMask
+    from heedful.decoding.fill_mask import FillMask, MaskCandidate
 
 SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "seed": "seed"}
 STOPS = {True: "patience", False: "estimated", "never": "proven"}  # of early_stopping
@@ -202,7 +202,7 @@ class FillMaskPipeline:
             answers.append(dicts[0] if len(dicts) == 1 else dicts)
         return answers[0] if len(answers) == 1 else answers
 
-    def _answer(self, candidate: "Candidate", *, several: bool) -> dict[str, str | float | int]:
+    def _answer(self, candidate: "MaskCandidate", *, several: bool) -> dict[str, str | float | int]:
         pad_id = self.filler.model.config.special_ids.pad_id
         return {
             "score": candidate.score,

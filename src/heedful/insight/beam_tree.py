@@ -29,7 +29,7 @@ class Continuation:
 
 
 @dataclass(frozen=True)
-class Node:
+class BeamNode:
     """One candidate of one step: a BeamEvent with the text of its token."""
 
     node: int
@@ -62,7 +62,7 @@ class Beam:
     length_penalty: float
     limit: int
     n_opening: int  # number of forced tokens at the start, which are no part of a prefix
-    events: tuple[Node, ...]
+    events: tuple[BeamNode, ...]
     hypotheses: tuple[Found, ...]
 
 
@@ -171,10 +171,10 @@ def _follow(
 
 def _nodes(
     events: Sequence[BeamEvent], continuations: dict[int, Continuation], tokenizer: Tokenizer
-) -> tuple[Node, ...]:
+) -> tuple[BeamNode, ...]:
     tokens = generated_pieces(tokenizer, [event.token for event in events])
     return tuple(
-        Node(
+        BeamNode(
             node=event.node,
             parent=event.parent,
             step=event.step,

@@ -12,19 +12,19 @@ from heedful.nn.adaptive_computation import Recurrence
 
 
 @dataclass(frozen=True)
-class Halting:
+class HaltingWeights:
     """The weight of each step in the output, (steps, tokens): a column sums to one, steps after halting weigh 0."""
 
     encoder: Packed
     decoder: Packed
 
 
-def halting_of(t: Trace[M]) -> Halting | None:
+def halting_of(t: Trace[M]) -> HaltingWeights | None:
     """Return the step weights of a traced pass, or None if the model has no halting."""
     model = t.model
     if not isinstance(model, Universal) or model.config.halting == "none":
         return None
-    return Halting(
+    return HaltingWeights(
         encoder=pack(_weights(model.encoder_steps, t.calls["encoder_steps.halting"]), "u16"),
         decoder=pack(_weights(model.decoder_steps, t.calls["decoder_steps.halting"]), "u16"),
     )

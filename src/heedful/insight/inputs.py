@@ -152,7 +152,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Part:
+class ShownSegment:
     """The segment that is shown, and its given translation."""
 
     segment: Segment
@@ -160,7 +160,7 @@ class Part:
     pieces: Pieces | None  # None for a text of one segment
 
 
-def choose_part(look_model: LookModel, text: str, target: str | None, number: int | None) -> Part:
+def choose_part(look_model: LookModel, text: str, target: str | None, number: int | None) -> ShownSegment:
     """Choose segment `number` of a text, by default the first, and its part of the given translation."""
     segmented = _segment(look_model, text)
     n = len(segmented.segments)
@@ -168,7 +168,7 @@ def choose_part(look_model: LookModel, text: str, target: str | None, number: in
     if not 0 <= index < n:
         raise UserError(f"piece: {index} would be segment {index + 1}, but this text has {n}")
     if n == 1:
-        return Part(segmented.segments[0], target, None)
+        return ShownSegment(segmented.segments[0], target, None)
     targets = None if target is None else _lines_of(target, segmented)
     if targets is not None:
         target = targets[index]
@@ -177,7 +177,7 @@ def choose_part(look_model: LookModel, text: str, target: str | None, number: in
             f"target: this text has {n} segments, and it is unknown which words of the target belong to the first; "
             "choose with `piece` which segment the target translates, or look at this segment alone"
         )
-    return Part(
+    return ShownSegment(
         segmented.segments[index], target, Pieces(index, tuple(segment.text for segment in segmented.segments), targets)
     )
 

@@ -26,8 +26,16 @@ from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attent
 from heedful.insight.attention_plot import draw_attention
 from heedful.insight.attention_svg import KINDS
 from heedful.insight.beam_tree import Beam, MemoryStep, as_written, search_watched
-from heedful.insight.halting import Halting, halting_of
-from heedful.insight.inputs import LookModel, ModelFacts, Part, Pieces, choose_part, model_facts, open_look_model
+from heedful.insight.halting import HaltingWeights, halting_of
+from heedful.insight.inputs import (
+    LookModel,
+    ModelFacts,
+    Pieces,
+    ShownSegment,
+    choose_part,
+    model_facts,
+    open_look_model,
+)
 from heedful.insight.logit_lens import Lens, layer_lenses
 from heedful.insight.look_file import Arrays, LookFile, attention_arrays, trace_values
 from heedful.insight.model_layout import Writer
@@ -130,7 +138,7 @@ class Look(LookFile):
     lens: Lens
     causes: WordOcclusion | None
     walk: Walk
-    halting: Halting | None
+    halting: HaltingWeights | None
     changes: Changes | None
     pieces: Pieces | None
     tensors: dict[str, Tensor] = field(repr=False)
@@ -218,7 +226,7 @@ class _Sentence:
     def __init__(
         self,
         look_model: LookModel,
-        part: Part,
+        part: ShownSegment,
         heads: tuple[Head, ...],
         masked_words: tuple[int, ...],
         settings: SearchSettings,
@@ -345,7 +353,7 @@ def _check_length(model: Writer, length: int) -> None:
         check_positions(length, model.max_length)
 
 
-def _read_source(look_model: LookModel, part: Part, masked_words: tuple[int, ...]) -> SourceText:
+def _read_source(look_model: LookModel, part: ShownSegment, masked_words: tuple[int, ...]) -> SourceText:
     tokenizer, special_ids = look_model.tokenizers.source, look_model.model.config.special_ids
     ids = (*special_ids.with_source_bos(part.segment.ids), special_ids.eos_id)
     if len(ids) > LONGEST_SOURCE:

@@ -18,7 +18,7 @@ from torch import Tensor
 from heedful.data.images import Pixels, read_image
 from heedful.decoding.classifier import Classifier, Labelled, LabelledWord
 from heedful.decoding.encoder_inputs import encode_words, image_tensor, make_row, masked_ids
-from heedful.decoding.fill_mask import Candidate, FillMask
+from heedful.decoding.fill_mask import FillMask, MaskCandidate
 from heedful.decoding.input_text import checked
 from heedful.errors import UserError
 from heedful.insight.attention_maps import AttentionMaps, TokenAttention, attention_maps
@@ -39,7 +39,7 @@ from heedful.text import Tokenizer
 from heedful.text.tokenizer import generated_pieces
 
 LONGEST = 256  # tokens; attention maps grow quadratically
-Answer = tuple[tuple[Candidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledWord, ...]
+Answer = tuple[tuple[MaskCandidate, ...], ...] | tuple[Labelled, ...] | tuple[LabelledWord, ...]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ TOP_OF_A_LENS = 3  # the same for each layer of a lens
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TopToken:
     """One of the likeliest tokens of a step."""
 
     token: str
@@ -35,7 +35,7 @@ class OutputStep:
     logit: float
     log_sum: float
     entropy: float  # bits
-    top: tuple[Candidate, ...]
+    top: tuple[TopToken, ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def output_steps(logits: Tensor, ids: Sequence[int], tokenizer: Tokenizer, *, k:
                 logit=logit,
                 log_sum=log_sum,
                 entropy=float(entropies[t]),
-                top=tuple(Candidate(token, id, math.exp(value - log_sum), value) for token, id, value in top),
+                top=tuple(TopToken(token, id, math.exp(value - log_sum), value) for token, id, value in top),
             )
         )
     return tuple(steps)

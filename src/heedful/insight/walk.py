@@ -30,7 +30,7 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Start:
+class WalkStart:
     """The vectors before the first layer."""
 
     embedding: Vector | None
@@ -64,7 +64,7 @@ class FeedForwardVectors:
 
 
 @dataclass(frozen=True)
-class End:
+class WalkEnd:
     """The vectors after the last layer."""
 
     norm: Vector | None
@@ -78,9 +78,9 @@ Layer = dict[str, HeadVectors | FeedForwardVectors | Vector | None]
 class Stack:
     """One stack: the vectors before, in and after its layers, and the order in which a layer computes them."""
 
-    start: Start
+    start: WalkStart
     layers: tuple[Layer, ...]
-    end: End
+    end: WalkEnd
     steps: tuple[str, ...]
 
 
@@ -123,13 +123,13 @@ class _Walker:
             steps=self.steps(),
         )
 
-    def start(self) -> Start:
+    def start(self) -> WalkStart:
         side, total = self.side, self.entering(self.places[0])
         if side.norm is not None:
             assert side.positions is not None
             total = self.t.at(side.positions)
         code = position_code(self.t.model, self.text, torch.arange(len(total), device=total.device))
-        return Start(
+        return WalkStart(
             embedding=None if side.embedding is None else self.at(side.embedding.part("table")),
             scaled=None if side.embedding is None else self.at(side.embedding),
             position=None if code is None else self.vector(code),
@@ -176,13 +176,13 @@ class _Walker:
             out=self.at(place),
         )
 
-    def end(self) -> End:
+    def end(self) -> WalkEnd:
         norm = self.side.final_norm
         mean = None
         if isinstance(self.t.model, Universal):  # the weighted mean is the input of the module that reads the stack
             reader = "decoder_layer.cross_attention.to_k.input" if self.text == "source" else "head.linear.input"
             mean = self.at(Place(reader))
-        return End(norm=None if norm is None else self.at(norm), mean=mean)
+        return WalkEnd(norm=None if norm is None else self.at(norm), mean=mean)
 
     def steps(self) -> tuple[str, ...]:
         order = {"post": ("{}", "{}.added", "{}.norm"), "pre": ("{}.norm", "{}", "{}.added"), "none": ("{}", "{}.norm")}

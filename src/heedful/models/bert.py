@@ -13,7 +13,7 @@ from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import FEED_FORWARDS, FeedForward
-from heedful.nn.heads import Classifier, MaskedHead, Pooler, TokenClassifier
+from heedful.nn.heads import ClassificationHead, MaskedHead, Pooler, TokenClassifier
 from heedful.nn.init import bert as bert_init
 from heedful.nn.layers import EncoderLayer, PostNorm
 from heedful.nn.masks import padding_mask
@@ -99,7 +99,9 @@ def _head(config: BertConfig) -> nn.Module:
             pooler=Pooler(d_model=d_model) if config.pooler else None,
         )
     if config.head == "classify":
-        return Classifier(d_model=d_model, n_labels=config.n_labels, dropout=dropout, pooler=Pooler(d_model=d_model))
+        return ClassificationHead(
+            d_model=d_model, n_labels=config.n_labels, dropout=dropout, pooler=Pooler(d_model=d_model)
+        )
     if config.head == "tag":
         return TokenClassifier(d_model=d_model, n_labels=config.n_labels, dropout=dropout)
     return Pooler(d_model=d_model) if config.head == "pool" else nn.Identity()

@@ -12,7 +12,7 @@ from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import ClassToken, MaskToken, PatchEmbedding, reordered
 from heedful.nn.feedforward import FEED_FORWARDS, FeedForward
-from heedful.nn.heads import Classifier, PatchHead, Pooler
+from heedful.nn.heads import ClassificationHead, PatchHead, Pooler
 from heedful.nn.init import bert as bert_init
 from heedful.nn.layers import EncoderLayer, PreNorm
 from heedful.nn.norms import LayerNorm
@@ -119,7 +119,7 @@ def _layer(config: VitConfig) -> EncoderLayer:
 
 def _head(config: VitConfig) -> nn.Module:
     if config.head == "classify":
-        return Classifier(d_model=config.d_model, n_labels=config.n_labels)
+        return ClassificationHead(d_model=config.d_model, n_labels=config.n_labels)
     if config.head == "masked_patches":
         return PatchHead(d_model=config.d_model, n_outputs=config.n_channels * config.patch_size**2)
     if config.head == "patch_order":

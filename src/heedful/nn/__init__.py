@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from heedful.nn.dropout import Dropout
     from heedful.nn.embeddings import ClassToken, MaskToken, PatchEmbedding, TokenEmbedding, from_patches, to_patches
     from heedful.nn.feedforward import FEED_FORWARDS, FeedForward, GatedFeedForward
-    from heedful.nn.heads import Classifier, MaskedHead, PatchHead, Pooler, TokenClassifier, VocabularyHead
+    from heedful.nn.heads import ClassificationHead, MaskedHead, PatchHead, Pooler, TokenClassifier, VocabularyHead
     from heedful.nn.init import INITS
     from heedful.nn.kv_cache import Cache, KeyValueStore
     from heedful.nn.layers import RESIDUALS, DecoderLayer, EncoderLayer, NoResidual, PostNorm, PreNorm
@@ -66,7 +66,7 @@ __all__ = [
     "BatchNorm",
     "Cache",
     "ClassToken",
-    "Classifier",
+    "ClassificationHead",
     "Decoder",
     "DecoderLayer",
     "Dilated",
@@ -139,7 +139,7 @@ _FILES = {
     "dropout": ("Dropout",),
     "embeddings": ("ClassToken", "MaskToken", "PatchEmbedding", "TokenEmbedding", "from_patches", "to_patches"),
     "feedforward": ("FEED_FORWARDS", "FeedForward", "GatedFeedForward"),
-    "heads": ("Classifier", "MaskedHead", "PatchHead", "Pooler", "TokenClassifier", "VocabularyHead"),
+    "heads": ("ClassificationHead", "MaskedHead", "PatchHead", "Pooler", "TokenClassifier", "VocabularyHead"),
     "init": ("INITS",),
     "kv_cache": ("Cache", "KeyValueStore"),
     "layers": ("RESIDUALS", "DecoderLayer", "EncoderLayer", "NoResidual", "PostNorm", "PreNorm"),

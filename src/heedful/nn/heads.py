@@ -72,7 +72,7 @@ class MaskedHead(nn.Module):
         return logits
 
 
-class Classifier(nn.Module):
+class ClassificationHead(nn.Module):
     """The logits of the labels of a text or image, from its first token or its pooler: (B, T, D) -> (B, L)."""
 
     def __init__(self, *, d_model: int, n_labels: int, dropout: float = 0.0, pooler: Pooler | None = None) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heedful.decoding.translation import Translation
-from heedful.serving.html_tokenizer import Part, tokenize_html, unescaped
+from heedful.serving.html_tokenizer import HtmlToken, tokenize_html, unescaped
 from heedful.serving.tag_projection import TagProjector
 
 # Elements whose text is not translated.
@@ -54,8 +54,8 @@ class HtmlDocument:
         assert next(remaining, None) is None
         return "".join(filled)
 
-    def _cut_blocks(self, parts: Sequence[Part]) -> None:
-        stack, run, depth = ElementStack(), list[Part](), 0
+    def _cut_blocks(self, parts: Sequence[HtmlToken]) -> None:
+        stack, run, depth = ElementStack(), list[HtmlToken](), 0
         keeps_blanks = False
         for part in parts:
             before = stack.is_translated
@@ -70,7 +70,7 @@ class HtmlDocument:
             run, depth = [], 0
         self._add(run, keeps_blanks=keeps_blanks)
 
-    def _add(self, run: Sequence[Part], *, keeps_blanks: bool) -> None:
+    def _add(self, run: Sequence[HtmlToken], *, keeps_blanks: bool) -> None:
         """Add a run of inline parts as one block. If it has only one text, the tags around this text are copied."""
         texts = [index for index, part in enumerate(run) if part.kind == "text" and not part.raw.isspace()]
         if not texts:
@@ -85,10 +85,10 @@ class HtmlDocument:
 class Block:
     """A text that is translated as a whole, and its inline tags."""
 
-    def __init__(self, run: Sequence[Part], *, keeps_blanks: bool) -> None:
+    def __init__(self, run: Sequence[HtmlToken], *, keeps_blanks: bool) -> None:
         self._raw = "".join(part.raw for part in run)
         pieces, size = list[str](), 0
-        tags: list[tuple[int, Part]] = []  # each with its position in the text
+        tags: list[tuple[int, HtmlToken]] = []  # each with its position in the text
         for part in run:
             if part.kind != "text":
                 tags.append((size, part))
@@ -137,7 +137,7 @@ class ElementStack:
         """Return whether any element with one of these names is open."""
         return any(self._names[name] for name in names)
 
-    def update(self, part: Part) -> None:
+    def update(self, part: HtmlToken) -> None:
         """Move past a part: open its element, or close the elements that its end tag closes."""
         if part.kind == "open":
             self._open.append((part.name, self._translates(part)))
@@ -148,7 +148,7 @@ class ElementStack:
                 name, _ = self._open.pop()
                 self._names[name] -= 1
 
-    def _translates(self, part: Part) -> bool:
+    def _translates(self, part: HtmlToken) -> bool:
         """Return whether text inside this element is translated: by its name, its attributes, or as outside of it."""
         if part.name in NO_TEXT:
             return False
@@ -160,6 +160,6 @@ class ElementStack:
         return self.is_translated
 
 
-def _is_inline(part: Part) -> bool:
+def _is_inline(part: HtmlToken) -> bool:
     """Return whether a part belongs to a block: a text, a comment, or an inline tag."""
     return part.kind == "text" or (part.kind != "raw" and (part.name in INLINE or part.raw.startswith("<!--")))

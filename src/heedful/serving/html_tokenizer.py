@@ -34,7 +34,7 @@ _ZEROS = re.compile(r"&#([xX]?)0{2,}+")
 _TOO_LARGE = re.compile(r"&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{8,}+);?")
 
 
-class Part(NamedTuple):
+class HtmlToken(NamedTuple):
     """A tag, comment or text."""
 
     kind: Kind
@@ -43,14 +43,14 @@ class Part(NamedTuple):
     attributes: Mapping[str, str] = NONE
 
 
-def tokenize_html(source: str) -> list[Part]:
+def tokenize_html(source: str) -> list[HtmlToken]:
     """Return all parts of a source in order."""
-    parts: list[Part] = []
+    parts: list[HtmlToken] = []
     at = 0
     while at < len(source):
         text_end, part = _next_markup(source, at)
         if text_end > at:
-            parts.append(Part("text", source[at:text_end]))
+            parts.append(HtmlToken("text", source[at:text_end]))
         at = text_end
         if part is not None:
             parts.append(part)
@@ -73,7 +73,7 @@ def unescaped(text: str) -> str:
     return html.unescape(_TOO_LARGE.sub("\ufffd", _ZEROS.sub(r"&#\g<1>0", text)))
 
 
-def _next_markup(source: str, start: int) -> tuple[int, Part | None]:
+def _next_markup(source: str, start: int) -> tuple[int, HtmlToken | None]:
     """Return the end of the text that begins at `start`, and the tag or comment that follows."""
     for at in _angles(source, start):
         after = source[at + 1 : at + 3]
@@ -82,7 +82,7 @@ def _next_markup(source: str, start: int) -> tuple[int, Part | None]:
                 return len(source), None  # no tag can end after this position: "a <b" is text
             return at, _tag(source, at, at + 1 + after.startswith("/"))
         if after[:1] in ("!", "?") or (after[:1] == "/" and len(after) == 2):
-            return at, Part("point", source[at : _declaration_end(source, at)])
+            return at, HtmlToken("point", source[at : _declaration_end(source, at)])
     return len(source), None
 
 
@@ -103,7 +103,7 @@ def _declaration_end(source: str, at: int) -> int:
     return len(source) if end_mark is None else end_mark.end()
 
 
-def _tag(source: str, start: int, name_at: int) -> Part:
+def _tag(source: str, start: int, name_at: int) -> HtmlToken:
     name = _NAME.match(source, name_at)
     assert name is not None
     lowered, at = name[0].lower(), name.end()
@@ -113,13 +113,13 @@ def _tag(source: str, start: int, name_at: int) -> Part:
         assert blanks is not None
         at = blanks.end()
         if at == len(source):
-            return Part("raw", source[start:])
+            return HtmlToken("raw", source[start:])
         if source[at] == ">":
             raw = source[start : at + 1]
             if name_at == start + 2:
-                return Part("close", raw, lowered)
+                return HtmlToken("close", raw, lowered)
             is_point = lowered in VOID or (blanks[0].endswith("/") and lowered not in _ENDS)
-            return Part("point" if is_point else "open", raw, lowered, attributes)
+            return HtmlToken("point" if is_point else "open", raw, lowered, attributes)
         attribute = _ATTRIBUTE.match(source, at)
         assert attribute is not None
         value, at = _value(source, attribute.end())
@@ -141,8 +141,8 @@ def _value(source: str, at: int) -> tuple[str, int]:
     return unquoted[0], unquoted.end()
 
 
-def _raw_content(source: str, at: int, name: str) -> list[Part]:
+def _raw_content(source: str, at: int, name: str) -> list[HtmlToken]:
     """Return the content of an element that contains no tags, up to its end tag."""
     end_tag = None if name == "plaintext" else _ENDS[name].search(source, at)
     content = source[at : len(source) if end_tag is None else end_tag.start()]
-    return [Part("text" if name in LITERAL else "raw", content)] if content else []
+    return [HtmlToken("text" if name in LITERAL else "raw", content)] if content else []

@@ -46,7 +46,7 @@ class Limits:
 MOST_CLIENTS = 10_000
 
 
-class Rate:
+class RateLimiter:
     """A token bucket per client. The buckets of the least recent clients are discarded, so memory is bounded."""
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:

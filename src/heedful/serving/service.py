@@ -28,7 +28,7 @@ from heedful.serving.batching import (
 from heedful.serving.errors import ApiError, locate
 from heedful.serving.html_segments import HtmlDocument
 from heedful.serving.languages import Detected, Detector
-from heedful.serving.limits import Limits, Rate
+from heedful.serving.limits import Limits, RateLimiter
 from heedful.serving.metrics import Family, Metrics
 from heedful.serving.model_registry import Pair, Pairs
 
@@ -63,7 +63,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTexts:
     """The results of the work before a search."""
 
     pages: list[HtmlDocument] | None = None  # for the format "html"
@@ -82,7 +82,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()
-        self.rate = Rate(self.limits.requests_per_minute)
+        self.rate = RateLimiter(self.limits.requests_per_minute)
         self.room = AdmissionQueue(requests=self.limits.queue_requests, characters=self.limits.queue_characters)
         self.is_warm = False
         self.n_connections: Callable[[], int] = lambda: 0  # set by the server
@@ -175,21 +175,21 @@ class Service:
             source = (await anyio.to_thread.run_sync(choose)).language
         return self.pairs.find(source, target)
 
-    async def _prepared(self, job: TranslationJob) -> Prepared:
+    async def _prepared(self, job: TranslationJob) -> PreparedTexts:
         """Parse HTML and detect languages in a thread, with a place in the queue to bound this work."""
         if job.source != AUTO and job.format == "text":
-            return Prepared()
+            return PreparedTexts()
         first = next(iter(self._batchers.values()))  # only for the time after which a rejected client should retry
         with self.room.preparing(sum(map(size_of, job.texts)), first.estimator):
             return await anyio.to_thread.run_sync(self._prepare, job)
 
-    def _prepare(self, job: TranslationJob) -> Prepared:
+    def _prepare(self, job: TranslationJob) -> PreparedTexts:
         pages = [HtmlDocument(text) for text in job.texts] if job.format == "html" else None
         if job.source != AUTO:
-            return Prepared(pages)
+            return PreparedTexts(pages)
         allowed = self.pairs.sources_for(job.target)
         texts = job.texts if pages is None else [" ".join(page.texts) for page in pages]
-        return Prepared(pages, [self.detector.choose(text, allowed) for text in texts])
+        return PreparedTexts(pages, [self.detector.choose(text, allowed) for text in texts])
 
     async def _translate_html(
         self, pages: Sequence[HtmlDocument], pairs: Sequence[Pair | None], settings: SearchSettings

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heedful.decoding.translation import Translation
-from heedful.serving.html_tokenizer import Part
+from heedful.serving.html_tokenizer import HtmlToken
 
 # Chinese and Japanese have no spaces between words, so each character counts as a word. So does a punctuation mark.
 _UNSPACED = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -45,7 +45,7 @@ class Node:
 class TagProjector:
     """The tags of one text; `tags` are pairs (position in the text, tag), in order."""
 
-    def __init__(self, text: str, tags: Sequence[tuple[int, Part]]) -> None:
+    def __init__(self, text: str, tags: Sequence[tuple[int, HtmlToken]]) -> None:
         self.text = text
         self._tags = tags
         cuts = sorted({position for position, _ in tags})
@@ -230,7 +230,7 @@ def _all_tags(node: Node) -> str:
     return "".join(out)
 
 
-def _matched(tags: Sequence[Part]) -> dict[int, int]:
+def _matched(tags: Sequence[HtmlToken]) -> dict[int, int]:
     """Map the index of each start tag to the index of its end tag; tags without a partner are missing."""
     ends: dict[int, int] = {}
     unclosed: list[int] = []

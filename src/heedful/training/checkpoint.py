@@ -103,7 +103,7 @@ MODEL, OPTIMISER, GENERATORS, EMA = (f"{name}.safetensors" for name in ("model",
 
 
 @dataclass
-class State:
+class TrainerState:
     """The state of a run besides its tensors."""
 
     loader: LoaderState
@@ -124,7 +124,7 @@ class Checkpoint:
     """A checkpoint, loaded."""
 
     folder: Path
-    state: State
+    state: TrainerState
     versions: dict[str, Any]
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -134,7 +134,7 @@ class Checkpoint:
 
 def save_checkpoint(
     checkpoints: Path,
-    state: State,
+    state: TrainerState,
     *,
     model: dict[str, Tensor],
     optimiser: dict[str, Tensor],
@@ -172,7 +172,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         }
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder}: cannot be read: {error}") from None
-    state = config_from_dict(State, values["state"], where=str(folder / "state.json"))
+    state = config_from_dict(TrainerState, values["state"], where=str(folder / "state.json"))
     return Checkpoint(
         folder, state, values["versions"], tensors[MODEL], tensors[OPTIMISER], tensors[GENERATORS], tensors[EMA]
     )

@@ -39,7 +39,7 @@ from heedful.training.settings import Settings
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """Aligned pairs, prepared."""
 
     tokenizers: Tokenizers
@@ -57,7 +57,7 @@ def prepare_data(
     tokenizers: Tokenizers | None,
     notify: Notify,
     make_extractor: Callable[[Tokenizers], "Extractor | None"] = lambda tokenizers: None,
-) -> Prepared:
+) -> PreparedData:
     """Check corpora of pairs, hold some out, learn tokenizers, and write shards into the run folder.
 
     tokenizers: those of a model to start from, used instead of learning new ones.
@@ -96,12 +96,12 @@ def prepare_data(
     if extract is not None and extract.n_reduced:
         notify(f"{extract.n_reduced:,} long sources were reduced to their most important sentences (data.long)")
     notify(f"training on {sum(map(len, shards)):,} pairs")
-    return Prepared(tokenizers, shards, held_out.examples)
+    return PreparedData(tokenizers, shards, held_out.examples)
 
 
-def reopen_data(folder: Path) -> Prepared:
+def reopen_data(folder: Path) -> PreparedData:
     """Read what was prepared in a run folder; the corpora are not needed."""
-    return Prepared(load_tokenizers(folder / "tokenizers", probe=False), open_shards(folder), read_valid(folder))
+    return PreparedData(load_tokenizers(folder / "tokenizers", probe=False), open_shards(folder), read_valid(folder))
 
 
 def _augmented(pairs: Iterable[Example], extract: "Extractor | None", settings: Settings) -> Iterable[Example]:

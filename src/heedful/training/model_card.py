@@ -18,7 +18,7 @@ from heedful.evaluation.metrics import Score
 from heedful.formatting import count, duration
 from heedful.models.model_info import ENCODER_DECODERS
 from heedful.models.model_io import Model
-from heedful.training.checkpoint import State
+from heedful.training.checkpoint import TrainerState
 from heedful.training.run_config import RunRecord, languages_of
 from heedful.training.tasks.base import PreparedTask
 from heedful.training.validation import Validation
@@ -274,7 +274,7 @@ def _code(text: str) -> str:
 
 
 def describe_model(
-    record: RunRecord, task: PreparedTask, model: Model, state: State, result: Validation, *, weights: str
+    record: RunRecord, task: PreparedTask, model: Model, state: TrainerState, result: Validation, *, weights: str
 ) -> str:
     """Return the card of one model folder; `weights` describes its weights."""
     files, description = record.files, task.description

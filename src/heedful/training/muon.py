@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.heads import Classifier, MaskedHead, TokenClassifier, VocabularyHead
+from heedful.nn.heads import ClassificationHead, MaskedHead, TokenClassifier, VocabularyHead
 from heedful.training.distributed import full_tensor, shard_like
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's: five rounds bring all singular values to between 0.7 and 1.2
 ROUNDS = 5
-HEADS = (VocabularyHead, MaskedHead, Classifier, TokenClassifier)
+HEADS = (VocabularyHead, MaskedHead, ClassificationHead, TokenClassifier)
 ADAMW_RMS = 0.2  # root mean square of AdamW's updates (Liu et al. 2025); scaled to it, both can use one rate
 
 

@@ -22,7 +22,7 @@ from heedful.models.model_io import LoadedModel, Model, save_model
 from heedful.training.auxiliary_losses import auxiliary_heads
 from heedful.training.checkpoint import (
     Checkpoint,
-    State,
+    TrainerState,
     average_of,
     generator_tensors,
     list_checkpoints,
@@ -135,7 +135,7 @@ class Trainer:
         self.model = self._make_model(checkpoint, init_from)
         self.module = self._wrap_model()
         self.optimiser = make_optimiser(self.model, settings.optimiser, bfloat16=settings.run.precision == "bfloat16")
-        self.state = State(LoaderState(epoch=0, position=0, seed=settings.run.seed))
+        self.state = TrainerState(LoaderState(epoch=0, position=0, seed=settings.run.seed))
         self.ema: dict[str, Tensor] = {}  # exponential moving average of the weights, empty if run.ema is 0
         if checkpoint is not None:
             self._restore(checkpoint)

@@ -35,7 +35,7 @@ Progress = Callable[[str, int, float], None]  # what is done, how many, fraction
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ShortlistComparison:
     """A comparison of searches with and without the list, on texts that it was not learned from."""
 
     beam: int
@@ -52,7 +52,7 @@ class LearnedShortlist:
     texts: int
     too_long: int  # texts that were not used
     candidates: float  # mean number for a source token
-    comparisons: list[Comparison]
+    comparisons: list[ShortlistComparison]
 
 
 def learn_own_shortlist(
@@ -139,7 +139,7 @@ def _own_pairs(
         progress("translating", start + len(block), (start + len(block)) / len(requests))
 
 
-def _compare(engine: CTranslate2Engine, requests: Sequence[Request]) -> list[Comparison]:
+def _compare(engine: CTranslate2Engine, requests: Sequence[Request]) -> list[ShortlistComparison]:
     engine.scores = False
     comparisons = []
     for beam in BEAMS:
@@ -152,5 +152,5 @@ def _compare(engine: CTranslate2Engine, requests: Sequence[Request]) -> list[Com
             seconds[shortlist] = time.perf_counter() - start
         pairs = zip(results[False], results[True], strict=True)
         same = sum(whole[0].ids == short[0].ids for whole, short in pairs)
-        comparisons.append(Comparison(beam, len(requests), same, seconds[False] / seconds[True]))
+        comparisons.append(ShortlistComparison(beam, len(requests), same, seconds[False] / seconds[True]))
     return comparisons

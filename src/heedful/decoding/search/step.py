@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.text.special_ids import SpecialIds
 
 
-class State(Protocol):
+class StepState(Protocol):
     """What a model keeps between steps; row r belongs to slot r // width."""
 
     attention: Tensor | None  # (N, S) after a step, if requested: the last layer's cross-attention, averaged over heads
@@ -25,7 +25,7 @@ class State(Protocol):
         """Drop all slots but the given ones, which are then in the given order."""
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=StepState)
 
 
 class Step(Protocol[S]):

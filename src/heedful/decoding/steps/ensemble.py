@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.decoding.search.step import State, Step
+from heedful.decoding.search.step import Step, StepState
 from heedful.errors import UserError
 
 
 class EnsembleState:
     """The states of the models."""
 
-    def __init__(self, states: list[State]) -> None:
+    def __init__(self, states: list[StepState]) -> None:
         self.states = states
         self.attention: Tensor | None = None
 

@@ -36,7 +36,7 @@ SUPPORTED = {
 }  # fmt: skip
 
 
-class Segment(Struct):
+class OpenNMTSegment(Struct):
     """One item of an OpenNMT request; `id` is the number of a model."""
 
     src: str
@@ -121,7 +121,7 @@ class CompatApis:
     async def opennmt(self, request: Request) -> Response:
         body = await read_body(request, self.service.limits)
         client = self._client(request, None)
-        segments = parse(body, list[Segment])
+        segments = parse(body, list[OpenNMTSegment])
         pairs = list(self.service.pairs)
         ids = {segment.id for segment in segments}
         if len(ids) != 1 or not 0 <= min(ids) < len(pairs):

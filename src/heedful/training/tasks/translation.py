@@ -20,14 +20,7 @@ from heedful.errors import UserError
 from heedful.evaluation.metrics import Score, bleu, chrf, default_tokenizer
 from heedful.models.model_io import FAMILIES
 from heedful.text import SpecialIds, Tokenizers
-from heedful.training.data_preparation import (
-    Extractor,
-    Prepared,
-    Reduced,
-    extractor_of,
-    prepare_data,
-    reopen_data,
-)
+from heedful.training.data_preparation import Extractor, PreparedData, Reduced, extractor_of, prepare_data, reopen_data
 from heedful.training.events import Notify
 from heedful.training.objectives import EncoderDecoder, make_objective, pair_loss
 from heedful.training.run_config import Files, sentence_language
@@ -72,7 +65,7 @@ def prepare(preparation: Preparation) -> None:
     )
 
 
-def reopen(folder: Path, settings: Settings) -> Prepared:
+def reopen(folder: Path, settings: Settings) -> PreparedData:
     """Read what `prepare` wrote."""
     path = folder / "data" / LANGUAGE
     language = read_json(path)["source"] if path.exists() else sentence_language(Files(), settings)
@@ -85,7 +78,7 @@ def make_extractor(settings: Settings, language: str, tokenizers: Tokenizers) ->
     return extractor_of(settings, tokenizers.source, language=language, n_special=n_special)
 
 
-def assemble(prepared: Prepared, settings: Settings) -> PreparedTask:
+def assemble(prepared: PreparedData, settings: Settings) -> PreparedTask:
     """Put together the parts that a trainer needs."""
     config = config_for(prepared.tokenizers, settings)
     special_ids = config.special_ids
@@ -118,7 +111,7 @@ def assemble(prepared: Prepared, settings: Settings) -> PreparedTask:
     )
 
 
-def describe_pairs(prepared: Prepared, *, summaries: bool) -> TaskDescription:
+def describe_pairs(prepared: PreparedData, *, summaries: bool) -> TaskDescription:
     """Describe the task: a model that is trained on extracts writes summaries, any other one translates."""
     return TaskDescription(
         what="summarisation model" if summaries else "translation model",
