@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data import Corpus, Example, open_corpus, read_labelled, read_text
-from heedful.data.clean import TextWriter, clean_names, write_clean
+from heedful.data.clean import TableWriter, clean_names, write_clean
 from heedful.errors import UserError
 
 
@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(TextWriter, "write", full)
+    monkeypatch.setattr(TableWriter, "write", full)
     with pytest.raises(UserError, match=r"--fix .*out: cannot be written: No space left on device"):
         write_clean([open_corpus(tmp_path / "a.tsv")], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]

@@ -146,7 +146,7 @@ def remedy_for(kind: str, file: str, *, content: Content = "pairs") -> str:
 class Location(NamedTuple):
     """A position in a file; `line` and `byte` are None if the problem concerns the whole file.
 
-    >>> str(Place("train.en", 1200, 51234))
+    >>> str(Location("train.en", 1200, 51234))
     'train.en: line 1,200 (byte 51,234)'
     """
 
