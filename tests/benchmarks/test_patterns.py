@@ -20,6 +20,7 @@ def patterns(monkeypatch):
     return patterns
 
 
+@pytest.mark.long
 def test_patterns_prints_tables_and_writes_figures_and_a_chart(tmp_path):
     (tmp_path / "page.md").write_text("# Results\n<!-- patterns: begin -->\nold\n<!-- patterns: end -->\nrest\n")
     command = [sys.executable, BENCHMARKS / "patterns.py", "--quick", "--patterns", "window", "--repeats", "1"]

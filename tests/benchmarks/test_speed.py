@@ -85,6 +85,7 @@ def test_generate_measures_all_programs_and_the_texts_in_float32_agree() -> None
     assert all(row.endswith(("| 1 of 1 |", "| 3 of 3 |")) for row in float32), output
 
 
+@pytest.mark.long
 def test_latency_measures_first_and_later_calls(tmp_path: Path) -> None:
     figures = tmp_path / "latency.json"
     output = run_benchmark("latency", "--runs", "1", "--commands", "translate", "--json", figures)
@@ -94,6 +95,7 @@ def test_latency_measures_first_and_later_calls(tmp_path: Path) -> None:
     assert "| `heedful translate` | first |" in output
 
 
+@pytest.mark.long
 def test_loss_measures_every_method() -> None:
     output = run_benchmark("loss", "--tokens", "600", "--vocabularies", "500", "--rounds", "1")
     assert output.count("| 500 |") == 4  # with and without R-Drop, over the whole batch and over a few rows
