@@ -100,7 +100,7 @@ def test_the_text_appears_while_it_is_generated(model: Path) -> None:
 
 def test_a_prompt_beyond_the_context_gives_a_warning(model: Path, capfd) -> None:
     assert main.run(["generate", "abcdefghijklmnopqrstuvwxyz", "-m", str(model), "--max-tokens", "3"]) == 0
-    assert "heedful: a prompt of 28 tokens" in capfd.readouterr().err
+    assert "heedful: the prompt has 28 tokens" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_prompt_beyond_the_context_gives_a_warning(model: Path, capfd) -> None
         (["x", "-m", "MODEL", "--beam", "3", "--set", "sampling.top_k=4"], "a beam search does not sample"),
         (
             ["x", "-m", "MODEL", "--set", "shortlist=true"],
-            "shortlist = true: a text that goes on from a prompt has none",
+            "shortlist = true: a shortlist holds the translations of source words",
         ),
         (["x", "-m", "SEQ2SEQ"], "family 'seq2seq'"),
     ],

@@ -64,7 +64,7 @@ def test_the_warning_about_cut_summaries_names_the_option(
     summarized(model_folder(tmp_path), "A dog.\nCats.\n")
     error = capsys.readouterr().err
     assert "2 summaries were cut off at the length limit" in error
-    assert "allowed by --max-len" in error and "translat" not in error
+    assert "more tokens with --max-len" in error and "translat" not in error
 
 
 def test_a_prefix_that_leaves_no_room_is_refused() -> None:

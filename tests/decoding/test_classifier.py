@@ -179,7 +179,7 @@ def test_the_pipelines_accept_options_without_effect(mood: Path, tmp_path: Path)
     pipe = pipeline("text-classification", model=mood)
     assert pipe("a dog", **usual, max_length=512) == pipe("a dog")
     assert pipe("a dog " * 60, **usual) == pipe("a dog " * 60)
-    with pytest.raises(UserError, match="max_length = 8: a text is cut to the 40 tokens"):
+    with pytest.raises(UserError, match="max_length = 8: texts are always cut to the 40 tokens"):
         pipe("a dog", max_length=8)
     with pytest.raises(UserError, match=r"unknown option 'truncate'; did you mean 'truncation'"):
         pipe("a dog", truncate=True)

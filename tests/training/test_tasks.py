@@ -255,7 +255,7 @@ def test_files_of_two_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="one kind"):
         train(folder=tmp_path / "run", text=tmp_path / "a", labels=tmp_path / "b")
     for wrong in ({"target": tmp_path / "b"}, {"valid_target": tmp_path / "b"}):
-        with pytest.raises(UserError, match=r"can be used only with --source, and text were given"):
+        with pytest.raises(UserError, match=r"can be used only with --source, but text were given"):
             train(folder=tmp_path / "run", text=tmp_path / "a", **wrong)  # type: ignore[arg-type]
 
 
